@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Makes a virtual environment, installs tensorcep with its development tools, checks style and types, and runs the
+# tests; arguments go to pytest. Tests on published data run when TENSORCEP_DATA names a folder that holds them.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+prepare_environment dev
+cd "$root"
+if [ -z "${TENSORCEP_DATA:-}" ] && [ -d ../shared/data ]; then
+    TENSORCEP_DATA="$(cd ../shared/data && pwd)"
+    export TENSORCEP_DATA
+fi
+"$python" -m ruff check .
+"$python" -m ruff format --check .
+"$python" -m mypy
+exec "$python" -m pytest "$@"

@@ -1,0 +1,62 @@
+"""tensorcep: Bayesian tensor and matrix factorisation with honest uncertainty.
+
+Names load on first use, so that importing the package is quick and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tensorcep._version import __version__
+
+if TYPE_CHECKING:
+    from tensorcep import datasets, metrics
+    from tensorcep.estimators import CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.io import read_tensor, write_tensor
+    from tensorcep.labels import Labels
+    from tensorcep.posterior import Prior
+    from tensorcep.simulate import simulate_cp
+    from tensorcep.tensor import SparseTensor
+
+_HOME = {
+    "CPClassifier": "estimators",
+    "CPCountRegressor": "estimators",
+    "CPRegressor": "estimators",
+    "Labels": "labels",
+    "Prior": "posterior",
+    "SparseTensor": "tensor",
+    "load": "estimators",
+    "read_tensor": "io",
+    "simulate_cp": "simulate",
+    "write_tensor": "io",
+}
+_MODULES = ("datasets", "metrics", "plots")
+
+__all__ = [
+    "CPClassifier",
+    "CPCountRegressor",
+    "CPRegressor",
+    "Labels",
+    "Prior",
+    "SparseTensor",
+    "__version__",
+    "datasets",
+    "load",
+    "metrics",
+    "read_tensor",
+    "simulate_cp",
+    "write_tensor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"tensorcep.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"tensorcep.{name}")
+    raise AttributeError(f"module 'tensorcep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

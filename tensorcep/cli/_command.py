@@ -1,0 +1,167 @@
+"""What the commands share: the record of a command, options that say how to read entries, output and messages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from tensorcep._checks import DUPLICATE_POLICIES, fail_value
+from tensorcep._files import atomic_write
+
+if TYPE_CHECKING:
+    from tensorcep.tensor import SparseTensor
+
+STDOUT = "-"
+FORMATS = ("tns", "csv", "parquet", "npz")
+FILE_KINDS = ".tns, .tns.gz, .csv, .csv.gz, .parquet or .npz"
+
+
+class Command(NamedTuple):
+    """One sub-command.
+
+    Attributes
+    ----------
+    name, arguments, help : str
+        What is typed, what comes after it, and one line about it.
+    add_arguments : callable
+        Takes the sub-command's parser.
+    run : callable
+        Takes the parsed arguments; writes results to stdout, everything else to stderr, and raises on errors.
+    description : str
+        Text above the options in its --help; default: the line of `help`.
+    """
+
+    name: str
+    arguments: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+    description: str = ""
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, so that stdout holds results only."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = False) -> None:
+    """Add the options that say how to read a file of entries (`fixed_rows`: a model has fixed what the rows are)."""
+    group = parser.add_argument_group("how to read the entries")
+    group.add_argument("--format", choices=FORMATS, help="default: by the extension")
+    group.add_argument(
+        "--index-base", type=int, choices=(0, 1), default=1, help="what indices count from (default: 1; labels: none)"
+    )
+    group.add_argument(
+        "--modes", type=_words, metavar="A,B,C", help="columns of the modes (default: all but the value)"
+    )
+    group.add_argument("--value", metavar="COLUMN", help="column of the value (default: the last)")
+    group.add_argument(
+        "--no-header", dest="header", action="store_false", help="csv without column names; columns are 0, 1, ..."
+    )
+    text = "as the model's rows are named" if fixed_rows else "labels if the columns have names"
+    group.add_argument(
+        "--labels",
+        action=argparse.BooleanOptionalAction,
+        help=f"whether mode columns hold labels, not indices (default: {text})",
+    )
+    if not fixed_rows:
+        group.add_argument(
+            "--duplicates", choices=DUPLICATE_POLICIES, default="error", help="cells that occur twice (default: error)"
+        )
+        group.add_argument(
+            "--shape", type=_sizes, metavar="N,N,N", help="sizes (default: the largest indices; not for labels)"
+        )
+
+
+def add_talk_options(parser: argparse.ArgumentParser) -> None:
+    """Add --verbose and --quiet."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-v", "--verbose", action="store_true", help="show progress bars even if stderr is no terminal")
+    group.add_argument("-q", "--quiet", action="store_true", help="show nothing but warnings and errors")
+
+
+def shows_progress(args: argparse.Namespace) -> int:
+    """1 if progress bars are wanted: when asked for, or when a person watches."""
+    return int(args.verbose or (not args.quiet and sys.stderr.isatty()))
+
+
+def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
+    """Read entries as `add_data_options` let the user describe them."""
+    from tensorcep.io import read_tensor
+
+    return read_tensor(
+        path,
+        format=args.format,
+        shape=args.shape,
+        index_base=args.index_base,
+        header=args.header,
+        labels=args.labels,
+        modes=chosen_modes(args),
+        value=chosen_value(args),
+        duplicates=args.duplicates,
+        verbose=verbose,
+    )
+
+
+def chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
+    """The columns that --modes names, or None."""
+    return None if args.modes is None else [_column(name, args.header) for name in args.modes]
+
+
+def chosen_value(args: argparse.Namespace) -> str | int | None:
+    """The column that --value names, or None."""
+    return None if args.value is None else _column(args.value, args.header)
+
+
+def _column(name: str, header: bool) -> str | int:
+    """A column's name, or its position where there is no header."""
+    if header:
+        return name
+    if not name.isdecimal():
+        fail_value(f"without a header a column is its position from 0; got {name!r}; give a number.")
+    return int(name)
+
+
+def check_output(path: str, *inputs: str) -> str:
+    """Refuse, before any work, a place that cannot be written, or that an input would be lost to."""
+    if path == STDOUT:
+        return path
+    target = os.path.realpath(path)
+    if any(os.path.realpath(name) == target for name in inputs):
+        fail_value(f"'{path}' is an input of this command; give another file to write to.")
+    if os.path.isdir(target):
+        raise IsADirectoryError(f"cannot write '{path}': it is a folder; give the path of a file.")
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"cannot write '{path}': there is no folder '{folder}'; create it first.")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write '{path}': the folder '{folder}' is read-only to you; choose another.")
+    return path
+
+
+@contextmanager
+def output(path: str) -> Iterator[BinaryIO]:
+    """Yield a binary handle on stdout, or on a file that appears only when it is complete."""
+    if path == STDOUT:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with atomic_write(path) as handle:
+            yield handle
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.replace("x", ",").split(","))
+    except ValueError:
+        message = f"sizes are integers between commas, such as 200,100,200; got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None

@@ -1,0 +1,61 @@
+"""`tensorcep evaluate`: how good the predictions of held-out entries are, and their uncertainty."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from tensorcep.cli._command import Command, add_data_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DESCRIPTION = """\
+Score a model's predictions of the entries of DATA, which should not be those that it was fitted to.
+
+  real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
+  labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
+  counts        RMSE, MAE, mean log likelihood, coverage
+
+A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
+predict, and must hold values."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
+    parser.add_argument("data", metavar="DATA", help="file of entries with their values")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    add_data_options(parser, fixed_rows=True)
+
+
+def run(args: argparse.Namespace) -> None:
+    from tensorcep.cli._queries import read_queries
+    from tensorcep.estimators import load
+
+    model = load(args.model)
+    queries = read_queries(args.data, args, model, with_values=True)
+    found = {"entries": len(queries.columns), **scores(model, queries.X, queries.y)}
+    if args.json:
+        print(json.dumps({name: value if math.isfinite(value) else None for name, value in found.items()}))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name:{width}}  {value if isinstance(value, int) else f'{value:.4f}'}")
+
+
+def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
+    """The scores that fit the model's kind of data."""
+    from tensorcep import metrics
+
+    if hasattr(model, "predict_proba"):
+        return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
+    mean, sd = model.predict(X, return_std=True)
+    if type(model).__name__ == "CPRegressor":
+        return metrics.evaluate_regression(y, mean, sd)
+    intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
+    return metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)
+
+
+COMMAND = Command("evaluate", "MODEL DATA", "score predictions of held-out entries", add_arguments, run, DESCRIPTION)

@@ -1,0 +1,137 @@
+"""`tensorcep info`, `convert` and `split`: look into files, change their format, hold entries out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zipfile
+import zlib
+from contextlib import suppress
+from typing import Any
+
+from tensorcep._checks import check_file, fail_value
+from tensorcep.cli._command import (
+    FILE_KINDS,
+    Command,
+    add_data_options,
+    add_talk_options,
+    check_output,
+    read_data,
+    shows_progress,
+)
+from tensorcep.cli._fit import fit_line
+
+# What reading a damaged archive can raise; whoever reads it in earnest says so in a sentence.
+UNREADABLE = (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+# info
+
+
+def _add_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help=f"model file, or entries in {FILE_KINDS}")
+    add_data_options(parser)
+
+
+def _run_info(args: argparse.Namespace) -> None:
+    if kind_of_archive(args.file) == "tensorcep.model":
+        from tensorcep.estimators import load
+
+        print(describe_model(load(args.file)))
+    else:
+        print(read_data(args.file, args).info())
+
+
+def kind_of_archive(path: str) -> str | None:
+    """What the header of an .npz archive says it is; None for any other file, damaged ones too."""
+    import numpy as np
+
+    check_file(path)
+    with open(path, "rb") as handle:
+        if handle.read(2) != b"PK":
+            return None
+        handle.seek(0)
+        with suppress(*UNREADABLE), np.load(handle, allow_pickle=False) as archive:
+            return str(json.loads(archive["header"].tobytes())["kind"])
+    return None
+
+
+def describe_model(model: Any) -> str:
+    """A few lines about a fitted model."""
+    sizes = " x ".join(map(str, model.shape_))
+    named = [f"mode {k}" if found.name is None else str(found.name) for k, found in enumerate(model.labels_) if found]
+    lines = [
+        f"model       {type(model).__name__}, likelihood {model._likelihood_name()}, method {model.method}",
+        f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
+        f"fit         {fit_line(model)}, {model.trace_['seconds'].sum():.2g} s in sweeps",
+    ]
+    if hasattr(model, "noise_precision_"):
+        lines.append(f"noise       standard deviation {model.noise_precision_**-0.5:.4g}")
+    settings = f"schedule {model.schedule}, damping {model.damping}, tol {model.tol:g}, dtype {model.dtype}"
+    lines.append(f"settings    {settings}")
+    return "\n".join(lines)
+
+
+# convert
+
+
+def _add_convert(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="IN", help=f"entries in {FILE_KINDS}")
+    parser.add_argument("output", metavar="OUT", help="file to write; its extension says the format")
+    group = parser.add_argument_group("how to write OUT")
+    group.add_argument("--out-index-base", type=int, choices=(0, 1), default=1, help="indices count from (default: 1)")
+    group.add_argument("--out-no-header", action="store_true", help="csv: no line of column names")
+    group.add_argument("--extended", action="store_true", help=".tns: begin with order, number of entries and sizes")
+    add_data_options(parser)
+    add_talk_options(parser)
+
+
+def _run_convert(args: argparse.Namespace) -> None:
+    from tensorcep.io import write_tensor
+
+    check_output(args.output, args.data)
+    progress = shows_progress(args)
+    tensor = read_data(args.data, args, progress)
+    write_tensor(
+        tensor,
+        args.output,
+        index_base=args.out_index_base,
+        header=not args.out_no_header,
+        extended=args.extended,
+        verbose=progress,
+    )
+    if not args.quiet:
+        print(f"{args.output}  {tensor!r}")
+
+
+# split
+
+
+def _add_split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="IN", help=f"entries in {FILE_KINDS}")
+    parser.add_argument("train", metavar="TRAIN", help="file for the entries to fit")
+    parser.add_argument("test", metavar="TEST", help="file for the entries held out")
+    parser.add_argument("--test-size", type=float, default=0.2, help="share of the entries held out (default: 0.2)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: 0)")
+    add_data_options(parser)
+    add_talk_options(parser)
+
+
+def _run_split(args: argparse.Namespace) -> None:
+    from tensorcep._checks import check_fraction
+    from tensorcep.io import write_tensor
+
+    check_fraction("--test-size", args.test_size)
+    check_output(args.train, args.data)
+    check_output(args.test, args.data, args.train)
+    tensor = read_data(args.data, args, shows_progress(args))
+    if tensor.nnz < 2:
+        fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
+    for path, part in zip((args.train, args.test), tensor.train_test_split(args.test_size, args.seed), strict=True):
+        write_tensor(part, path, index_base=args.index_base)
+        if not args.quiet:
+            print(f"{path}  {part!r}")
+
+
+INFO = Command("info", "FILE", "describe a file of entries or a model", _add_info, _run_info)
+CONVERT = Command("convert", "IN OUT", "write entries in another format", _add_convert, _run_convert)
+SPLIT = Command("split", "IN TRAIN TEST", "hold out a random part of the entries", _add_split, _run_split)

@@ -1,0 +1,149 @@
+"""`tensorcep fit`: entries in, model file out."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from tensorcep._checks import check_int, check_range
+from tensorcep.cli._command import (
+    FILE_KINDS,
+    Command,
+    add_data_options,
+    add_talk_options,
+    check_output,
+    read_data,
+    shows_progress,
+)
+
+if TYPE_CHECKING:
+    from tensorcep.tensor import SparseTensor
+
+DESCRIPTION = f"""\
+Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MODEL.
+
+DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
+zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values."""
+
+# likelihood -> (estimator, the parameter that names the likelihood in it)
+LIKELIHOODS = {
+    "gaussian": ("CPRegressor", None),
+    "probit": ("CPClassifier", "link"),
+    "logit": ("CPClassifier", "link"),
+    "poisson": ("CPCountRegressor", "likelihood"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="file of the entries to fit")
+    parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
+    group = parser.add_argument_group("model")
+    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    group.add_argument(
+        "--likelihood",
+        choices=LIKELIHOODS,
+        help="gaussian: real values (default); probit, logit: labels 0/1; poisson: counts",
+    )
+    group = parser.add_argument_group("inference")
+    group.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise", help="default: modewise")
+    group.add_argument(
+        "--damping",
+        type=_damping,
+        default="auto",
+        metavar="D",
+        help="share of the old message that is kept, 0 <= D < 1, or auto, or adaptive (default: auto)",
+    )
+    group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps (default: 200)")
+    group.add_argument(
+        "--tol", type=float, default=3e-3, help="stop at this relative change of the latent means (default: 0.003)"
+    )
+    group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
+    group.add_argument(
+        "--threads", type=_threads, default=-1, metavar="N", help="default: all processors; no effect on the result"
+    )
+    group.add_argument(
+        "--dtype", choices=("float64", "float32"), default="float64", help="of the stored messages (default: float64)"
+    )
+    add_data_options(parser)
+    add_talk_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_output(args.output, args.data)
+    # The estimator checks these too, but only once the data are read, and under other names.
+    check_int("--rank", args.rank)
+    check_int("--max-iter", args.max_iter)
+    check_int("--seed", args.seed, 0)
+    check_range("--tol", args.tol, 0.0)
+    if not isinstance(args.damping, str):
+        check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
+    progress = shows_progress(args)
+    tensor = read_data(args.data, args, progress)
+    if not args.quiet:
+        print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
+        print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
+    model = _estimator(args, progress)
+    start = time.perf_counter()
+    model.fit(tensor)
+    seconds = time.perf_counter() - start
+    model.save(args.output)
+    if not args.quiet:
+        print(f"fit         {fit_line(model)}, {seconds:.1f} s")
+        if hasattr(model, "noise_precision_"):
+            print(f"noise       standard deviation {model.noise_precision_**-0.5:.4g}")
+        print(f"model       {args.output}")
+
+
+def _estimator(args: argparse.Namespace, progress: int) -> Any:
+    from tensorcep.estimators import ESTIMATORS
+
+    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
+    special = {} if parameter is None else {parameter: args.likelihood}
+    return ESTIMATORS[name](
+        args.rank,
+        schedule=args.schedule,
+        damping=args.damping,
+        max_iter=args.max_iter,
+        tol=args.tol,
+        random_state=args.seed,
+        n_jobs=args.threads,
+        dtype=args.dtype,
+        verbose=progress,
+        **special,
+    )
+
+
+def fit_line(model: Any) -> str:
+    """How the fit ended."""
+    ending = "converged" if model.converged_ else "not converged"
+    return f"rank {model.rank}, {model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
+
+
+def _default_likelihood(tensor: SparseTensor) -> str:
+    """The default, and a hint where the values look like something else."""
+    text = "gaussian (the default)"
+    y = tensor.values
+    if ((y == 0) | (y == 1)).all():
+        return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
+    if ((y >= 0) & (y == y.round())).all():
+        return f"{text}; every value is a whole number >= 0: for counts say --likelihood poisson"
+    return text
+
+
+def _damping(text: str) -> float | str:
+    if text in ("auto", "adaptive"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
+
+
+def _threads(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
+    return int(text)
+
+
+COMMAND = Command("fit", "DATA -o MODEL", "fit a model to the entries of a file", add_arguments, run, DESCRIPTION)

@@ -1,0 +1,70 @@
+"""`tensorcep predict`: cells in, predictions with their uncertainty out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tensorcep._checks import check_fraction, fail_value
+from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, output
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DESCRIPTION = """\
+Predict the cells of DATA and write them as csv: the mode columns of DATA, and
+
+  mean, sd, lower, upper       of a new observation, for real values and counts
+  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
+
+DATA is read as for fit, except that it needs no values and that cells may repeat. Columns of a csv or parquet file that
+carry the names of the model's modes are taken by name. Cells in rows without training data get the prior."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
+    parser.add_argument("data", metavar="DATA", help="file of the cells to predict")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
+    )
+    parser.add_argument(
+        "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
+    )
+    add_data_options(parser, fixed_rows=True)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_fraction("--coverage", args.coverage)
+    check_output(args.output, args.model, args.data)
+    if args.output != STDOUT and not args.output.endswith(".csv"):
+        fail_value(f"predictions are written as csv; got the name '{args.output}'; let it end in .csv.")
+    from tensorcep.cli._queries import read_queries
+    from tensorcep.estimators import load
+
+    model = load(args.model)
+    queries = read_queries(args.data, args, model, with_values=False)
+    table = prediction_table(model, queries.X, queries.columns, args.coverage)
+    with output(args.output) as handle:
+        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+
+
+def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float) -> pd.DataFrame:
+    """The cells' own columns and what the model says of them."""
+    table = columns.copy()
+    table.columns = [f"mode_{name}" if isinstance(name, int) else name for name in columns.columns]
+    for name in table.columns[table.dtypes == "float64"]:
+        table[name] = table[name].map(repr)  # labels keep every digit
+    found = {}
+    if hasattr(model, "predict_proba"):
+        found["probability"] = model.predict_proba(X)[:, 1]
+    else:
+        found["mean"], found["sd"] = model.predict(X, return_std=True)
+    found["lower"], found["upper"] = model.predict_interval(X, coverage).T
+    for name, numbers in found.items():
+        table[f"predicted_{name}" if name in columns.columns else name] = numbers
+    return table
+
+
+COMMAND = Command(
+    "predict", "MODEL DATA", "predict cells, with standard deviation and interval", add_arguments, run, DESCRIPTION
+)

@@ -1,0 +1,197 @@
+"""Cells to predict, with or without values, matched to the rows that a model knows.
+
+Unlike `read_tensor` this takes files without a value column, keeps repeated cells and the order of the lines, and reads
+a mode column as the model has it: its labels where the model knows labels, indices where it does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tensorcep._checks import check_columns, check_file, check_mode_count, fail_value
+from tensorcep._interop import optional_module
+from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.io import _format_of, read_tensor
+from tensorcep.io._lines import rows, tns_layout
+from tensorcep.io._text import read_entries
+from tensorcep.labels import Labels
+
+
+class Queries(NamedTuple):
+    """Cells to predict.
+
+    Attributes
+    ----------
+    X : (n, K) int64, or DataFrame of labels
+        What the model's `predict` takes.
+    y : (n,) float64
+        The values; None where they were not asked for and the file need not hold them.
+    columns : DataFrame
+        The mode columns as the file has them.
+    """
+
+    X: Any
+    y: Any
+    columns: pd.DataFrame
+
+
+def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> Queries:
+    """Read the cells of a file for a fitted model."""
+    labelled = _labelled_modes(args, model)
+    kind = _format_of(check_file(path), args.format)
+    if kind == "tns" and any(labelled):
+        fail_value(
+            f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
+            "--no-labels if the indices are the model's row numbers."
+        )
+    frame, y = _read_npz(path, args, labelled) if kind == "npz" else _read_table(path, kind, args, model, with_values)
+    return Queries(_matched(path, frame, model, labelled, args.index_base), y, frame)
+
+
+def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
+    labelled = [found is not None for found in model.labels_]
+    if args.labels and not any(labelled):
+        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
+    return [False] * len(labelled) if args.labels is False else labelled
+
+
+def _read_npz(path: str, args: argparse.Namespace, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
+    tensor = read_tensor(path, format="npz")
+    check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
+    columns = tensor.to_pandas(value="value").drop(columns="value")
+    for k, (mine, theirs) in enumerate(zip(labelled, tensor.labels, strict=True)):
+        if mine and theirs is None:
+            fail_value(f"mode {k} of '{path}' has no labels, but the model knows its rows by labels; add them.")
+        if theirs is not None and not mine and args.labels is not False:
+            fail_value(
+                f"mode {k} of '{path}' has labels, but the model was fitted to indices; give --no-labels if the rows "
+                "of both are in the same order."
+            )
+        if not mine:
+            columns[columns.columns[k]] = tensor.coords[:, k] + args.index_base
+    return columns, tensor.values
+
+
+def _read_table(
+    path: str, kind: str, args: argparse.Namespace, model: Any, with_values: bool
+) -> tuple[pd.DataFrame, Any]:
+    """Return the mode columns and the values of a csv, parquet or tns file."""
+    if kind == "tns":
+        return _read_tns(path, args.index_base, len(model.labels_), with_values)
+    header = args.header or kind == "parquet"
+    if kind == "parquet":
+        optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
+    frame = pd.read_parquet(path) if kind == "parquet" else _read_csv(path, header)
+    modes, value = _chosen(path, list(frame.columns), args, model, with_values)
+    return frame[modes], None if value is None else _numbers(path, frame[value])
+
+
+def _read_csv(path: str, header: bool) -> pd.DataFrame:
+    try:
+        frame: pd.DataFrame = pd.read_csv(
+            path,
+            header=0 if header else None,
+            dtype=str,  # "7" is the label 7 or the label "7": the model says which
+            na_filter=False,
+            skipinitialspace=True,
+            encoding="utf-8-sig",
+        )
+    except (ValueError, EOFError, zlib.error) as error:  # pandas' ParserError is a ValueError
+        raise ValueError(f"'{path}' cannot be read ({error}); mend it.") from error
+    return frame.rename(columns=str.strip) if header else frame
+
+
+def _read_tns(path: str, base: int, order: int, with_values: bool) -> tuple[pd.DataFrame, Any]:
+    """Read a .tns file, with its values or (to predict only) without them."""
+    widths = [len(fields) for _, fields, _ in itertools.islice(rows(path, None, "#"), 3)]
+    if widths and widths[-1] == order and not with_values:
+        table = pd.read_csv(path, sep=r"\s+", header=None, comment="#", dtype=str, na_filter=False)
+        return table, None
+    if widths and widths[-1] != order + 1:
+        wanted = f"{order} indices and a value" if with_values else f"{order} indices, with or without a value"
+        fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
+    coords, values, _ = read_entries(tns_layout(path, base, None))
+    return pd.DataFrame(coords + base), values
+
+
+def _chosen(
+    path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
+) -> tuple[list[Any], Any]:
+    """The mode columns, and the value column where values are wanted.
+
+    Modes are the columns asked for, or those that carry the names of all the model's modes, or all but the value.
+    """
+    order = len(model.labels_)
+    value: Any = chosen_value(args)
+    modes: list[Any] | None = chosen_modes(args)
+    known = [None if found is None else found.name for found in model.labels_]
+    if modes is None and None not in known and set(known) <= set(names):
+        modes = known
+    if modes is None:
+        modes = [name for name in names if name != value]
+        if value is None and len(modes) == order + 1:
+            modes = modes[:-1]
+    check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
+    if len(modes) != order:
+        fail_value(
+            f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
+            f"columns {', '.join(map(str, names))}; name them with --modes."
+        )
+    if not with_values:
+        return modes, None
+    rest = [name for name in names if name not in modes]
+    if value is None and not rest:
+        fail_value(f"'{path}' has no column left for the value beside the modes {', '.join(map(str, modes))}.")
+    return modes, rest[-1] if value is None else value
+
+
+def _numbers(path: str, column: pd.Series) -> np.ndarray:
+    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(found).all():
+        n = int(np.argmin(np.isfinite(found)))
+        where = f"column {column.name!r} of '{path}'"
+        fail_value(f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {n + 1}.")
+    return found
+
+
+def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
+    """What the model's predict takes: coordinates from 0, or a DataFrame where it knows labels."""
+    matched = {}
+    for k, (name, mine) in enumerate(zip(columns.columns, labelled, strict=True)):
+        column = columns[name]
+        matched[k] = _as_labels(column, model.labels_[k]) if mine else _as_rows(path, column, base)
+    if any(labelled):
+        return pd.DataFrame(matched)
+    return np.stack(list(matched.values()), axis=1)
+
+
+def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
+    found = _numbers(path, column)
+    bad = (found != np.floor(found)) | (found < base)
+    if bad.any():
+        n = int(np.argmax(bad))
+        fail_value(
+            f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
+            f"row {n + 1}{'; give --index-base 0 if it counts from 0' if found[n] == 0 else ''}."
+        )
+    return found.astype(np.int64) - base
+
+
+def _as_labels(column: pd.Series, labels: Labels) -> pd.Series:
+    """Text from a file as labels of the model's kind; what does not fit is a label that the model does not know."""
+    dtype = labels.index.dtype
+    if not pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_string_dtype(dtype):
+        return column
+    if pd.api.types.is_bool_dtype(dtype):
+        return column.map({"True": True, "False": False})
+    if pd.api.types.is_numeric_dtype(dtype):
+        return pd.to_numeric(column, errors="coerce")
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))
+    return column

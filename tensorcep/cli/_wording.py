@@ -1,0 +1,34 @@
+"""The library's sentences as a user of the shell should read them."""
+
+from __future__ import annotations
+
+import re
+
+# Names of Python arguments that the library's sentences may mention -> the option that does the same.
+OPTIONS = (
+    (r"index_base=", "--index-base "),
+    (r"header=False", "--no-header"),
+    (r"labels=False", "--no-labels"),
+    (r"format=", "--format"),
+    (r"modes= and value=", "--modes and --value"),
+    (r"duplicates='mean', 'sum' or 'last'", "--duplicates mean, sum or last"),
+    (r"max_iter=", "--max-iter "),
+    (r"increase max_iter, raise tol, or add damping", "increase --max-iter, raise --tol, or add --damping"),
+    (r"\btol=", "--tol "),
+    (r"\bn_jobs\b", "--threads"),
+    (r"\brandom_state\b", "--seed"),
+    (r"\bmax_iter\b", "--max-iter"),
+)
+
+
+def sentence_of(error: BaseException | str) -> str:
+    """Return what went wrong as one sentence that speaks of options, not of Python arguments."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error}); use a lower --rank, or --dtype float32."
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{error.strerror}: '{error.filename}'"
+    else:
+        text = " ".join(str(error).split()) or type(error).__name__
+    for pattern, option in OPTIONS:
+        text = re.sub(rf"(?<!-){pattern}", option, text)
+    return text

@@ -1,0 +1,153 @@
+"""The demonstration behind `tensorcep demo`: held-out entries of the COVID-19 serology tensor.
+
+The data are log-scaled and centred as they ship, so nothing is subtracted here. The rank, 10, was chosen by holding out
+a quarter of the training entries: ranks 12 and 16 change the error there by less than another random start does.
+parafac fits by alternating least squares, filling in the unobserved cells from its last iterate; where it ends depends
+on the random start, so it gets several.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep import metrics
+from tensorcep._checks import check_int
+from tensorcep._files import atomic_write
+from tensorcep.datasets import load_covid19_serology
+from tensorcep.estimators import CPRegressor
+from tensorcep.plots import plot_convergence, plot_predictions
+from tensorcep.tensor import SparseTensor
+
+TEST_SIZE = 0.2
+COVERAGE = 0.9
+PARAFAC_STARTS = 5
+NO_FIGURE = "not drawn; pip install 'tensorcep[plots]'"
+MODEL_NAME, FIGURE_NAME = "tensorcep-demo.npz", "tensorcep-demo.png"
+
+
+class Demo(NamedTuple):
+    """What the demonstration found.
+
+    Attributes
+    ----------
+    train, test : SparseTensor
+    model : CPRegressor
+    seconds : float
+        Of the fit, with compilation where it was needed.
+    rmse, rmse_mean : float
+        Error on the held-out entries, of CEP and of predicting the training mean everywhere.
+    rmse_parafac : (PARAFAC_STARTS,) float64
+        The same of masked parafac of the same rank, for each start.
+    coverage : float
+        Share of the held-out values inside their intervals of nominal coverage COVERAGE.
+    model_file : Path
+    figure_file : Path or None
+        None when matplotlib is not installed.
+    """
+
+    train: SparseTensor
+    test: SparseTensor
+    model: CPRegressor
+    seconds: float
+    rmse: float
+    rmse_mean: float
+    rmse_parafac: np.ndarray
+    coverage: float
+    model_file: Path
+    figure_file: Path | None
+
+
+def run_demo(output_dir: str | os.PathLike[str] = ".", *, rank: int = 10, seed: int = 0, progress: bool = True) -> Demo:
+    """Hold out a fifth of the entries, fit the others, score the predictions, and write the model and a figure.
+
+    Parameters
+    ----------
+    output_dir : path, default="."
+        Made if it does not exist.
+    rank : int, default=10
+    seed : int, default=0
+        Of the split and the random starts.
+    progress : bool, default=True
+        Whether to show a progress bar.
+    """
+    rank, seed = check_int("rank", rank), check_int("seed", seed, 0)
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = load_covid19_serology().train_test_split(TEST_SIZE, random_state=seed)
+    model = CPRegressor(rank, random_state=seed, n_jobs=-1, verbose=int(progress))
+    start = time.perf_counter()
+    model.fit(train)
+    seconds = time.perf_counter() - start
+    mean, sd = model.predict(test, return_std=True)
+    lower, upper = model.predict_interval(test, COVERAGE).T
+    model.save(folder / MODEL_NAME)
+    return Demo(
+        train=train,
+        test=test,
+        model=model,
+        seconds=seconds,
+        rmse=metrics.rmse(test.values, mean),
+        rmse_mean=metrics.rmse(test.values, np.full(test.nnz, train.values.mean())),
+        rmse_parafac=parafac_errors(train, test, rank, seed),
+        coverage=metrics.coverage(test.values, lower, upper),
+        model_file=folder / MODEL_NAME,
+        figure_file=_draw(folder / FIGURE_NAME, model, test.values, mean, sd),
+    )
+
+
+def parafac_errors(train: SparseTensor, test: SparseTensor, rank: int, seed: int) -> np.ndarray:
+    """RMSE on `test` of TensorLy's parafac with a mask, at its own defaults but for random starts, one per start."""
+    from tensorly.decomposition import parafac
+
+    tensor, mask = train.to_tensorly()
+    errors = []
+    for start in range(PARAFAC_STARTS):
+        found = parafac(tensor, rank, mask=mask, init="random", random_state=seed + start)
+        errors.append(metrics.rmse(test.values, SparseTensor.from_tensorly(found, coords=test.coords).values))
+    return np.array(errors)
+
+
+def _draw(path: Path, model: CPRegressor, y: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> Path | None:
+    """Draw the figure, without pyplot: no display is needed and the user's figures stay as they are."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(10, 4.6), layout="constrained", dpi=110)
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    plot_predictions(y, mean, sd, coverage=COVERAGE, ax=left)
+    left.set(title=f"{y.size:,} held-out measurements, rank {model.rank}")
+    left.set(xlabel="observed (log-scaled, centred)", ylabel="predicted")
+    plot_convergence(model.trace_, tol=model.tol, ax=right)
+    right.set(title=f"Convergence of CEP, {model.schedule} schedule")
+    with atomic_write(path) as handle:
+        figure.savefig(handle, format="png")
+    return path
+
+
+def report(demo: Demo) -> str:
+    """The result as a few lines of text."""
+    parafac = demo.rmse_parafac
+    sweeps = "converged" if demo.model.converged_ else "not converged"
+    lines = [
+        f"data        COVID-19 serology, {' x '.join(map(str, demo.train.shape))} (sample x antigen x receptor)",
+        f"entries     {demo.train.nnz:,} to fit, {demo.test.nnz:,} held out",
+        f"fit         rank {demo.model.rank}, {demo.model.n_iter_} sweeps, {sweeps}, {demo.seconds:.1f} s",
+        "",
+        "error of the held-out entries (RMSE)",
+        f"  training mean                   {demo.rmse_mean:.4f}",
+        f"  TensorLy parafac, same rank     {parafac.mean():.4f}   mean of {parafac.size} random starts, "
+        f"{parafac.min():.4f} to {parafac.max():.4f}",
+        f"  tensorcep                       {demo.rmse:.4f}",
+        "",
+        f"{100 * COVERAGE:g} % intervals hold {100 * demo.coverage:.1f} % of the held-out values (parafac has none)",
+        "",
+        f"model       {demo.model_file}",
+        f"figure      {demo.figure_file or NO_FIGURE}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,72 @@
+"""Text that the docstrings of the CP estimators share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PARAMETERS = """rank : int, default=8
+        Number of components R.
+    method : str, default="cep"
+        Inference method.
+    prior_scale : float or "auto", default="auto"
+        Prior standard deviation of a factor element; "auto" {auto}.
+    prior_mean : float or "uniform", default="uniform"
+        Prior mean of a factor element; "uniform" draws one from U(0, 1) times the scale for every element, and keeps
+        it: the prior of the CEP paper, whose positive mean acts as an intercept.
+    prior : Prior, optional
+        Means and precisions per mode or per row, instead of the two above.
+    schedule : {{"modewise", "parallel"}}, default="modewise"
+        Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
+    moments : {{"cavity", "posterior"}}, default="cavity"
+        Where the moments of the other modes come from.
+    order : {{1, 2}}, default=1
+        Order of the Taylor approximation of the expected conditional moments.
+    damping : float in [0, 1), "auto" or "adaptive", default="auto"
+        Fraction of the old message kept in an update.
+    anneal : int or "auto", default="auto"
+        Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
+        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
+    max_iter : int, default=200
+        Largest number of sweeps.
+    tol : float, default=3e-3
+        Stop when the latent means of the training entries change by less than this fraction of their size.
+    init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
+        Row means to start from.
+    n_init : int, default=3
+        Random starts. Each gets the first `anneal` sweeps; the one that then fits the training entries best goes on.
+        Without annealing, or with another `init`, there is one start.
+    shape : tuple of int, optional
+        Rows of each mode; by default those of the tensor, or the largest index plus one.
+    unknown : {{"prior", "error"}}, default="prior"
+        What to predict for rows without training entries.
+    dtype : {{"float64", "float32"}}, default="float64"
+        Storage of the messages, K * (R*(R+1)/2 + R) numbers per entry. Arithmetic is float64.
+    n_jobs : int, optional
+        Threads; -1 uses all processors. The result does not depend on it.
+    random_state : int, RandomState, Generator or None
+    verbose : int, default=0
+        1 shows a progress bar.
+    callbacks : callable or list of callables, optional
+        Called as ``callback(sweep, info, state)`` after each sweep; a true value stops the fit."""
+
+_ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
+        Posterior means of the factors, in mode order.
+    factor_covs_ : list of ndarray (n_k, R, R)
+        Posterior covariances of the rows.
+    n_iter_, converged_ : int, bool
+    trace_ : dict of ndarray
+        Per sweep: change, noise_precision, skipped, shrunk, train_score, seconds.
+    shape_ : tuple of int
+    labels_ : tuple of Labels or None
+    posterior_ : Posterior"""
+
+
+def document(auto: str) -> Any:
+    """Fill the shared parts of the class docstrings."""
+
+    def fill(cls: type) -> type:
+        cls.__doc__ = (cls.__doc__ or "").replace("<parameters>", _PARAMETERS.format(auto=auto))
+        cls.__doc__ = cls.__doc__.replace("<attributes>", _ATTRIBUTES)
+        return cls
+
+    return fill

@@ -1,0 +1,137 @@
+"""Parameters of the CP estimators after their checks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep._checks import check_choice, check_int, check_range, fail_value
+from tensorcep.inference.cep import CEPOptions
+from tensorcep.likelihoods._record import Likelihood
+from tensorcep.posterior import Prior
+
+# Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
+# parallel schedule need damping.
+AUTO_DAMPING = {("gaussian", "modewise"): 0.0, ("gaussian", "parallel"): 0.5}
+AUTO_DAMPING_OTHERWISE = 0.5
+
+
+# Damped updates of labels and counts take longer to align the factors than undamped ones of real values.
+AUTO_ANNEAL = {"gaussian": 15}
+AUTO_ANNEAL_OTHERWISE = 40
+
+
+class ModelOptions(NamedTuple):
+    """Checked parameters of a fit (names as in the estimators)."""
+
+    rank: int
+    schedule: str
+    moments: str
+    order: int
+    damping: float | str
+    dtype: str
+    anneal: int
+    max_iter: int
+    tol: float
+    threads: int
+    callbacks: tuple[Any, ...]
+
+
+def cep_options(options: ModelOptions, likelihood: Likelihood) -> CEPOptions:
+    """The settings of CEP; damping="auto" by likelihood and schedule."""
+    damping = options.damping
+    if damping == "auto":
+        damping = AUTO_DAMPING.get((likelihood.name, options.schedule), AUTO_DAMPING_OTHERWISE)
+    return CEPOptions(
+        schedule=options.schedule,
+        moments=options.moments,
+        order=options.order,
+        damping=damping,
+        dtype=options.dtype,
+        anneal=options.anneal,
+    )
+
+
+def matching_scale(mean_square: float, order: int, rank: int) -> float:
+    """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
+    return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
+
+
+def annealing_sweeps(anneal: Any, likelihood: str) -> int:
+    """The number of annealed sweeps; "auto" by likelihood."""
+    if anneal == "auto":
+        return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
+    if isinstance(anneal, str):
+        fail_value(f"anneal must be 'auto' or an integer >= 0; got {anneal!r}.")
+    return check_int("anneal", anneal, 0)
+
+
+def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, high: float = np.inf, **ends: bool) -> Any:
+    """Return the value if it is one of the words or a number in the range; the error names both."""
+    if isinstance(value, str) and value in words:
+        return value
+    try:
+        return check_range(name, value, low, high, **ends)
+    except ValueError as error:
+        listed = " or ".join(repr(word) for word in words)
+        raise ValueError(str(error).replace(f"{name} must be", f"{name} must be {listed}, or", 1)) from None
+
+
+def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
+    """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
+    if not isinstance(prior, Prior):
+        fail_value(f"prior must be None or a tensorcep.Prior; got {type(prior).__name__}.")
+    if not len(prior.mean) == len(prior.precision) == len(shape):
+        fail_value(
+            f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "
+            f"{len(prior.precision)}."
+        )
+    for k, (n, mean, precision) in enumerate(zip(shape, prior.mean, prior.precision, strict=True)):
+        mean, precision = np.asarray(mean, dtype=np.float64), np.asarray(precision, dtype=np.float64)
+        if mean.shape not in ((), (rank,), (n, rank)):
+            fail_value(f"prior.mean of mode {k} must have shape (), ({rank},) or ({n}, {rank}); got {mean.shape}.")
+        if precision.shape not in ((), (rank,), (rank, rank), (n, rank, rank)):
+            allowed = f"(), ({rank},), ({rank}, {rank}) or ({n}, {rank}, {rank})"
+            fail_value(f"prior.precision of mode {k} must have shape {allowed}; got {precision.shape}.")
+        if not (np.isfinite(mean).all() and np.isfinite(precision).all()):
+            fail_value(f"prior of mode {k} must be finite; got nan or infinity.")
+        least = precision.min() if precision.ndim < 2 else np.linalg.eigvalsh(precision).min()
+        if least <= 0.0:
+            fail_value(f"prior.precision of mode {k} must be positive definite; its least eigenvalue is {least:g}.")
+    return prior
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads: None means 1, -1 all processors."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    if isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool) and n_jobs >= 1:
+        return int(n_jobs)
+    raise ValueError(f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {n_jobs!r}.")
+
+
+def start_means(init: Any, shape: tuple[int, ...], rank: int, scale: float, rng: np.random.Generator) -> Any:
+    """Row means to start from, (n_rows, R), or None for the prior's.
+
+    "random" draws from N(0, scale^2): at a common mean every component would get the same messages, and at the prior
+    mean zero no messages at all.
+    """
+    if isinstance(init, str):
+        if check_choice("init", init, ("random", "prior")) == "prior":
+            return None
+        return scale * rng.standard_normal((sum(shape), rank))
+    if not isinstance(init, (list, tuple)):
+        fail_value(f"init must be 'random', 'prior', or a list of one array per mode; got {init!r}.")
+    factors = [np.asarray(factor, dtype=np.float64) for factor in init]
+    if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
+        fail_value(
+            f"init must be 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got arrays of "
+            f"shapes {[factor.shape for factor in factors]}."
+        )
+    if not all(np.isfinite(factor).all() for factor in factors):
+        fail_value("init must be finite; got nan or infinity.")
+    return np.concatenate(factors)

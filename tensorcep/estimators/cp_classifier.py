@@ -1,0 +1,124 @@
+"""Bayesian CP decomposition of 0/1 labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep._checks import check_choice, check_fraction
+from tensorcep.estimators._base import BaseCP
+from tensorcep.estimators._docs import document
+from tensorcep.posterior import Prior
+
+
+@document("is 1 (the paper's)")
+class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
+    """Bayesian CP decomposition of a sparse tensor of 0/1 labels, P(y = 1) = link(sum_r prod_k U_k[i_k, r]).
+
+    Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1. Any order K >= 2. An absent
+    entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`.
+
+    Parameters
+    ----------
+    <parameters>
+    link : {"probit", "logit"}, default="probit"
+
+    Attributes
+    ----------
+    <attributes>
+    classes_ : ndarray [0, 1]
+
+    References
+    ----------
+    Wang and Zhe, Conditional Expectation Propagation, sec. 4.1 and supplement 8.1.2.
+    """
+
+    def __init__(
+        self,
+        rank: int = 8,
+        *,
+        link: str = "probit",
+        method: str = "cep",
+        prior_scale: float | str = "auto",
+        prior_mean: float | str = "uniform",
+        prior: Prior | None = None,
+        schedule: str = "modewise",
+        moments: str = "cavity",
+        order: int = 1,
+        damping: float | str = "auto",
+        anneal: int | str = "auto",
+        max_iter: int = 200,
+        tol: float = 3e-3,
+        init: Any = "random",
+        n_init: int = 3,
+        shape: tuple[int, ...] | None = None,
+        unknown: str = "prior",
+        dtype: str = "float64",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ):
+        super().__init__(
+            rank,
+            method=method,
+            prior_scale=prior_scale,
+            prior_mean=prior_mean,
+            prior=prior,
+            schedule=schedule,
+            moments=moments,
+            order=order,
+            damping=damping,
+            anneal=anneal,
+            max_iter=max_iter,
+            tol=tol,
+            init=init,
+            n_init=n_init,
+            shape=shape,
+            unknown=unknown,
+            dtype=dtype,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+        self.link = link
+
+    def _likelihood_name(self) -> str:
+        return check_choice("link", self.link, ("probit", "logit"))
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The two labels."""
+        check_is_fitted(self, "posterior_")
+        return np.array([0, 1])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predictive probabilities of 0 and 1, (n, 2), the posterior of the factors integrated out."""
+        mean, variance = self.predict_latent(X)
+        p, _ = self._likelihood().predict(mean, variance, self._theta(len(mean)))
+        return np.stack([1.0 - p, p], axis=1)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The more probable label of each entry, (n,) int64."""
+        return (self.predict_proba(X)[:, 1] > 0.5).astype(np.int64)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Latent mean divided by the predictive scale: ranks entries as `predict_proba` does, (n,)."""
+        mean, variance = self.predict_latent(X)
+        slope = 1.0 if self.link == "probit" else np.pi / 8.0
+        return mean / np.sqrt(1.0 + slope * variance)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Central posterior interval of the probability of a 1, (n, 2): the uncertainty of the probability itself."""
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        mean, variance = self.predict_latent(X)
+        link = self._likelihood()
+        z = ndtri([tail, 1.0 - tail])
+        f = mean[:, None] + np.sqrt(variance)[:, None] * z
+        p, _ = link.predict(f.ravel(), np.zeros(f.size), self._theta(f.size))
+        return p.reshape(f.shape)

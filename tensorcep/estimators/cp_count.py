@@ -1,0 +1,104 @@
+"""Bayesian CP decomposition of counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
+
+from tensorcep._checks import check_choice
+from tensorcep.estimators._base import BaseCP
+from tensorcep.estimators._docs import document
+from tensorcep.estimators._options import matching_scale
+from tensorcep.posterior import Prior
+
+
+@document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
+class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
+    """Bayesian CP decomposition of a sparse tensor of counts, y ~ Poisson(exp(sum_r prod_k U_k[i_k, r])).
+
+    Entries are samples: X holds their integer coordinates (N, K), y their counts. Any order K >= 2. An absent entry is
+    unobserved; zeros that were observed are entries too.
+
+    Parameters
+    ----------
+    <parameters>
+    likelihood : {"poisson"}, default="poisson"
+
+    Attributes
+    ----------
+    <attributes>
+    """
+
+    def __init__(
+        self,
+        rank: int = 8,
+        *,
+        likelihood: str = "poisson",
+        method: str = "cep",
+        prior_scale: float | str = "auto",
+        prior_mean: float | str = "uniform",
+        prior: Prior | None = None,
+        schedule: str = "modewise",
+        moments: str = "cavity",
+        order: int = 1,
+        damping: float | str = "auto",
+        anneal: int | str = "auto",
+        max_iter: int = 200,
+        tol: float = 3e-3,
+        init: Any = "random",
+        n_init: int = 3,
+        shape: tuple[int, ...] | None = None,
+        unknown: str = "prior",
+        dtype: str = "float64",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ):
+        super().__init__(
+            rank,
+            method=method,
+            prior_scale=prior_scale,
+            prior_mean=prior_mean,
+            prior=prior,
+            schedule=schedule,
+            moments=moments,
+            order=order,
+            damping=damping,
+            anneal=anneal,
+            max_iter=max_iter,
+            tol=tol,
+            init=init,
+            n_init=n_init,
+            shape=shape,
+            unknown=unknown,
+            dtype=dtype,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+        self.likelihood = likelihood
+
+    def _likelihood_name(self) -> str:
+        return check_choice("likelihood", self.likelihood, ("poisson",))
+
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
+        return matching_scale(float(np.mean(np.log(y + 0.5) ** 2)), order, rank)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
+        mean, variance = self.predict_latent(X)
+        count, spread = self._likelihood().predict(mean, variance, self._theta(len(mean)))
+        return (count, np.sqrt(spread)) if return_std else count
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Central interval of a new count of each entry, (n, 2)."""
+        return self._observation_interval(X, coverage)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor."""
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))

@@ -1,0 +1,305 @@
+"""Conditional expectation propagation (CEP) for the CP model.
+
+Every entry i sends each of its K rows a Gaussian message with a full R x R precision. An update removes the entry's own
+message from the row (the cavity), forms the conditional moments of the row given the other modes, takes their
+expectation to first or second order, and stores the message that turns the cavity into those moments.
+
+Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1. Where we differ: the
+other modes' moments come from the cavity by default (the paper's text says posterior, its figures used the cavity);
+the noise message keeps all second moments (CEP eq. 18; the supplement drops them); the modewise schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep._jit import TILTED_SIGNATURE, address_of
+from tensorcep.inference._cep_moments import layout
+from tensorcep.inference._cep_sweep import Messages, RowState, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._run import Method, Problem, Sweep, Threads
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.models.cp import latent_means, row_moments
+from tensorcep.posterior import GammaNoise, Posterior, unpack
+
+# Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
+# may not grow again beyond a little less than it was, so that it settles.
+STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
+# A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
+MAX_VARIANCE_RATIO = 1e3
+# Halvings after which a row's messages are dropped altogether (its posterior is then the prior).
+MAX_HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class CEPOptions:
+    """Settings of CEP.
+
+    Attributes
+    ----------
+    schedule : {"modewise", "parallel"}
+        "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
+        messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
+    moments : {"cavity", "posterior"}
+        Where the other modes' moments come from.
+    order : {1, 2}
+        Order of the Taylor approximation of the expected conditional moments (CEP eq. 10 or 11).
+    damping : float or "adaptive"
+        Fraction of the old natural parameters kept in an update, in [0, 1); the paper's rho is 1 - damping.
+    dtype : str
+        "float64" or "float32": storage of the messages. Arithmetic is float64 always.
+    positive : bool
+        Keep the messages of a log-concave likelihood positive by limiting one term of their precision for observations
+        far from their prediction. Without it (the published formula) binary and count models can diverge.
+    anneal : int
+        Sweeps at the start in which every new message counts `anneal_power` times. It lets the data outweigh the prior
+        and the factors' uncertainty until the factors are aligned: from a start that knows nothing, the first messages
+        otherwise shrink components towards zero, where they stay.
+    anneal_power : float
+    warm_up : int
+        First-order sweeps before second-order ones begin: far from a fixed point the second-order terms, which grow
+        with the posterior covariance of the other modes, are larger than the first-order ones.
+    message_precision : float
+        Precision of the initial messages (the paper's code starts at 1e-6; 0 means no message).
+    message_noise : tuple of float or None
+        Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
+    """
+
+    schedule: str = "modewise"
+    moments: str = "cavity"
+    order: int = 1
+    damping: float | str = 0.0
+    dtype: str = "float64"
+    positive: bool = True
+    anneal: int = 0
+    anneal_power: float = 10.0
+    warm_up: int = 10
+    message_precision: float = 0.0
+    message_noise: tuple[float, float] | None = None
+
+
+class CEPState(NamedTuple):
+    """Messages, rows, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling, last change."""
+
+    messages: Messages
+    sums: Sums
+    rows: RowState
+    noise: tuple[float, float]
+    f: np.ndarray
+    sweeps: int
+    step: float
+    ceiling: float
+    change: float
+    tilted: int
+    max_variance: float
+
+
+def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
+    """Empty messages, and rows at the starting means with the prior's precision."""
+    entries, R = problem.entries, problem.rank
+    n_blocks, K, _ = entries.rows.shape
+    P = R * (R + 1) // 2
+    n_rows, n_chunks = len(problem.prior_eta), len(entries.chunk_start) - 1
+    messages = _empty_messages(problem, options, n_blocks, K, P, R)
+    sums = Sums(
+        np.zeros((n_chunks, n_rows, P)), np.zeros((n_chunks, n_rows, R)), np.zeros((n_chunks, 2)), np.zeros(n_chunks)
+    )
+    rows = RowState(
+        problem.prior_Lam.copy(),
+        problem.prior_eta.copy(),
+        np.empty((n_rows, R)),
+        np.empty((n_rows, P)),
+        np.empty(n_rows),
+    )
+    if options.message_precision:
+        for k in range(K):
+            used = entries.rows[:, k].ravel()[entries.weight.ravel() > 0]
+            counts = np.bincount(used, minlength=n_rows)
+            rows.Lam[:, _diagonal(R)] += options.message_precision * counts[:, None]
+    if problem.start is not None:
+        rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
+    _refresh(rows, 0, n_rows, threads)
+    noise = (0.0, 1.0)
+    if problem.noise_prior is not None:
+        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
+    if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
+        step = 0.5
+    f = _latent(entries, rows, threads)
+    tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
+    max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, _diagonal(R)].max(initial=0.0))
+    return CEPState(messages, sums, rows, noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
+
+
+def _empty_messages(problem: Problem, options: CEPOptions, n_blocks: int, K: int, P: int, R: int) -> Messages:
+    entries, dtype = problem.entries, np.dtype(options.dtype)
+    Lam = lane_zeros((n_blocks, K, P, LANES), dtype)
+    eta = lane_zeros((n_blocks, K, R, LANES), dtype)
+    weight = entries.weight
+    if options.message_precision:
+        for r in range(R):
+            Lam[:, :, r * (r + 3) // 2] = options.message_precision * weight[:, None]
+    if problem.noise_prior is None:
+        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
+    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
+    a, b = options.message_noise or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
+    return Messages(Lam, eta, a * weight, b * weight)
+
+
+def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
+    """One sweep: every message once."""
+    K = len(problem.shape)
+    passes = [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]
+    noise, skipped, shrunk = state.noise, 0, 0
+    for modes in passes:
+        noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, threads)
+        skipped += n_skipped
+        shrunk += n_shrunk
+    f = _latent(problem.entries, state.rows, threads)
+    # the change an undamped update would make, so that damping does not look like convergence
+    change = _relative_change(f, state.f) / state.step
+    new_step, ceiling = _adapted(state, change, skipped) if options.damping == "adaptive" else (state.step, 1.0)
+    theta = noise[0] / noise[1] if problem.noise_prior is not None else problem.likelihood.default_theta
+    sweep = Sweep(
+        change=change,
+        noise_precision=theta if problem.noise_prior is not None else np.nan,
+        skipped=skipped,
+        shrunk=shrunk,
+        train_score=_train_score(problem, f, theta),
+    )
+    sweeps = state.sweeps + 1
+    return state._replace(noise=noise, f=f, sweeps=sweeps, step=new_step, ceiling=ceiling, change=change), sweep
+
+
+def _adapted(state: CEPState, change: float, skipped: int) -> tuple[float, float]:
+    """The next step and its ceiling under adaptive damping."""
+    if change > state.change or skipped > 0:
+        return max(STEP_MIN, state.step * STEP_SHRINK), max(STEP_MIN, state.step * CEILING_SHRINK)
+    return min(state.ceiling, state.step * STEP_GROWTH), state.ceiling
+
+
+def _pass(
+    state: CEPState,
+    noise: tuple[float, float],
+    modes: tuple[int, int],
+    problem: Problem,
+    options: CEPOptions,
+    threads: Threads,
+) -> tuple[tuple[float, float], int, int]:
+    """Update the messages to the given modes, then their rows and the noise."""
+    entries, rows, sums = problem.entries, state.rows, state.sums
+    rule = Rule(
+        step=float(state.step),
+        theta=float(problem.likelihood.default_theta),
+        tilted=state.tilted,
+        gaussian=problem.noise_prior is not None,
+        from_posterior=options.moments == "posterior",
+        order=1 if state.sweeps < max(options.warm_up, options.anneal) else options.order,
+        positive=options.positive,
+        power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
+    )
+
+    def sweep(first: int, last: int) -> None:
+        at = layout(len(problem.shape), problem.rank)
+        work = lane_zeros((at.size, LANES))
+        work[at.one] = 1.0
+        sweep_chunks((first, last), modes, entries, rows, state.messages, sums, noise, rule, work, at)
+
+    threads.over(len(entries.chunk_start) - 1, sweep)
+    first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
+
+    def total(a: int, b: int) -> None:
+        add_sums(first + a, first + b, problem.prior_Lam, problem.prior_eta, sums, rows.Lam, rows.eta)
+
+    threads.over(last - first, total, LANES)
+    _refresh(rows, first, last, threads)
+    shrunk = _shrink(state, problem, first, last, threads)
+    if problem.noise_prior is not None and modes[1] == len(problem.shape):
+        a, b = sums.noise.sum(axis=0)
+        noise = (problem.noise_prior.a + float(a), problem.noise_prior.b + float(b))
+    return noise, int(sums.skipped.sum()), shrunk
+
+
+def _refresh(rows: RowState, first: int, last: int, threads: Threads) -> None:
+    def work(a: int, b: int) -> None:
+        row_moments(first + a, first + b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+
+    threads.over(last - first, work, LANES)
+
+
+def _diagonal(R: int) -> np.ndarray:
+    """Where the diagonal of a packed matrix lies."""
+    return np.arange(R) * (np.arange(R) + 3) // 2
+
+
+def _sound(state: CEPState, where: slice) -> np.ndarray:
+    """Whether rows are Gaussians that are not far wider than the prior."""
+    rows = state.rows
+    widest = rows.cov[where][:, _diagonal(rows.eta.shape[1])].max(axis=1)
+    return (rows.good[where] > 0.0) & (widest <= state.max_variance)
+
+
+def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: Threads) -> int:
+    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
+
+    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
+    = prior x messages" true, which resetting the row alone would not.
+    """
+    rows = state.rows
+    bad = first + np.flatnonzero(~_sound(state, slice(first, last)))
+    if bad.size == 0:
+        return 0
+    factor = np.ones(len(rows.good))
+    for i in bad:
+        excess_Lam, excess_eta = rows.Lam[i] - problem.prior_Lam[i], rows.eta[i] - problem.prior_eta[i]
+        for _ in range(MAX_HALVINGS):
+            factor[i] *= 0.5
+            rows.Lam[i] = problem.prior_Lam[i] + factor[i] * excess_Lam
+            rows.eta[i] = problem.prior_eta[i] + factor[i] * excess_eta
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+            if _sound(state, slice(i, i + 1)).all():
+                break
+        else:
+            factor[i] = 0.0
+            rows.Lam[i], rows.eta[i] = problem.prior_Lam[i], problem.prior_eta[i]
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    scale_messages(factor, problem.entries.rows, state.messages.Lam, state.messages.eta)
+    return int(bad.size)
+
+
+def _latent(entries: Any, rows: RowState, threads: Threads) -> np.ndarray:
+    f = np.empty(entries.y.shape)
+    threads.over(len(entries.rows), lambda a, b: latent_means(a, b, entries.rows, rows.mean, f))
+    f *= entries.weight
+    return f
+
+
+def _relative_change(new: np.ndarray, old: np.ndarray) -> float:
+    if new.size == 0:
+        return 0.0
+    size = np.sqrt(np.mean(new**2))
+    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
+
+
+def _train_score(problem: Problem, f: np.ndarray, theta: float) -> float:
+    used = problem.entries.weight > 0
+    y, f = problem.entries.y[used], f[used]
+    if y.size == 0:
+        return np.nan
+    value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+    problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
+    return float(value.mean())
+
+
+def finish(state: CEPState, problem: Problem) -> Posterior:
+    """The posterior is prior x messages, as the rows hold it."""
+    seen = np.zeros(len(problem.prior_eta), dtype=bool)
+    used = problem.entries.weight[:, None, :] > 0
+    seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
+    noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
+    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen)
+
+
+CEP = Method("cep", ("tilted", "loglik"), init, step, finish, "Wang & Zhe, Conditional Expectation Propagation")

@@ -1,0 +1,149 @@
+"""Small-matrix algebra on lanes: the same R x R operation for LANES entries at once.
+
+Every function works inside one lane array w, and its other arguments are the slots where operands and results start. A
+symmetric or lower triangular R x R matrix is packed by rows (slot ``i*(i+1)//2 + j`` for j <= i, P = R*(R+1)//2 slots);
+a square one has slot ``i*R + j``. The storage of each matrix is chosen so that every product is a dot product over
+consecutive slots (see `tensorcep.kernels.slots`): the code serves any rank at full vector width.
+"""
+
+from __future__ import annotations
+
+from tensorcep._jit import block_kernel
+from tensorcep.kernels.slots import (
+    axpy,
+    copy,
+    dot,
+    dot_add,
+    dot_pair,
+    neg_dot_scaled,
+    neg_pair,
+    pivot_step,
+    solve_pair,
+    solve_step,
+    subtract,
+)
+
+
+@block_kernel
+def cholesky(w, a, inv_diag, ok, R):  # type: ignore[no-untyped-def]
+    """Factorise packed symmetric a = L L' in place (strictly lower part of L; 1/L_ii goes to inv_diag).
+
+    Slot ``ok`` is set to 0 in lanes where a is not positive definite; those lanes hold no result.
+    """
+    for j in range(R):
+        row_j = a + j * (j + 1) // 2
+        pivot_step(w, row_j + j, row_j, j, inv_diag + j, ok)
+        for i in range(j + 1, R - 1, 2):
+            row = a + i * (i + 1) // 2
+            below = row + i + 1
+            solve_pair(w, row + j, below + j, row_j, row, below, j, inv_diag + j)
+        if (R - 1 - j) % 2:
+            row = a + R * (R - 1) // 2
+            solve_step(w, row + j, w, row, w, row_j, j, w, inv_diag + j)
+
+
+@block_kernel
+def invert_triangle(w, a, inv_diag, vt, R):  # type: ignore[no-untyped-def]
+    """V = L^-1 from `cholesky`, transposed in the square vt: row j holds column j of V (slots j*R + i, i >= j)."""
+    for i in range(R):
+        row = a + i * (i + 1) // 2
+        copy(w, vt + i * R + i, w, inv_diag + i, w, 0, 1, w, 0)
+        if i:
+            subtract(w, vt + i * R + i - 1, w, inv_diag, w, inv_diag, 1, w, 0)  # a zero that a pair below runs over
+        for j in range(0, i - 1, 2):
+            x, y = vt + j * R, vt + (j + 1) * R
+            neg_pair(w, x + i, y + i, row + j, x + j, y + j, i - j, inv_diag + i)
+        if i % 2:
+            x = vt + (i - 1) * R
+            neg_dot_scaled(w, x + i, w, row + i - 1, w, x + i - 1, 1, w, inv_diag + i)
+
+
+@block_kernel
+def gram(w, vt, s, R):  # type: ignore[no-untyped-def]
+    """Packed s = V'V, the inverse of the factorised matrix."""
+    for i in range(R):
+        row, x = s + i * (i + 1) // 2, vt + i * R + i
+        for j in range(0, i, 2):
+            y = vt + j * R + i
+            dot_pair(w, row + j, row + j + 1, x, y, y + R, R - i, 0)
+        if i % 2 == 0:
+            dot(w, row + i, w, x, w, x, R - i, w, 0)
+
+
+@block_kernel
+def solve_lower(w, a, inv_diag, t, R):  # type: ignore[no-untyped-def]
+    """In place t = L^-1 t, L from `cholesky`."""
+    for i in range(R):
+        solve_step(w, t + i, w, a + i * (i + 1) // 2, w, t, i, w, inv_diag + i)
+
+
+@block_kernel
+def moments(w, a, t, s, m, vt, inv_diag, ok, R):  # type: ignore[no-untyped-def]
+    """Packed covariance s and mean m of natural parameters (a, t), which are overwritten; vt as `invert_triangle`."""
+    cholesky(w, a, inv_diag, ok, R)
+    invert_triangle(w, a, inv_diag, vt, R)
+    gram(w, vt, s, R)
+    solve_lower(w, a, inv_diag, t, R)
+    for j in range(R):
+        dot(w, m + j, w, vt + j * R + j, w, t + j, R - j, w, 0)
+
+
+@block_kernel
+def add_outer(w, s, x, y, out, R):  # type: ignore[no-untyped-def]
+    """Packed out = s + x y' (lower triangle; out may be s)."""
+    for i in range(R):
+        row = i * (i + 1) // 2
+        axpy(w, out + row, w, s + row, w, y, i + 1, w, x + i)
+
+
+@block_kernel
+def symmetric_times_vector(w, s, x, out, R):  # type: ignore[no-untyped-def]
+    """out = s x for a packed symmetric matrix."""
+    for i in range(R):
+        row = s + i * (i + 1) // 2
+        dot(w, out + i, w, row, w, x, i + 1, w, 0)
+        axpy(w, out, w, out, w, row, i, w, x + i)
+
+
+@block_kernel
+def trace_product(w, x, y, out, R):  # type: ignore[no-untyped-def]
+    """Slot out = tr(X Y) for packed symmetric matrices."""
+    dot(w, out, w, x, w, y, R * (R + 1) // 2, w, 0)
+    for i in range(R):  # the strictly lower part counts twice
+        row = i * (i + 1) // 2
+        dot_add(w, out, w, x + row, w, y + row, i, w, 0)
+
+
+@block_kernel
+def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):  # type: ignore[no-untyped-def]
+    """T = A (I - S A)^-1 for symmetric A and S = V'V: the message precision that turns covariance S into S - S A S.
+
+    With Y = V A and I - Y V' = M M' this is T = A + (M^-1 Y)'(M^-1 Y): symmetric, free of differences of inverses, and
+    defined for singular or indefinite A. Slot ``ok`` drops where the new covariance S - S A S is not positive definite.
+
+    A and the result t are packed, vt is from `invert_triangle`, slot ``one`` holds 1; work slots: v and b packed, full,
+    y and yt square.
+    """
+    for i in range(R):
+        row = i * (i + 1) // 2
+        copy(w, full + i * R, w, A + row, w, 0, i + 1, w, 0)
+        for j in range(i):
+            copy(w, full + j * R + i, w, A + row + j, w, 0, 1, w, 0)
+        for j in range(i + 1):
+            copy(w, v + row + j, w, vt + j * R + i, w, 0, 1, w, 0)
+    for i in range(R):
+        for j in range(R):
+            dot(w, y + i * R + j, w, v + i * (i + 1) // 2, w, full + j * R, i + 1, w, 0)
+            copy(w, yt + j * R + i, w, y + i * R + j, w, 0, 1, w, 0)
+    for i in range(R):
+        row = b + i * (i + 1) // 2
+        for j in range(i + 1):
+            neg_dot_scaled(w, row + j, w, y + i * R, w, v + j * (j + 1) // 2, j + 1, w, one)
+        axpy(w, row + i, w, row + i, w, one, 1, w, one)
+    cholesky(w, b, inv_diag, ok, R)
+    for c in range(R):
+        solve_lower(w, b, inv_diag, yt + c * R, R)
+    copy(w, t, w, A, w, 0, R * (R + 1) // 2, w, 0)
+    for i in range(R):
+        for j in range(i + 1):
+            dot_add(w, t + i * (i + 1) // 2 + j, w, yt + i * R, w, yt + j * R, R, w, 0)

@@ -1,0 +1,46 @@
+"""The record that describes a likelihood: y given the latent value f of its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Likelihood(NamedTuple):
+    """One observation model. A part that does not exist is None; methods say which parts they need.
+
+    Every function works on n entries at once. `theta` is one float64 parameter per entry (noise precision, dispersion,
+    number of trials); a likelihood without a parameter ignores it, and `default_theta` is what to pass.
+
+    Attributes
+    ----------
+    name : str
+    default_theta : float
+    check_y : callable
+        ``check_y(y) -> float64 (n,)`` in the likelihood's own coding; raises ValueError with the first bad value.
+    tilted : kernel or None
+        ``tilted(y, m, v, theta, logz, alpha, beta)``, in place: with f ~ N(m, v), logz = log E[p(y | f)],
+        alpha = d logz / dm, beta = -d2 logz / dm2. All arrays (n,) float64.
+    loglik : kernel or None
+        ``loglik(y, f, theta, value, d1, d2)``, in place: log p(y | f) and its first two derivatives in f.
+    predict : callable
+        ``predict(m, v, theta) -> (mean, variance)`` of a new observation when f ~ N(m, v).
+    quantile : callable
+        ``quantile(q, m, v, theta) -> (n,)``: the q-quantile of a new observation when f ~ N(m, v).
+    logpdf : callable
+        ``logpdf(y, m, v, theta) -> (n,)``: the log predictive density or mass of y when f ~ N(m, v).
+    sample : callable
+        ``sample(rng, f, theta) -> (n,)``: draws of y given f.
+    """
+
+    name: str
+    default_theta: float
+    check_y: Callable[[Any], np.ndarray]
+    tilted: Any
+    loglik: Any
+    predict: Callable[..., tuple[np.ndarray, np.ndarray]]
+    quantile: Callable[..., np.ndarray]
+    logpdf: Callable[..., np.ndarray]
+    sample: Callable[..., np.ndarray]

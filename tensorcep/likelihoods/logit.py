@@ -1,0 +1,107 @@
+"""Logit likelihood: P(y = 1 | f) = 1 / (1 + e^-f), for labels coded -1 and +1.
+
+Tilted moments come from the adapted trapezoidal rule of `kernels.quadrature`, in units of the cavity's standard
+deviation. With q the likelihood of the entry's label and p = 1 - q, and E over the tilted density,
+
+    alpha = y E[p],    beta = E[p] - 2 E[p^2] + E[p]^2 = E[q] - 2 E[q^2] + E[q]^2,
+
+which are E[l'] and -(E[l''] + Var[l']) for l = log q. The form whose terms are small in the tail is used: p where the
+mode of the tilted density is on the side where the label is likely, q on the other.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import expit
+
+from tensorcep._jit import kernel
+from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
+from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
+from tensorcep.likelihoods._binary import binary_likelihood
+
+LOG_2 = math.log(2.0)
+# Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
+# do, which let an error of 1e-17 through at a frequency of about POLE + pi / (2 s^2), in units of f.
+NARROW = 0.36
+POLE = 13.0
+
+
+@kernel
+def _centres(m, v, right):  # type: ignore[no-untyped-def]
+    """Return bounds from below and above on the modes of q N and of it times the weights that the sums need.
+
+    They follow from the slopes: d log q / df = 1 - q lies in (0, 1), and in (0, 1/2) for f > 0.
+    """
+    if right:
+        return max(m - v, min(m, -LOG_2)), min(m + 0.5 * v, max(math.sqrt(v), m + 0.55))
+    return m + 0.5 * v, min(m + 2.0 * v, max(LOG_2, m + v))
+
+
+@kernel
+def _sums(m, s, low, h, nodes, shift, right):  # type: ignore[no-untyped-def]
+    """Return the sums of w, w t, w t^2 and g p over nodes f = m + s u, w = g q, where t is p (right) or q."""
+    w0, w1, w2, missed = 0.0, 0.0, 0.0, 0.0
+    for j in range(nodes):
+        u = low + (j + 0.5) * h
+        f = m + s * u
+        e = exp(-abs(f))
+        big = 1.0 / (1.0 + e)
+        small = e * big
+        p = small if f > 0.0 else big
+        q = big if f > 0.0 else small
+        # On the left e^min(f, 0) goes into the exponent, so that q cannot underflow.
+        scaled = 0.0 if f > 0.0 else f
+        scaled = 0.0 if right else scaled
+        factor = q if right else big
+        t = p if right else q
+        g = exp(scaled - 0.5 * u * u - shift)
+        w = g * factor
+        w0 += w
+        w1 += w * t
+        w2 += w * t * t
+        missed += g * p
+    return w0, w1, w2, missed
+
+
+@kernel
+def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+    """Write log E[q], alpha and beta; relative error 1e-13 or better for v <= 100."""
+    for n in range(y.shape[0]):
+        mean = y[n] * m[n]
+        var = v[n] + TINY
+        s = math.sqrt(var)
+        right = mean + 0.5 * var >= 0.0  # the mode of the tilted density is at f >= 0
+        low, high = _centres(mean, var, right)
+        low = (low - mean) / s - REACH
+        width = (high - mean) / s + REACH - low
+        step = 2.0 * math.pi / (POLE * s + 0.5 * math.pi / s) if s > NARROW else GAUSS_STEP
+        nodes = count_nodes(width, step)
+        h = width / nodes
+        peak = max(mean, 0.0) if right else min(mean + var, 0.0)
+        shift = min(peak, 0.0) - 0.5 * (peak - mean) * ((peak - mean) / var)
+        w0, w1, w2, missed = _sums(mean, s, low, h, nodes, shift, right)
+        t1 = w1 / w0
+        if mean >= 0.0:
+            logz[n] = -log1p_unit(missed / w0)  # E[q] = 1 - E[p], and E[p] may be tiny
+        else:
+            logz[n] = shift + log(h * w0) - LOG_SQRT_2PI
+        alpha[n] = y[n] * (t1 if right else 1.0 - t1)
+        beta[n] = t1 - 2.0 * w2 / w0 + t1 * t1
+
+
+@kernel
+def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+    """Write log q and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        t = y[n] * f[n]
+        e = exp(-abs(t))
+        big = 1.0 / (1.0 + e)
+        small = e * big
+        negative = 0.0 if t > 0.0 else t
+        value[n] = negative - log1p_unit(e)
+        d1[n] = y[n] * (small if t > 0.0 else big)
+        d2[n] = -big * small
+
+
+LOGIT = binary_likelihood("logit", tilted, loglik, expit)

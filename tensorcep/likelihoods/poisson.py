@@ -1,0 +1,228 @@
+"""Poisson likelihood with log link: y ~ Poisson(e^f), for counts 0, 1, 2, ...
+
+Tilted moments come from the adapted trapezoidal rule of `kernels.quadrature`, centred on the mode of
+(likelihood x cavity). Around it, with d = f - mode and rate = e^mode, the log density falls by
+rate (e^d - 1 - d) + d^2 / (2 v), which says how far the nodes must reach. With E over the tilted density,
+
+    alpha = (E[f] - m) / v = y - E[e^f],    beta = 1 / v - Var[f] / v^2 = E[e^f] - Var[e^f];
+
+the first form is used where the count says more than the cavity, the second, which does not cancel for small v,
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tensorcep._checks import check_counts, check_fraction, check_values
+from tensorcep._jit import kernel
+from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
+from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
+from tensorcep.likelihoods._arrays import aligned, tilted_moments
+from tensorcep.likelihoods._counts import mixture_quantile
+from tensorcep.likelihoods._record import Likelihood
+
+# The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
+# pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
+GAUSS_FREQUENCY = 8.6
+STRIP_FREQUENCY = 27.0
+STRIP_SLOPE = math.pi / 4.0
+SHARP = 30.0
+# log y! by Stirling's series from here on: its first term left out is below 1e-18.
+STIRLING_FROM = 16.0
+# Draws with a rate above e^41 are normal to 1 part in 1e9, and beyond the sampler's range from e^43.6.
+NORMAL_FROM = 41.0
+
+
+@kernel
+def _mode(y, m, v):  # type: ignore[no-untyped-def]
+    """Return the f where y f - e^f - (f - m)^2 / (2 v) is largest, to about 1e-6.
+
+    t = v e^f solves t + log t = c (the Wright omega function). One step of Fritsch, Shafer and Crowley (1973, CACM
+    algorithm 443) and one of Newton; the sums hold exactly for any centre, so more digits would change nothing.
+    """
+    log_v = log(v)
+    c = m + v * y + log_v
+    if c > 1.0:
+        t = c - log(c)
+    else:
+        t = exp(c)
+        t = t / (1.0 + t)
+    r = c - t - log(t)
+    a = (1.0 + t) * (1.0 + t + 2.0 / 3.0 * r)
+    t *= 1.0 + r / (1.0 + t) * (a - 0.5 * r) / (a - r)
+    f = log(t) - log_v if t > 1.0 else m + v * y - t
+    rate = exp(f)
+    return f - (v * (rate - y) + (f - m)) / (v * rate + 1.0)
+
+
+@kernel
+def _step(kappa):  # type: ignore[no-untyped-def]
+    """Return the spacing in f for a tilted density with precision kappa at its mode."""
+    frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else STRIP_FREQUENCY + STRIP_SLOPE * kappa
+    return 2.0 * math.pi / frequency
+
+
+@kernel
+def _span(y, f, v, rate):  # type: ignore[no-untyped-def]
+    """Return the first node's distance from the mode and the width, so that the density has fallen by DROP outside."""
+    reach = REACH * math.sqrt(v)
+    q = DROP / rate
+    left = 0.5 * (q + math.sqrt(q * (q + 8.0)))  # e^-d - 1 + d >= d^2 / (2 + d)
+    # The two falls add; the likelihood's, over d^2, shrinks with d, so this combination is on the safe side.
+    left = reach / math.sqrt(1.0 + (reach / left) ** 2)
+    # The weights e^f and e^2f move the mode up by no more than this.
+    lift = min(2.0 * v / (rate * v + 1.0), max(0.0, log(y + 2.0) - f))
+    q = DROP / exp(f + lift)
+    right = min(reach, log(1.0 + q + math.sqrt(2.0 * q)))  # e^d - 1 - d = q has d <= sqrt(2 q)
+    return -left, left + lift + right
+
+
+@kernel
+def _sums(low, h, nodes, rate, slope, half_precision):  # type: ignore[no-untyped-def]
+    """Return the sum of w and the means of d, d^2, e^d - 1 and (e^d - 1)^2 over nodes d = f - mode."""
+    w0, w1, w2, e1, e2 = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(nodes):
+        d = low + (j + 0.5) * h
+        _, excess = exp_parts(d)
+        growth = excess + d
+        w = exp(d * (slope - half_precision * d) - rate * excess)
+        w0 += w
+        w1 += w * d
+        w2 += w * d * d
+        e1 += w * growth
+        e2 += w * growth * growth
+    return w0, w1 / w0, w2 / w0, e1 / w0, e2 / w0
+
+
+@kernel
+def _zero_sums(m, s, low, h, nodes):  # type: ignore[no-untyped-def]
+    """Return E[1 - e^-rate], E[rate e^-rate] and E[rate^2 e^-rate] with rate = e^f, f ~ N(m, s^2)."""
+    missed, e1, e2 = 0.0, 0.0, 0.0
+    for j in range(nodes):
+        u = low + (j + 0.5) * h
+        rate = exp(m + s * u)
+        rate = 40.0 if rate > 40.0 else rate  # e^-40 is below rounding
+        likelihood, excess = exp_parts(-rate)
+        g = exp(-0.5 * u * u)
+        missed += g * (rate - excess)
+        e1 += g * likelihood * rate
+        e2 += g * likelihood * rate * rate
+    scale = h * math.exp(-LOG_SQRT_2PI)
+    return missed * scale, e1 * scale, e2 * scale
+
+
+@kernel
+def _log_peak(y):  # type: ignore[no-untyped-def]
+    """Return log p(y | f = log y) = y log y - y - log y! without cancellation, for y > 0."""
+    if y < STIRLING_FROM:
+        return y * math.log(y) - y - math.lgamma(y + 1.0)
+    x = 1.0 / (y * y)
+    series = 1.0 / 1188.0 - x * (691.0 / 360360.0)
+    series = 1.0 / 1260.0 - x * (1.0 / 1680.0 - x * series)
+    series = (1.0 / 12.0 - x * (1.0 / 360.0 - x * series)) / y
+    return -0.5 * log(y) - LOG_SQRT_2PI - series
+
+
+@kernel
+def _log_mass(y, f):  # type: ignore[no-untyped-def]
+    """Return log p(y | f)."""
+    if y > 0.0:
+        _, excess = exp_parts(f - log(y))
+        return _log_peak(y) - y * excess
+    return -exp(f)
+
+
+@kernel
+def _tilted_rare(m, v):  # type: ignore[no-untyped-def]
+    """Return logz, alpha and beta of y = 0 where zero is the expected count: logz = log(1 - E[1 - e^-rate])."""
+    s = math.sqrt(v)
+    high = min(m + 2.0 * v, 2.0)
+    width = (high - m) / s + 2.0 * REACH
+    nodes = count_nodes(width, _step(1.0 + 1.0 / v) / s)
+    missed, e1, e2 = _zero_sums(m, s, -REACH, width / nodes, nodes)
+    mean = e1 / (1.0 - missed)
+    return log1p_unit(-missed), -mean, mean - (e2 / (1.0 - missed) - mean * mean)
+
+
+@kernel
+def _tilted_one(y, m, v):  # type: ignore[no-untyped-def]
+    """Return logz, alpha and beta of one entry, from nodes around the mode."""
+    f = _mode(y, m, v)
+    rate = exp(f)
+    precision = 1.0 / v
+    low, width = _span(y, f, v, rate)
+    nodes = count_nodes(width, _step(rate + precision))
+    h = width / nodes
+    pull = (f - m) * precision
+    w0, d1, d2, e1, e2 = _sums(low, h, nodes, rate, y - rate - pull, 0.5 * precision)
+    spread = d2 - d1 * d1
+    logz = _log_mass(y, f) - 0.5 * (f - m) * pull + log(h * w0 / math.sqrt(v)) - LOG_SQRT_2PI
+    if spread < 0.5 * v:
+        return logz, (f - m + d1) * precision, precision - spread * precision * precision
+    return logz, y - rate * (1.0 + e1), rate * (1.0 + e1) - rate * rate * (e2 - e1 * e1)
+
+
+@kernel
+def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+    """Write log E[p(y | f)], alpha and beta; relative error 1e-13 or better for v <= 100."""
+    for n in range(y.shape[0]):
+        var = v[n] + TINY
+        if y[n] == 0.0 and m[n] < -1.0 - math.sqrt(var):
+            logz[n], alpha[n], beta[n] = _tilted_rare(m[n], var)
+        else:
+            logz[n], alpha[n], beta[n] = _tilted_one(y[n], m[n], var)
+
+
+@kernel
+def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+    """Write log p(y | f) and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        rate = exp(f[n])
+        value[n] = _log_mass(y[n], f[n])
+        d1[n] = y[n] - rate
+        d2[n] = -rate
+
+
+def check_y(y: ArrayLike) -> np.ndarray:
+    """Return counts as (n,) float64."""
+    return check_counts("y", check_values(y, name="y"))
+
+
+def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean exp(m + v/2) and variance of a new count; inf where they exceed the range of float64."""
+    m, v, theta = aligned(m, v, theta)
+    with np.errstate(over="ignore", divide="ignore"):
+        mean = np.exp(m + 0.5 * v)
+        log_spread = v + np.log(-np.expm1(-v))  # log(e^v - 1)
+        return mean, mean + np.exp(log_spread + 2.0 * m + v)
+
+
+def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return the smallest count with a predictive probability of at least q of not being exceeded."""
+    m, v, theta = aligned(m, v, theta)
+    return mixture_quantile(check_fraction("q", q), m, v)
+
+
+def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return the log predictive mass."""
+    return tilted_moments(tilted, y, m, v, theta)[0]
+
+
+def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return a draw of y for each f."""
+    f = np.atleast_1d(np.asarray(f, dtype=np.float64))
+    draws = rng.poisson(np.exp(np.minimum(f, NORMAL_FROM))).astype(np.float64)
+    large = f > NORMAL_FROM
+    if large.any():
+        with np.errstate(over="ignore"):
+            rate = np.exp(f[large])
+        spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
+        draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
+    return draws
+
+
+POISSON = Likelihood("poisson", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample)

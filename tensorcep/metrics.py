@@ -1,0 +1,276 @@
+"""How good predictions and their uncertainty are: point errors, ranking, log scores, coverage and calibration.
+
+Every function takes arrays of shape (N,) and an optional `weights` array (N,) of non-negative numbers, and returns a
+float. Where a score exists in scikit-learn it is that one. "Lower is better" unless a function says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+from sklearn import metrics as sk
+
+from tensorcep import _checks
+
+Bins = Literal["uniform", "quantile"]
+COVERAGE_LEVELS = (0.5, 0.8, 0.95)
+LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+
+
+class ReliabilityCurve(NamedTuple):
+    """Predicted against observed frequency, one value per bin that holds anything.
+
+    Attributes
+    ----------
+    predicted : (B,) float64, mean predicted probability in the bin
+    observed : (B,) float64, share of ones in the bin
+    weight : (B,) float64, number of entries (or their total weight) in the bin
+    """
+
+    predicted: np.ndarray
+    observed: np.ndarray
+    weight: np.ndarray
+
+
+# ---- point predictions -------------------------------------------------------------------------------------------
+
+
+def rmse(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Root mean squared error."""
+    (y, prediction), weights = _inputs(weights, y=y, prediction=prediction)
+    return float(sk.root_mean_squared_error(y, prediction, sample_weight=weights))
+
+
+def mae(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Mean absolute error."""
+    (y, prediction), weights = _inputs(weights, y=y, prediction=prediction)
+    return float(sk.mean_absolute_error(y, prediction, sample_weight=weights))
+
+
+# ---- binary labels -----------------------------------------------------------------------------------------------
+
+
+def auc(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Area under the ROC curve of any score that grows with the probability of a one; higher is better.
+
+    Raises
+    ------
+    ValueError
+        When `y` has values other than 0 and 1, or only one of them.
+    """
+    (y, score), weights = _inputs(weights, y=y, score=score)
+    _checks.check_both_classes("y", y)
+    return float(sk.roc_auc_score(y, score, sample_weight=weights))
+
+
+def average_precision(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Average precision, the area under the step-wise precision-recall curve; higher is better."""
+    (y, score), weights = _inputs(weights, y=y, score=score)
+    _checks.check_both_classes("y", y)
+    return float(sk.average_precision_score(y, score, sample_weight=weights))
+
+
+def accuracy(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None, *, threshold: float = 0.5) -> float:
+    """Share of labels that equal the one predicted by p > threshold; higher is better."""
+    y, p, weights = _binary(y, p, weights)
+    return float(sk.accuracy_score(y, p > threshold, sample_weight=weights))
+
+
+def log_loss(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Mean negative log probability of the labels; probabilities are kept a machine epsilon away from 0 and 1."""
+    y, p, weights = _binary(y, p, weights)
+    return float(sk.log_loss(y, p, sample_weight=weights, labels=[0.0, 1.0]))
+
+
+def brier(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Brier score: mean squared difference between probability and label."""
+    y, p, weights = _binary(y, p, weights)
+    return float(np.average((p - y) ** 2, weights=weights))
+
+
+def reliability_curve(
+    y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None, *, n_bins: int = 10, bins: Bins = "uniform"
+) -> ReliabilityCurve:
+    """Group predictions by probability and compare each group's mean with its share of ones.
+
+    Parameters
+    ----------
+    y : (N,) labels 0 or 1
+    p : (N,) probabilities of a one
+    weights : (N,), optional
+    n_bins : int
+        Number of bins; empty ones are left out of the result.
+    bins : {"uniform", "quantile"}
+        Bins of equal width, or bins that hold about the same number of entries. A bin includes its lower edge.
+    """
+    y, p, weights = _binary(y, p, weights)
+    _checks.check_int("n_bins", n_bins)
+    _checks.check_choice("bins", bins, ("uniform", "quantile"))
+    steps = np.linspace(0.0, 1.0, n_bins + 1)
+    edges = steps if bins == "uniform" else np.unique(np.quantile(p, steps))
+    index = np.searchsorted(edges[1:-1], p, side="right")
+    size = np.ones_like(p) if weights is None else weights
+    total, sum_p, sum_y = (np.bincount(index, weights=size * x) for x in (np.ones_like(p), p, y))
+    held = total > 0
+    return ReliabilityCurve(sum_p[held] / total[held], sum_y[held] / total[held], total[held])
+
+
+def expected_calibration_error(
+    y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None, *, n_bins: int = 10, bins: Bins = "uniform"
+) -> float:
+    """Mean over bins, by weight, of the gap between the mean probability and the share of ones.
+
+    Parameters are those of `reliability_curve`.
+    """
+    curve = reliability_curve(y, p, weights, n_bins=n_bins, bins=bins)
+    return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weight))
+
+
+# ---- predictive distributions ------------------------------------------------------------------------------------
+
+
+def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Mean log density of y under N(mean, sd^2); higher is better. `sd` > 0."""
+    (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
+    _checks.check_positive("sd", sd)
+    density = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
+    return float(np.average(density, weights=weights))
+
+
+def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Mean continuous ranked probability score of N(mean, sd^2), in the unit of y. `sd` > 0.
+
+    Source: Gneiting and Raftery (2007), Strictly proper scoring rules, sec. 4.2, with the sign that makes it a loss.
+    """
+    (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
+    _checks.check_positive("sd", sd)
+    z = (y - mean) / sd
+    phi = np.exp(-0.5 * z**2 - LOG_SQRT_2PI)
+    score = sd * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * phi - 1.0 / np.sqrt(np.pi))
+    return float(np.average(score, weights=weights))
+
+
+def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Share of entries with lower <= y <= upper; good when it equals the nominal level of the intervals."""
+    (y, lower, upper), weights = _intervals(weights, y, lower, upper)
+    return float(np.average((lower <= y) & (y <= upper), weights=weights))
+
+
+def interval_score(
+    y: ArrayLike, lower: ArrayLike, upper: ArrayLike, level: float, weights: ArrayLike | None = None
+) -> float:
+    """Mean interval score: the width, plus 2 / (1 - level) times the distance by which y falls outside.
+
+    Source: Gneiting and Raftery (2007), eq. 43, with alpha = 1 - level.
+    """
+    (y, lower, upper), weights = _intervals(weights, y, lower, upper)
+    _checks.check_fraction("level", level)
+    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    return float(np.average(upper - lower + 2.0 / (1.0 - level) * outside, weights=weights))
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+
+def evaluate_regression(
+    y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None
+) -> dict[str, float]:
+    """Score Gaussian predictions of real values.
+
+    Returns
+    -------
+    dict
+        "rmse", "mae", "log_likelihood" (mean log density per entry), "crps", and "coverage_50", "coverage_80",
+        "coverage_95": the shares of entries inside the central intervals.
+    """
+    (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
+    result = {
+        "rmse": rmse(y, mean, weights),
+        "mae": mae(y, mean, weights),
+        "log_likelihood": gaussian_log_score(y, mean, sd, weights),
+        "crps": crps_gaussian(y, mean, sd, weights),
+    }
+    half = {level: ndtri(0.5 + 0.5 * level) * sd for level in COVERAGE_LEVELS}
+    return result | _coverages(y, {level: (mean - h, mean + h) for level, h in half.items()}, weights)
+
+
+def evaluate_binary(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None) -> dict[str, float]:
+    """Score predicted probabilities of labels 0 and 1.
+
+    Returns
+    -------
+    dict
+        "auc", "average_precision" (both NaN when only one class is there), "log_loss", "brier", "accuracy" and
+        "expected_calibration_error" (10 bins of equal width).
+    """
+    y, p, weights = _binary(y, p, weights)
+    both = 0.0 < y.mean() < 1.0
+    return {
+        "auc": auc(y, p, weights) if both else np.nan,
+        "average_precision": average_precision(y, p, weights) if both else np.nan,
+        "log_loss": log_loss(y, p, weights),
+        "brier": brier(y, p, weights),
+        "accuracy": accuracy(y, p, weights),
+        "expected_calibration_error": expected_calibration_error(y, p, weights),
+    }
+
+
+def evaluate_counts(
+    y: ArrayLike,
+    mean: ArrayLike,
+    log_prob: ArrayLike,
+    intervals: Mapping[float, tuple[ArrayLike, ArrayLike]],
+    weights: ArrayLike | None = None,
+) -> dict[str, float]:
+    """Score predictions of counts.
+
+    Parameters
+    ----------
+    y : (N,) counts
+    mean : (N,) predictive mean
+    log_prob : (N,) log predictive probability of y
+    intervals : mapping
+        Nominal level, such as 0.8, to the arrays (lower, upper) of central predictive intervals.
+
+    Returns
+    -------
+    dict
+        "rmse", "mae", "log_likelihood" (mean of log_prob) and one "coverage_LEVEL" per interval, LEVEL in per cent.
+    """
+    (y, mean, log_prob), weights = _inputs(weights, y=y, mean=mean, log_prob=log_prob)
+    result = {
+        "rmse": rmse(y, mean, weights),
+        "mae": mae(y, mean, weights),
+        "log_likelihood": float(np.average(log_prob, weights=weights)),
+    }
+    return result | _coverages(y, intervals, weights)
+
+
+def _coverages(
+    y: np.ndarray, intervals: Mapping[float, tuple[ArrayLike, ArrayLike]], weights: np.ndarray | None
+) -> dict[str, float]:
+    return {f"coverage_{100 * level:g}": coverage(y, *bounds, weights) for level, bounds in intervals.items()}
+
+
+def _inputs(weights: ArrayLike | None, **arrays: ArrayLike) -> tuple[list[np.ndarray], np.ndarray | None]:
+    if weights is None:
+        return _checks.check_vectors(**arrays), None
+    *rest, w = _checks.check_vectors(**arrays, weights=weights)
+    return rest, _checks.check_weights("weights", w)
+
+
+def _binary(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    (y, p), weights = _inputs(weights, y=y, p=p)
+    return _checks.check_zero_one("y", y), _checks.check_probabilities("p", p), weights
+
+
+def _intervals(
+    weights: ArrayLike | None, y: ArrayLike, lower: ArrayLike, upper: ArrayLike
+) -> tuple[list[np.ndarray], np.ndarray | None]:
+    arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
+    _checks.check_ordered("lower", arrays[1], "upper", arrays[2])
+    return arrays, weights

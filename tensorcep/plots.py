@@ -1,0 +1,211 @@
+"""Figures: predictions with their uncertainty, convergence, calibration and factors.
+
+Every function draws on `ax`, or on the axes of a new figure, and returns the axes. They need matplotlib
+(``pip install 'tensorcep[plots]'``), which is imported when the first of them is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from scipy.stats import binom
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep._checks import (
+    check_choice,
+    check_fraction,
+    check_int,
+    check_positive,
+    check_range,
+    check_vectors,
+    fail_value,
+)
+from tensorcep._interop import optional_module
+from tensorcep.metrics import coverage as covered_share
+from tensorcep.metrics import reliability_curve
+
+# Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
+MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _finish(ax: Any, title: str, x: str, y: str) -> Any:
+    ax.set(title=title, xlabel=x, ylabel=y)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_predictions(
+    y: ArrayLike, mean: ArrayLike, sd: ArrayLike, *, coverage: float = 0.9, n_bars: int = 40, ax: Any = None
+) -> Any:
+    """Draw predicted against observed values, with the interval of some of them.
+
+    Parameters
+    ----------
+    y, mean, sd : (N,) array-like
+        Observed values, and mean and standard deviation of their Gaussian predictions; `sd` > 0.
+    coverage : float, default=0.9
+        Of the central intervals. The share of all N values that lies inside theirs stands in the figure.
+    n_bars : int, default=40
+        Intervals drawn, for entries spread evenly over the observed values; more would hide each other.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    y, mean, sd = check_vectors(y=y, mean=mean, sd=sd)
+    check_positive("sd", sd)
+    half = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)) * sd
+    n_bars = min(check_int("n_bars", n_bars, 0), y.size)
+    ax = _axes(ax)
+    ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
+    ax.plot(ends, ends, color=GUIDE, linewidth=1, label="predicted = observed")
+    alpha = float(np.clip(1500.0 / y.size, 0.08, 0.8))  # a cloud shows its density
+    ax.scatter(y, mean, s=7, color=MAIN, alpha=alpha, linewidths=0, rasterized=True)
+    shown = np.argsort(y, kind="stable")[np.linspace(0, y.size - 1, n_bars).astype(int)]
+    ax.errorbar(
+        y[shown],
+        mean[shown],
+        yerr=half[shown],
+        fmt="o",
+        markersize=3,
+        linewidth=1,
+        color=ACCENT,
+        label=f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}",
+    )
+    share = covered_share(y, mean - half, mean + half)
+    ax.legend(loc="upper left", frameon=False)
+    text = f"{100 * share:.1f} % of all {y.size:,} intervals\nhold the observed value"
+    ax.text(0.98, 0.03, text, transform=ax.transAxes, ha="right", color=ACCENT)
+    return _finish(ax, "Predictions", "observed", "predicted")
+
+
+def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None, ax: Any = None) -> Any:
+    """Draw the relative change of the latent means in every sweep, on a log scale.
+
+    Parameters
+    ----------
+    trace : mapping
+        The `trace_` of a fitted estimator.
+    tol : float, optional
+        The tolerance, drawn as a line.
+    ax : matplotlib Axes, optional
+    """
+    if "change" not in trace:
+        fail_value(f"trace must hold 'change', as an estimator's trace_ does; got {sorted(trace)}.")
+    (change,) = check_vectors(change=trace["change"])
+    if tol is not None:
+        check_range("tol", tol, 0.0, include_low=False)
+    ax = _axes(ax)
+    sweeps = np.arange(1, change.size + 1)
+    # A change of exactly 0 has no place on a log scale.
+    ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
+    if tol is not None:
+        ax.axhline(tol, color=GUIDE, linestyle="--", linewidth=1, label=f"tolerance {tol:g}")
+        ax.legend(loc="upper right", frameon=False)
+    ax.set_yscale("log")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return _finish(ax, "Convergence", "sweep", "relative change of the latent means")
+
+
+def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, ax: Any = None) -> Any:
+    """Draw the share of ones against the predicted probability.
+
+    A bar spans the middle 90 % of shares that a perfectly calibrated model would give with as many entries as the bin
+    holds: points outside their bars are more than chance. Source: Broecker and Smith (2007), Increasing the
+    reliability of reliability diagrams.
+
+    Parameters
+    ----------
+    y : (N,) array-like
+        Labels 0 or 1.
+    p : (N,) array-like
+        Probabilities of a one.
+    n_bins : int, default=10
+        Bins of equal width.
+    ax : matplotlib Axes, optional
+    """
+    curve = reliability_curve(y, p, n_bins=n_bins)
+    ax = _axes(ax)
+    ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=1, label="perfectly calibrated")
+    n = curve.weight.astype(int)
+    low, high = (binom.ppf(q, n, curve.predicted) / n for q in (0.05, 0.95))
+    ax.vlines(curve.predicted, low, high, color=GUIDE, linewidth=5, alpha=0.35, label="90 % range of chance")
+    ax.plot(curve.predicted, curve.observed, "o", color=MAIN, markersize=5, label="observed")
+    for x, top, size in zip(curve.predicted, np.maximum(high, curve.observed), n, strict=True):
+        ax.annotate(f"{size:,}", (x, top), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.12), aspect="equal")
+    ax.legend(loc="upper left", frameon=False, bbox_to_anchor=(0.0, 0.95))
+    return _finish(ax, "Calibration", "predicted probability", "share of ones")
+
+
+def plot_component(
+    model: Any,
+    mode: int | str,
+    component: int = 0,
+    *,
+    coverage: float = 0.9,
+    max_rows: int = 30,
+    sort: str | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
+
+    The sign of a component is shared between the modes: two of them can flip together, and their scales can be
+    exchanged, without a change of the model.
+
+    Parameters
+    ----------
+    model : fitted CP estimator
+    mode : int or str
+        Its position, or the name of its labels.
+    component : int, default=0
+    coverage : float, default=0.9
+        Of the central intervals.
+    max_rows : int, default=30
+        Where the mode has more rows, those of the largest weights are drawn, and the title says so.
+    sort : {"value"}, optional
+        Order by weight; default: the order of the rows.
+    ax : matplotlib Axes, optional
+    """
+    check_is_fitted(model, "factors_")
+    mode, name = _mode_of(model, mode)
+    component = check_int("component", component, 0, model.posterior_.rank - 1)
+    z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))
+    if sort is not None:
+        check_choice("sort", sort, ("value",))
+    weight = model.factors_[mode][:, component]
+    half = z * np.sqrt(model.factor_covs_[mode][:, component, component])
+    rows = np.sort(np.argsort(-np.abs(weight), kind="stable")[: check_int("max_rows", max_rows)])
+    if sort is not None:
+        rows = rows[np.argsort(-weight[rows], kind="stable")]
+    ax = _axes(ax)
+    at = np.arange(rows.size)
+    ax.axvline(0.0, color=GUIDE, linewidth=1)
+    ax.errorbar(weight[rows], at, xerr=half[rows], fmt="o", color=MAIN, markersize=4, linewidth=1.2)
+    labels = model.labels_[mode]
+    ax.set_yticks(at, [str(row if labels is None else labels[row]) for row in rows])
+    ax.invert_yaxis()
+    part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
+    return _finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
+
+
+def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:
+    """Position and name of a mode."""
+    given = [None if labels is None else labels.name for labels in model.labels_]
+    names = [f"mode {k}" if name is None else str(name) for k, name in enumerate(given)]
+    if isinstance(mode, str):
+        mode = names.index(check_choice("mode", mode, names))
+    mode = check_int("mode", mode, 0, len(names) - 1)
+    return mode, names[mode]

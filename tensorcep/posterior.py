@@ -1,0 +1,111 @@
+"""Prior and posterior of the factor rows: independent Gaussians in natural parameters, all modes packed in one array.
+
+Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed by its lower triangle, row by row
+(P = R*(R+1)//2 numbers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+ArrayPerMode = Sequence[ArrayLike]
+
+
+class Prior(NamedTuple):
+    """Gaussian prior of the factor rows, one item per mode.
+
+    Attributes
+    ----------
+    mean : sequence of arrays
+        Per mode, anything that broadcasts to (n_k, R): a number, (R,), or one mean per row (n_k, R).
+    precision : sequence of arrays
+        Per mode a number, the diagonal (R,), a shared matrix (R, R), or one matrix per row (n_k, R, R).
+    """
+
+    mean: ArrayPerMode
+    precision: ArrayPerMode
+
+
+class GammaNoise(NamedTuple):
+    """Gamma posterior of a noise precision: shape a and rate b."""
+
+    a: float
+    b: float
+
+    @property
+    def precision(self) -> float:
+        """Posterior mean of the precision."""
+        return self.a / self.b
+
+    @property
+    def variance(self) -> float:
+        """Posterior mean of the noise variance, E[1/tau] (b / a where that mean does not exist)."""
+        return self.b / (self.a - 1.0) if self.a > 1.0 else self.b / self.a
+
+
+class Posterior(NamedTuple):
+    """What every method returns: the natural parameters of every factor row, and the noise.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows of each mode.
+    rank : int
+    Lam : (n_rows, P) float64
+        Packed precision of each row.
+    eta : (n_rows, R) float64
+        Natural mean (precision times mean) of each row.
+    noise : GammaNoise or None
+        Posterior of the Gaussian noise precision; None for likelihoods without one.
+    seen : (n_rows,) bool
+        Whether a training entry touches the row.
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    Lam: np.ndarray
+    eta: np.ndarray
+    noise: GammaNoise | None
+    seen: np.ndarray
+
+
+def offsets(shape: Sequence[int]) -> np.ndarray:
+    """First packed row of each mode, and the total: (K + 1,) int64."""
+    return np.concatenate([[0], np.cumsum(np.asarray(shape, dtype=np.int64))])
+
+
+def pack(matrices: np.ndarray) -> np.ndarray:
+    """Symmetric (..., R, R) -> packed lower triangles (..., P)."""
+    i, j = np.tril_indices(matrices.shape[-1])
+    return np.ascontiguousarray(matrices[..., i, j])
+
+
+def unpack(packed: np.ndarray, rank: int) -> np.ndarray:
+    """Packed lower triangles (..., P) -> symmetric (..., R, R)."""
+    i, j = np.tril_indices(rank)
+    full = np.empty((*packed.shape[:-1], rank, rank), dtype=packed.dtype)
+    full[..., i, j] = packed
+    full[..., j, i] = packed
+    return full
+
+
+def _precision_rows(value: ArrayLike, n: int, rank: int) -> np.ndarray:
+    matrix = np.asarray(value, dtype=np.float64)
+    if matrix.ndim < 2:
+        matrix = np.eye(rank) * np.broadcast_to(matrix, (rank,))
+    return np.broadcast_to(pack(np.broadcast_to(matrix, (*matrix.shape[:-2], rank, rank))), (n, rank * (rank + 1) // 2))
+
+
+def natural_prior(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The prior's natural parameters for every row: Lam (n_rows, P) and eta (n_rows, R)."""
+    Lam, eta = [], []
+    for n, mean, precision in zip(shape, prior.mean, prior.precision, strict=True):
+        rows = _precision_rows(precision, n, rank)
+        centre = np.broadcast_to(np.asarray(mean, dtype=np.float64), (n, rank))
+        Lam.append(rows)
+        eta.append(np.einsum("nij,nj->ni", unpack(rows, rank), centre))
+    return np.ascontiguousarray(np.concatenate(Lam)), np.ascontiguousarray(np.concatenate(eta))

@@ -1,0 +1,67 @@
+"""The published runs of CEP on Alog and Enron, sweep by sweep, to the four digits that are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inference._problems import build, fit
+from sklearn.metrics import roc_auc_score
+
+from tensorcep.datasets import published_entries
+from tensorcep.posterior import Prior, offsets
+
+STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tensor_trajectories.json").read_text())
+RANKS = (3, 5, 8, 10)
+SHAPES = {"alog": (200, 100, 200), "enron": (203, 203, 200)}
+PUBLISHED = {
+    "schedule": "parallel",
+    "damping": 0.5,
+    "positive": False,
+    "message_precision": 1e-6,
+    "message_noise": (1e-3, 1e-3),
+}
+
+
+def published_means(shape, rank):
+    """Prior means of fold 1: MATLAB's default stream, filled by columns, one draw after the other for every rank."""
+    stream = np.random.RandomState(5489)
+    for at_rank in RANKS:
+        draws = [stream.random_sample((n, at_rank)) for n in shape]
+        if at_rank == rank:
+            return draws
+    raise AssertionError(rank)
+
+
+def published_score(name, rows, y, state):
+    """RMSE of the product of means; AUC of the mean over a spread made of the covariances alone, as published."""
+    f = state.rows.mean[rows].prod(axis=1).sum(axis=1)
+    if name == "alog":
+        return np.sqrt(np.mean((y - f) ** 2))
+    R = state.rows.mean.shape[1]
+    diagonal = np.arange(R) * (np.arange(R) + 3) // 2
+    product = state.rows.cov[rows].prod(axis=1)
+    spread = 2 * product.sum(axis=1) - product[:, diagonal].sum(axis=1)
+    return roc_auc_score(y, f / np.sqrt(1 + spread))
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("name", ["alog", "enron"])
+def test_cep_follows_the_published_trajectory(real_data, name, rank):
+    shape = SHAPES[name]
+    coords, y = published_entries(f"{name}/train-fold-1.txt")
+    test_coords, test_y = published_entries(f"{name}/test-fold-1.txt")
+    likelihood = {"alog": "gaussian", "enron": "probit"}[name]
+    prior = Prior(published_means(shape, rank), [1.0] * 3)
+    p = build(coords, y if name == "alog" else 2 * y - 1, shape, rank, likelihood, prior)
+    rows, found = test_coords + offsets(shape)[:-1], {}
+
+    def keep(sweep, info, state):
+        found[str(sweep)] = round(float(published_score(name, rows, test_y, state)), 4)
+
+    run = fit(p, 20, callbacks=[keep], **PUBLISHED)
+    stored = STORED[{"alog": "alog_cep_rmse", "enron": "enron_cep_auc"}[name]][f"rank{rank}_fold1"]
+    assert {sweep: found[sweep] for sweep in stored} == stored
+    assert run.trace["skipped"].sum() == run.trace["shrunk"].sum() == 0

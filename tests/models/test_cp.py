@@ -1,0 +1,175 @@
+"""The CP model's kernels: layout of the entries, gathering and scattering rows, moments of rows and latent values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.models.cp import gather, latent_means, latent_moments, pack_entries, row_moments, scatter_add
+from tensorcep.posterior import offsets, pack, unpack
+
+SHAPES = pytest.mark.parametrize("shape", [(9, 7), (6, 5, 4), (4, 3, 3, 4), (3, 2, 3, 2, 4), (2, 3, 2, 3, 2, 3)])
+
+
+def cells(rng, shape, n):
+    """n distinct cells in random order, and values."""
+    flat = rng.choice(int(np.prod(shape)), size=n, replace=False)
+    return np.stack(np.unravel_index(flat, shape), axis=1), rng.standard_normal(n)
+
+
+def rows_with(rng, n, R):
+    """Precisions (n, R, R), natural means, means and covariances of random Gaussian rows."""
+    root = rng.standard_normal((n, R, R))
+    Lam = root @ root.swapaxes(1, 2) + np.eye(R)
+    mean, cov = rng.standard_normal((n, R)), np.linalg.inv(Lam)
+    return Lam, np.einsum("nij,nj->ni", Lam, mean), mean, cov
+
+
+@SHAPES
+def test_pack_entries_any_order_of_the_input_gives_the_same_layout(rng, shape):
+    coords, y = cells(rng, shape, 30)
+    entries = pack_entries(coords, y, shape)
+    shuffle = rng.permutation(30)
+    again = pack_entries(coords[shuffle], y[shuffle], shape)
+    for name in ("rows", "y", "weight", "chunk_start", "offsets"):
+        np.testing.assert_array_equal(getattr(entries, name), getattr(again, name))
+    np.testing.assert_array_equal(shuffle[again.permutation], entries.permutation)
+
+
+@SHAPES
+@pytest.mark.parametrize("n", [1, LANES - 1, LANES, LANES + 1, 35])
+def test_pack_entries_holds_every_entry_once_and_pads_with_weight_zero(rng, shape, n):
+    coords, y = cells(rng, shape, n)
+    entries = pack_entries(coords, y, shape)
+    n_blocks = -(-n // LANES)
+    assert entries.rows.shape == (n_blocks, len(shape), LANES)
+    weight, lane_rows = entries.weight.ravel(), entries.rows.transpose(0, 2, 1).reshape(-1, len(shape))
+    np.testing.assert_array_equal(weight, np.arange(n_blocks * LANES) < n)
+    np.testing.assert_array_equal(lane_rows[:n], coords[entries.permutation] + offsets(shape)[:-1])
+    np.testing.assert_array_equal(entries.y.ravel()[:n], y[entries.permutation])
+    np.testing.assert_array_equal(lane_rows[n:], 0)
+    np.testing.assert_array_equal(entries.y.ravel()[n:], 0.0)
+    assert sorted(entries.permutation) == list(range(n))
+
+
+def test_pack_entries_chunks_cover_the_blocks_in_order_and_their_sums_stay_small(rng):
+    shape = (40, 30, 20)
+    coords, y = cells(rng, shape, 20_000)
+    entries = pack_entries(coords, y, shape)
+    start = entries.chunk_start
+    assert start[0] == 0
+    assert start[-1] == len(entries.rows)
+    assert (np.diff(start) > 0).all()
+    assert len(start) - 1 > 4
+    # a few entries in a large tensor: one sum per row is all that fits the promise on memory
+    sparse = pack_entries(*cells(rng, (2000, 2000), 20_000), (2000, 2000))
+    n_chunks = len(sparse.chunk_start) - 1
+    assert n_chunks * 4000 <= max(4000, 0.25 * 20_000 * 2)
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 10, 13])
+def test_gather_reads_the_row_of_every_lane(rng, width):
+    source = rng.standard_normal((7, width))
+    rows = rng.integers(0, 7, LANES).astype(np.int32)
+    w = lane_zeros((width + 3, LANES))
+    w[:] = 9.0
+    gather(rows, source, w, 2)
+    np.testing.assert_array_equal(w[2 : 2 + width], source[rows].T)
+    np.testing.assert_array_equal(w[[0, 1, -1]], 9.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("width", [1, 3, 4, 10, 13])
+@pytest.mark.parametrize("n_rows", [1, 3, 100])
+def test_scatter_add_adds_lanes_that_share_a_row(rng, width, dtype, n_rows):
+    values = lane_zeros((width, LANES), dtype)
+    values[:] = rng.standard_normal((width, LANES))
+    rows = rng.integers(0, n_rows, LANES).astype(np.int32)
+    total = rng.standard_normal((n_rows, width))
+    right = total.copy()
+    np.add.at(right, rows, values.T.astype(float))
+    scatter_add(rows, values, total)
+    np.testing.assert_allclose(total, right, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("R", [1, 2, 5, 9])
+@pytest.mark.parametrize("n", [1, 5, LANES, 2 * LANES + 3])
+def test_row_moments_equal_numpy_and_flag_bad_rows(rng, R, n):
+    Lam, eta, mean, cov = rows_with(rng, n, R)
+    if n > 2:
+        Lam[n // 2] *= -1.0
+    out = [np.full((n, R), 5.0), np.full((n, R * (R + 1) // 2), 5.0), np.full(n, 5.0)]
+    row_moments(0, n, pack(Lam), eta, *out)
+    good = np.arange(n) != (n // 2 if n > 2 else -1)
+    np.testing.assert_array_equal(out[2], good.astype(float))
+    np.testing.assert_allclose(out[0][good], mean[good], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(unpack(out[1], R)[good], cov[good], rtol=1e-9, atol=1e-11)
+
+
+def test_row_moments_write_only_the_rows_asked_for(rng):
+    Lam, eta, mean, _ = rows_with(rng, 40, 3)
+    out = [np.full((40, 3), 5.0), np.full((40, 6), 5.0), np.full(40, 5.0)]
+    row_moments(7, 26, pack(Lam), eta, *out)
+    outside = np.r_[:7, 26:40]
+    assert all((array[outside] == 5.0).all() for array in out)
+    np.testing.assert_allclose(out[0][7:26], mean[7:26], rtol=1e-9, atol=1e-10)
+
+
+@SHAPES
+@pytest.mark.parametrize("R", [1, 4, 9])
+def test_latent_means_are_the_sum_of_products(rng, shape, R):
+    coords, y = cells(rng, shape, 33)
+    entries = pack_entries(coords, y, shape)
+    mean = rng.standard_normal((sum(shape), R))
+    f = np.full(entries.y.shape, 5.0)
+    latent_means(1, 3, entries.rows, mean, f)
+    rows = coords[entries.permutation] + offsets(shape)[:-1]
+    right = mean[rows].prod(axis=1).sum(axis=1)
+    np.testing.assert_array_equal(f[0], 5.0)
+    np.testing.assert_allclose(f.ravel()[LANES:33], right[LANES:], rtol=1e-12, atol=1e-13)
+
+
+def brute_force_moments(mean, cov, rows):
+    """E f and E f^2 - (E f)^2 from full second moments of each row (n, K)."""
+    second = cov + mean[:, :, None] * mean[:, None, :]
+    f = mean[rows].prod(axis=1).sum(axis=1)
+    return f, second[rows].prod(axis=1).sum(axis=(1, 2)) - f**2
+
+
+@SHAPES
+@pytest.mark.parametrize("R", [1, 2, 5])
+def test_latent_moments_equal_brute_force(rng, shape, R):
+    _, _, mean, cov = rows_with(rng, sum(shape), R)
+    rows = cells(rng, shape, 17)[0] + offsets(shape)[:-1]
+    f, v = np.empty(17), np.empty(17)
+    latent_moments(rows, mean, pack(cov), f, v)
+    f_right, v_right = brute_force_moments(mean, cov, rows)
+    np.testing.assert_allclose(f, f_right, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(v, v_right, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 2, 2), (2, 2, 2, 2)])
+def test_latent_moments_agree_with_monte_carlo(rng, shape):
+    _, _, mean, cov = rows_with(rng, sum(shape), 3)
+    rows = np.array([[0] * len(shape), [1] * len(shape)]) + offsets(shape)[:-1]
+    f, v = np.empty(2), np.empty(2)
+    latent_moments(rows, mean, pack(cov), f, v)
+    n = 200_000
+    for entry in range(2):
+        draws = np.ones((n, 3))
+        for row in rows[entry]:
+            draws *= rng.multivariate_normal(mean[row], cov[row], size=n)
+        total = draws.sum(axis=1)
+        assert abs(total.mean() - f[entry]) < 6 * total.std() / np.sqrt(n)
+        square = (total - f[entry]) ** 2
+        assert abs(square.mean() - v[entry]) < 6 * square.std() / np.sqrt(n)
+
+
+def test_latent_moments_keep_a_variance_that_is_tiny_beside_the_mean(rng):
+    mean, cov = 1e3 * np.ones((3, 2)), np.zeros((3, 3))
+    cov[:, [0, 2]] = 1e-14
+    f, v = np.empty(1), np.empty(1)
+    latent_moments(np.array([[0, 1, 2]]), mean, cov, f, v)
+    # the first-order terms; E[f^2] - E[f]^2 in floating point would be wrong in every digit
+    assert v[0] == pytest.approx(3 * 2 * 1e-14 * 1e12, rel=1e-10)

@@ -1,0 +1,675 @@
+"""The command line as a shell user meets it: results, files, exit codes and sentences."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import tensorcep
+from tensorcep import metrics
+from tensorcep.cli import COMMANDS, _fit, build_parser, main
+from tensorcep.estimators import ESTIMATORS, CPRegressor, load
+from tensorcep.io import read_tensor, write_tensor
+from tensorcep.labels import Labels
+from tensorcep.simulate import simulate_cp
+from tensorcep.tensor import SparseTensor
+
+SHAPE = (12, 7, 5)
+ROOT = Path(__file__).resolve().parent.parent
+QUERIES = [[3, 2, 4], [0, 6, 1], [3, 2, 4], [11, 0, 0]]  # out of order, one twice
+
+
+def simulated(likelihood: str = "gaussian", labels: Any = None) -> SparseTensor:
+    tensor = simulate_cp(SHAPE, 2, 300, likelihood=likelihood, latent_sd=1.0, random_state=6).tensor
+    return SparseTensor.from_coo(tensor.coords, tensor.values, SHAPE, labels=labels)
+
+
+def names() -> list[Labels]:
+    return [
+        Labels([f"user {i:02d}, x" for i in range(12)], name="user"),
+        Labels([10 * j + 7 for j in range(7)], name="item"),
+        Labels([f"d{k}" for k in range(5)], name="day"),
+    ]
+
+
+def cli(*args: object) -> int:
+    return main([str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of entries with indices and with labels, and the models that the command line fitted to them."""
+    folder = tmp_path_factory.mktemp("cli")
+    write_tensor(simulated(), folder / "plain.tns")
+    write_tensor(simulated(labels=names()), folder / "named.csv")
+    for likelihood in ("probit", "poisson"):
+        path = folder / f"{likelihood}.tns"
+        write_tensor(simulated(likelihood), path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            chosen = ["--rank", 2, "--likelihood", likelihood, "--max-iter", 30, "-q"]
+            assert cli("fit", path, "-o", path.with_suffix(".npz"), *chosen) == 0
+    assert cli("fit", folder / "plain.tns", "-o", folder / "plain.npz", "--rank", 2, "-q") == 0
+    assert cli("fit", folder / "named.csv", "-o", folder / "named.npz", "--rank", 2, "-q") == 0
+    return folder
+
+
+def predictions(capsys: pytest.CaptureFixture[str], *args: object) -> pd.DataFrame:
+    assert cli("predict", *args) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return pd.read_csv(io.StringIO(out))
+
+
+def close(table: pd.DataFrame, name: str, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(table[name], expected, rtol=1e-7, atol=1e-12)
+
+
+# The frame: help, versions, exit codes
+
+
+def test_cli_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert exit_.value.code == 0
+    assert [command.name for command in COMMANDS] == re.findall(r"^    (\w+) ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_cli_help_of_a_command_explains_each_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: tensorcep {command} ")
+    parser = build_parser()._subparsers._group_actions[0].choices[command]  # type: ignore[union-attr, index, call-overload]
+    assert all(action.help for action in parser._actions)
+
+
+def test_cli_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"tensorcep {tensorcep.__version__}\n"
+
+
+def test_cli_without_a_command_shows_help_and_returns_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "commands:" in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["frobnicate"],
+        ["fit"],
+        ["fit", "x.tns"],
+        ["fit", "x.tns", "-o", "m", "--rank", "two"],
+        ["fit", "x.tns", "-o", "m", "--likelihood", "cauchy"],
+        ["fit", "x.tns", "-o", "m", "--threads", "0"],
+        ["fit", "x.tns", "-o", "m", "--damping", "much"],
+        ["fit", "x.tns", "-o", "m", "--shape", "3,four"],
+        ["fit", "x.tns", "-o", "m", "--verbose", "--quiet"],
+        ["predict", "model.npz"],
+    ],
+)
+def test_cli_wrong_usage_exits_with_2_and_a_short_hint(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(args)
+    assert exit_.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 2
+    assert "error: " in err
+
+
+def test_cli_import_and_help_load_nothing_heavy() -> None:
+    code = "import sys, tensorcep.cli; tensorcep.cli.build_parser().format_help(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    tops = {name.split(".")[0] for name in loaded.split()}
+    assert "tensorcep" in tops
+    assert not tops & {"pandas", "numba", "scipy", "sklearn", "tensorly", "matplotlib"}
+
+
+def test_cli_is_python_dash_m_too() -> None:
+    command = [sys.executable, "-m", "tensorcep", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (found.returncode, found.stdout) == (0, f"tensorcep {tensorcep.__version__}\n")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ("fit none.tns -o m.npz", "there is no file 'none.tns'; check the path."),
+        ("fit plain.tns -o none/m.npz", r"cannot write 'none/m.npz': there is no folder '.*none'; create it first."),
+        ("fit plain.tns -o .", r"cannot write '.': it is a folder; give the path of a file."),
+        ("fit plain.tns -o ./plain.tns", "'./plain.tns' is an input of this command; give another file to write to."),
+        ("fit plain.tns -o m.npz --rank 0", "--rank must be an integer >= 1; got 0."),
+        ("fit plain.tns -o m.npz --max-iter 0", "--max-iter must be an integer >= 1; got 0."),
+        ("fit plain.tns -o m.npz --seed -1", "--seed must be an integer >= 0; got -1."),
+        ("fit plain.tns -o m.npz --tol -1", "--tol must be a number >= 0; got -1.0."),
+        ("fit plain.tns -o m.npz --damping 1", r"--damping must be a number in \[0, 1\); got 1.0."),
+        ("fit plain.tns -o m.npz --likelihood probit", "y must hold labels 0 and 1; got .* at entry 0."),
+        ("fit plain.tns -o m.npz --shape 2,2,2", r"line \d+ of 'plain.tns' has index '\d+' .* beyond the shape .*"),
+        ("fit zero.tns -o m.npz", "line 1 of 'zero.tns' .* from 1; pass --index-base 0 if this file counts from 0."),
+        ("fit twice.tns -o m.npz", "the cell .* more than once.*; pass --duplicates mean, sum or last to merge them."),
+        ("fit bare.csv -o m.npz", "line 1 of 'bare.csv' holds numbers .*; pass --no-header."),
+        ("fit bare.csv -o m.npz --no-header --modes a,b", "without a header a column is its position .*; got 'a'; .*"),
+        ("fit named.csv -o m.npz --modes user,who", "'named.csv' has no column 'who'; it has 'user', 'item', .*"),
+        ("fit text.txt -o m.npz", "'text.txt' has the unknown extension '.txt'; known are .*, or pass --format."),
+        ("predict plain.tns plain.tns", "'plain.tns' is not a tensorcep.model file; .*"),
+        ("predict plain.npz plain.npz", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
+        ("predict plain.npz plain.tns --coverage 2", r"--coverage must be a number in \(0, 1\); got 2.0."),
+        ("predict plain.npz plain.tns -o p.parquet", "predictions are written as csv; got the name 'p.parquet'; .*"),
+        ("predict plain.npz plain.tns -o plain.npz", "'plain.npz' is an input of this command; .*"),
+        ("predict plain.npz zero.tns", "line 1 of 'zero.tns' .*; pass --index-base 0 if this file counts from 0."),
+        (
+            "predict plain.npz zero.csv",
+            "column 'i' of 'zero.csv' must hold indices that count from 1; got '0' in row 1.*",
+        ),
+        (
+            "predict plain.npz named.csv",
+            "column 'user' of 'named.csv' must hold finite numbers; got 'user .*' in row 1.",
+        ),
+        ("predict plain.npz bare.csv --no-header", "'bare.csv' must have 3 mode columns like the model; got the .*"),
+        ("predict plain.npz short.tns", "a line of 'short.tns' must hold 3 indices, with or without a value .*"),
+        ("predict plain.npz plain.tns --labels", "the model was fitted to indices and knows no labels; .*"),
+        ("predict named.npz plain.tns", "'plain.tns' holds indices, but the model knows its rows by labels; .*"),
+        ("predict named.npz ragged.csv", "'ragged.csv' cannot be read .*"),
+        ("evaluate plain.npz cells.csv", "'cells.csv' has no column left for the value beside the modes i, j, k."),
+        ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1."),
+        ("info cut.npz", "'cut.npz' is truncated or damaged .*"),
+        ("info none.npz", "there is no file 'none.npz'; check the path."),
+        ("convert plain.tns plain.tns", "'plain.tns' is an input of this command; .*"),
+        ("convert plain.npz x.csv", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
+        ("split plain.tns a.tns a.tns", "'a.tns' is an input of this command; .*"),
+        ("split plain.tns a.tns b.tns --test-size 1", r"--test-size must be a number in \(0, 1\); got 1.0."),
+        ("datasets nothing", "NAME must be one of 'alog', .*; got 'nothing'."),
+        ("datasets -o x.csv", "--output, --part and --fold need the NAME of a data set; give one."),
+        ("datasets il2 -o x.csv --fold 2", "--part and --fold have a meaning only with --output, for alog, .*"),
+        ("datasets alog -o x.csv --fold 6", "--fold must be an integer from 1 to 5; got 6."),
+        ("demo --rank 0", "--rank must be an integer >= 1; got 0."),
+    ],
+)
+def test_cli_error_is_one_sentence_on_stderr_and_code_1(
+    args: str, sentence: str, work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(work)
+    files = {
+        "zero.tns": "0 1 2 3.5\n1 1 1 2\n",
+        "zero.csv": "i,j,k,y\n0,1,2,3\n",
+        "twice.tns": "1 1 2 3\n1 1 2 4\n",
+        "bare.csv": "1,2\n2,2\n",
+        "short.tns": "1 2\n3 4\n",
+        "cells.csv": "i,j,k\n1,2,3\n",
+        "blank.csv": "i,j,k,y\n1,2,3,\n",
+        "ragged.csv": "user,item,day\na,7,d0\na,7,d0,d0,d0\n",
+        "text.txt": "1 2 3\n",
+    }
+    for name, text in files.items():
+        Path(name).write_text(text)
+    Path("cut.npz").write_bytes(Path("plain.npz").read_bytes()[:2000])
+    before = {path: path.read_bytes() for path in work.iterdir()}
+    assert main(args.split()) == 1
+    err = capfd.readouterr().err
+    assert re.fullmatch(f"error: {sentence}\n", err), err
+    assert {path: path.read_bytes() for path in work.iterdir()} == before  # nothing written, nothing lost
+
+
+def test_cli_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "none.tns", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback")
+    assert err.endswith("error: there is no file 'none.tns'; check the path.\n")
+
+
+def test_cli_bug_is_not_told_as_a_mistake_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: str) -> None:
+        raise KeyError(path)
+
+    monkeypatch.setattr("tensorcep.cli._files.kind_of_archive", broken)
+    with pytest.raises(KeyError):
+        main(["info", "x.tns"])
+
+
+def test_cli_out_of_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def greedy(path: str) -> None:
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr("tensorcep.cli._files.kind_of_archive", greedy)
+    assert main(["info", "x.tns"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: there is not enough memory (Unable to allocate 9 TiB); use a lower --rank")
+
+
+def _python(*args: object, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tensorcep", *map(str, args)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes, **options)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_cli_interrupt_leaves_no_file_and_returns_130(work: Path, tmp_path: Path) -> None:
+    endless = ["--max-iter", 10**9, "--tol", 0, "--rank", 2]
+
+    def hear_ctrl_c() -> None:  # what runs in the background of a shell has it ignored, and hands that on
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with _python("fit", work / "plain.tns", "-o", tmp_path / "model.npz", *endless, preexec_fn=hear_ctrl_c) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()  # the fit begins
+        time.sleep(1.0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert err == "interrupted; no file was left half-written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+def test_cli_closed_pipe_is_quiet(work: Path, tmp_path: Path) -> None:
+    many = np.tile(simulated().coords, (400, 1))  # more than a pipe holds
+    pd.DataFrame(many + 1, columns=list("ijk")).to_csv(tmp_path / "many.csv", index=False)
+    with _python("predict", work / "plain.npz", tmp_path / "many.csv") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "i,j,k,mean,sd,lower,upper\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_cli_failed_write_keeps_the_earlier_file(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "p.csv"
+    out.write_text("earlier")
+
+    def full(self: pd.DataFrame, handle: Any, **_: Any) -> None:
+        handle.write(b"half a line")
+        raise OSError(28, "No space left on device", "p.csv")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    assert cli("predict", work / "plain.npz", work / "plain.tns", "-o", out) == 1
+    assert capsys.readouterr().err == "error: No space left on device: 'p.csv'\n"
+    assert out.read_text() == "earlier"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+
+
+# fit
+
+
+def test_cli_fit_defaults_are_the_estimators() -> None:
+    parser = argparse.ArgumentParser()
+    _fit.add_arguments(parser)
+    given = vars(parser.parse_args(["x", "-o", "y"]))
+    for cls in ESTIMATORS.values():
+        expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}
+        for name in ("rank", "schedule", "damping", "max_iter", "tol", "dtype"):
+            assert given[name] == expected[name], (cls, name)
+    assert f"(default: {given['tol']:g})" in parser.format_help().replace("\n", " ").replace("  ", "")
+
+
+def test_cli_fit_is_the_estimators_fit(work: Path) -> None:
+    found, expected = load(work / "plain.npz"), CPRegressor(2, random_state=0, shape=SHAPE).fit(simulated())
+    np.testing.assert_array_equal(found.posterior_.eta, expected.posterior_.eta)
+    np.testing.assert_array_equal(found.posterior_.Lam, expected.posterior_.Lam)
+
+
+@pytest.mark.parametrize("option", [["--threads", "2"], ["--index-base", "1"]])
+def test_cli_fit_result_does_not_depend_on(option: list[str], work: Path, tmp_path: Path) -> None:
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "-q", *option) == 0
+    found = load(tmp_path / "m.npz").posterior_.eta
+    np.testing.assert_array_equal(found, load(work / "plain.npz").posterior_.eta)
+
+
+@pytest.mark.filterwarnings("ignore:cep stopped")
+def test_cli_fit_passes_every_option_on(work: Path, tmp_path: Path) -> None:
+    options = "--rank 3 --likelihood logit --schedule parallel --damping 0.7 --max-iter 4 --tol 0.5 --seed 9"
+    args = ["fit", work / "probit.tns", "-o", tmp_path / "m", *options.split(), "--dtype", "float32", "-q"]
+    assert cli(*args) == 0
+    model = load(tmp_path / "m")
+    names = ["rank", "link", "schedule", "damping", "max_iter", "tol", "random_state", "dtype"]
+    assert [getattr(model, name) for name in names] == [3, "logit", "parallel", 0.7, 4, 0.5, 9, "float32"]
+
+
+def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("fit", work / "named.csv", "-o", tmp_path / "m.npz", "--rank", 2) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    first, likelihood, fit, noise, model = out.splitlines()
+    assert first.startswith("data        12 x 7 x 5, 300 entries")
+    assert first.endswith("labels of user, item, day")
+    assert likelihood == "likelihood  gaussian (the default)"
+    assert re.fullmatch(r"fit         rank 2, \d+ sweeps, converged \(last change .*\), .* s", fit)
+    assert noise.startswith("noise       standard deviation ")
+    assert model.endswith("m.npz")
+
+
+@pytest.mark.parametrize(("likelihood", "hint"), [("probit", "probit"), ("poisson", "poisson")])
+def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
+    likelihood: str, hint: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("fit", work / f"{likelihood}.tns", "-o", tmp_path / "m.npz", "--rank", 2) == 0
+    assert f"say --likelihood {hint}" in capsys.readouterr().out
+    assert isinstance(load(tmp_path / "m.npz"), CPRegressor)
+
+
+@pytest.mark.filterwarnings("default")
+def test_cli_fit_that_does_not_converge_warns_in_one_line(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "--max-iter", 1, "-q") == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"warning: cep stopped after --max-iter 1 sweeps .*; increase --max-iter, raise .*\n", err)
+
+
+@pytest.mark.parametrize(("option", "shown"), [("--verbose", True), ("--quiet", False)])
+def test_cli_fit_shows_progress_only_when_asked(
+    option: str, shown: bool, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, option) == 0
+    assert ("sweep" in capsys.readouterr().err) == shown
+
+
+# predict
+
+
+def queries(folder: Path, kind: str, named: bool, with_values: bool) -> Path:
+    """A file of QUERIES, with the columns shuffled where they have names."""
+    path = folder / f"queries.{kind}"
+    cells = np.array(QUERIES)
+    columns = {name: cells[:, k] + 1 for k, name in enumerate(("i", "j", "k"))}
+    if named:
+        columns = {str(found.name): found[cells[:, k]] for k, found in enumerate(names())}
+        columns = {name: columns[name] for name in ("day", "user", "item")}
+    frame = pd.DataFrame(columns)
+    if with_values:
+        frame["y"] = [0.5, 1.5, 2.5, 3.5]
+    if kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep=" " if kind == "tns" else ",", header=kind == "csv")
+    return path
+
+
+@pytest.mark.parametrize("with_values", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "named"), [("tns", False), ("csv", False), ("csv", True), ("parquet", False), ("parquet", True)]
+)
+def test_cli_predict_is_the_models_for_every_line(
+    kind: str, named: bool, with_values: bool, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    model_file = work / ("named.npz" if named else "plain.npz")
+    table = predictions(capsys, model_file, queries(tmp_path, kind, named, with_values), "--coverage", 0.5)
+    model = load(model_file)
+    mean, sd = model.predict(np.array(QUERIES), return_std=True)
+    close(table, "mean", mean)
+    close(table, "sd", sd)
+    close(table, "lower", model.predict_interval(np.array(QUERIES), 0.5)[:, 0])
+    close(table, "upper", model.predict_interval(np.array(QUERIES), 0.5)[:, 1])
+    modes = {"tns": ["mode_0", "mode_1", "mode_2"]}.get(kind, ["user", "item", "day"] if named else ["i", "j", "k"])
+    assert list(table.columns) == [*modes, "mean", "sd", "lower", "upper"]
+    cells = table[modes].to_numpy().tolist()
+    expected = [[found[i] for found, i in zip(names(), cell, strict=True)] for cell in QUERIES]
+    assert cells == (expected if named else (np.array(QUERIES) + 1).tolist())
+
+
+def test_cli_predict_reads_npz_by_its_labels(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reversed_names = [Labels(found[::-1], name=found.name) for found in names()]
+    other = SparseTensor.from_coo([[11, 6, 4], [0, 0, 0]], [0.0, 0.0], SHAPE, labels=reversed_names)
+    write_tensor(other, tmp_path / "q.npz")
+    table = predictions(capsys, work / "named.npz", tmp_path / "q.npz")
+    close(table, "mean", load(work / "named.npz").predict([[0, 0, 0], [11, 6, 4]]))
+
+
+def test_cli_predict_npz_of_indices_and_its_base(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tensor(SparseTensor.from_coo([[3, 2, 4]], [0.0], SHAPE), tmp_path / "q.npz")
+    table = predictions(capsys, work / "plain.npz", tmp_path / "q.npz", "--index-base", 0)
+    assert table.iloc[0, :3].tolist() == [3, 2, 4]
+    close(table, "mean", load(work / "plain.npz").predict([[3, 2, 4]]))
+
+
+def test_cli_predict_refuses_to_take_ranks_of_labels_for_rows(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tensor(simulated(labels=names()), tmp_path / "named.npz")
+    assert cli("predict", work / "plain.npz", tmp_path / "named.npz") == 1
+    assert "has labels, but the model was fitted to indices" in capsys.readouterr().err
+    write_tensor(simulated(), tmp_path / "plain.npz")
+    assert cli("predict", work / "named.npz", tmp_path / "plain.npz") == 1
+    assert "has no labels, but the model knows its rows by labels" in capsys.readouterr().err
+
+
+def test_cli_predict_index_base_0(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.csv").write_text("0,2,4\n3,0,0\n")
+    table = predictions(capsys, work / "plain.npz", tmp_path / "q.csv", "--no-header", "--index-base", 0)
+    close(table, "mean", load(work / "plain.npz").predict([[0, 2, 4], [3, 0, 0]]))
+    assert table["mode_0"].tolist() == [0, 3]
+
+
+def test_cli_predict_no_labels_takes_row_numbers(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.tns").write_text("1 2 3\n4 5 1\n")
+    table = predictions(capsys, work / "named.npz", tmp_path / "q.tns", "--no-labels")
+    close(table, "mean", load(work / "named.npz").predict([[0, 1, 2], [3, 4, 0]]))
+
+
+def test_cli_predict_chosen_columns(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.csv").write_text("note,third,second,first\nhello,5,3,4\n")
+    table = predictions(capsys, work / "plain.npz", tmp_path / "q.csv", "--modes", "first,second,third")
+    close(table, "mean", load(work / "plain.npz").predict([[3, 2, 4]]))
+
+
+@pytest.mark.filterwarnings("default")
+def test_cli_predict_unknown_label_gets_the_prior_and_a_warning(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = 'user,item,day\n"user 03, x",27,d4\nnobody,27,d4\n"user 03, x",n/a,d4\n'
+    (tmp_path / "q.csv").write_text(text)
+    assert cli("predict", work / "named.npz", tmp_path / "q.csv") == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"warning: 2 of 3 entries touch rows .* \(.*entry 1\); their prior is used\.\n", err)
+    table = pd.read_csv(io.StringIO(out), keep_default_na=False)
+    assert table["item"].tolist() == ["27", "27", "n/a"]
+    # 27 is a number in the model although the column holds text too
+    close(table.iloc[:1], "mean", load(work / "named.npz").predict([[3, 2, 4]]))
+    assert (table["sd"][1:] > table["sd"][0]).all()
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "poisson"])
+def test_cli_predict_other_likelihoods(likelihood: str, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = predictions(capsys, work / f"{likelihood}.npz", work / f"{likelihood}.tns")
+    model, X = load(work / f"{likelihood}.npz"), simulated(likelihood).coords
+    expected = {"probability": model.predict_proba(X)[:, 1]} if likelihood == "probit" else {}
+    if likelihood == "poisson":
+        expected = dict(zip(("mean", "sd"), model.predict(X, return_std=True), strict=True))
+    expected["lower"], expected["upper"] = model.predict_interval(X, 0.9).T
+    assert list(table.columns[3:]) == list(expected)
+    for name, values in expected.items():
+        close(table, name, values)
+
+
+def test_cli_predict_file_holds_what_stdout_shows(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ("predict", work / "named.npz", work / "named.csv")
+    assert cli(*args) == 0
+    shown = capsys.readouterr().out
+    assert cli(*args, "-o", tmp_path / "p.csv") == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "p.csv").read_text() == shown
+
+
+def test_cli_predict_column_that_is_called_mean_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensor = simulated(labels=[Labels(np.arange(12) / 3.0, name="mean"), None, None])
+    write_tensor(tensor, tmp_path / "t.npz")
+    assert cli("fit", tmp_path / "t.npz", "-o", tmp_path / "m.npz", "--rank", 2, "-q") == 0
+    table = predictions(capsys, tmp_path / "m.npz", tmp_path / "t.npz")
+    np.testing.assert_array_equal(table["mean"], tensor.coords[:, 0] / 3.0)  # every digit
+    close(table, "predicted_mean", load(tmp_path / "m.npz").predict(tensor))
+    assert table["mode_1"].tolist() == (tensor.coords[:, 1] + 1).tolist()
+
+
+# evaluate
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
+def test_cli_evaluate_gives_the_scores_of_the_likelihood(
+    likelihood: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "plain" if likelihood == "gaussian" else likelihood
+    assert cli("evaluate", work / f"{name}.npz", work / f"{name}.tns", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    model, tensor = load(work / f"{name}.npz"), simulated(likelihood)
+    assert found.pop("entries") == tensor.nnz
+    if likelihood == "probit":
+        expected = metrics.evaluate_binary(tensor.values, model.predict_proba(tensor)[:, 1])
+    elif likelihood == "gaussian":
+        expected = metrics.evaluate_regression(tensor.values, *model.predict(tensor, return_std=True))
+    else:
+        y, X = tensor.values, tensor.coords
+        intervals = {level: model.predict_interval(X, level).T for level in (0.5, 0.8, 0.95)}
+        expected = metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), intervals)  # type: ignore[arg-type]
+    assert found == pytest.approx(expected)
+
+
+def test_cli_evaluate_table_and_named_columns(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("evaluate", work / "named.npz", work / "named.csv") == 0
+    lines = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    model, tensor = load(work / "named.npz"), simulated(labels=names())
+    assert lines["entries"] == "300"
+    assert lines["rmse"] == f"{metrics.rmse(tensor.values, model.predict(tensor)):.4f}"
+    assert {"mae", "log_likelihood", "coverage_50", "coverage_80", "coverage_95"} <= set(lines)
+
+
+def test_cli_evaluate_undefined_score_is_null_in_json(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ones.tns").write_text("1 1 1 1\n2 2 2 1\n")
+    assert cli("evaluate", work / "probit.npz", tmp_path / "ones.tns", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["auc"] is None
+    assert found["log_loss"] > 0
+
+
+def test_cli_evaluate_counts_repeated_lines(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.tns").write_text("1 1 1 5\n1 1 1 5\n2 2 2 0.5\n")
+    assert cli("evaluate", work / "plain.npz", tmp_path / "q.tns", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    mean = load(work / "plain.npz").predict([[0, 0, 0], [0, 0, 0], [1, 1, 1]])
+    assert found["entries"] == 3
+    assert found["rmse"] == pytest.approx(metrics.rmse([5, 5, 0.5], mean))
+
+
+# info, convert, split, datasets
+
+
+def test_cli_info_of_entries(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("info", work / "named.csv") == 0
+    assert capsys.readouterr().out == f"{simulated(labels=names()).info()}\n"
+
+
+def test_cli_info_of_a_model(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("info", work / "named.npz") == 0
+    text = capsys.readouterr().out
+    assert "CPRegressor, likelihood gaussian, method cep" in text
+    assert "12 x 7 x 5; labels of user, item, day" in text
+    assert "rank 2, " in text
+    assert "converged" in text
+    assert "noise " in text
+    assert cli("info", work / "poisson.npz") == 0
+    text = capsys.readouterr().out
+    assert "likelihood poisson" in text
+    assert "indices, no labels" in text
+    assert "noise" not in text
+
+
+def test_cli_convert_keeps_entries_and_labels(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("convert", work / "named.csv", tmp_path / "x.npz") == 0
+    assert capsys.readouterr().out.endswith(f"{simulated(labels=names())!r}\n")
+    assert cli("convert", tmp_path / "x.npz", tmp_path / "y.csv", "-q") == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "y.csv").read_bytes() == (work / "named.csv").read_bytes()
+
+
+def test_cli_convert_writes_as_asked(work: Path, tmp_path: Path) -> None:
+    options = ["--out-index-base", 0, "--extended", "--shape", "12x7x9", "-q"]
+    assert cli("convert", work / "plain.tns", tmp_path / "x.tns", *options) == 0
+    text = (tmp_path / "x.tns").read_text().splitlines()
+    assert text[1:3] == ["3 300", "12 7 9"]
+    again = read_tensor(tmp_path / "x.tns", index_base=0)
+    assert again.shape == (12, 7, 9)
+    np.testing.assert_array_equal(again.coords, simulated().coords)
+    assert cli("convert", work / "plain.tns", tmp_path / "x.csv", "--out-no-header", "-q") == 0
+    assert read_tensor(tmp_path / "x.csv", header=False).nnz == 300
+
+
+def test_cli_split_parts_the_entries_by_seed(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = tmp_path / "train.tns", tmp_path / "test.tns"
+    assert cli("split", work / "plain.tns", a, b, "--test-size", 0.25, "--seed", 3) == 0
+    assert "225 entries" in capsys.readouterr().out
+    train, test = simulated().train_test_split(0.25, random_state=3)
+    np.testing.assert_array_equal(read_tensor(a).coords, train.coords)
+    np.testing.assert_array_equal(read_tensor(b).coords, test.coords)
+    np.testing.assert_array_equal(read_tensor(b).values, test.values)
+
+
+def test_cli_datasets_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("datasets") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(tensorcep.datasets.CATALOGUE)
+    assert "with TensorLy" in lines[-1]
+    assert " MB, " in lines[0]
+
+
+def test_cli_datasets_writes_one_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("datasets", "il2", "-o", tmp_path / "il2.csv") == 0
+    assert "4,800 entries" in capsys.readouterr().out
+    assert read_tensor(tmp_path / "il2.csv").shape == tensorcep.datasets.load_il2().shape
+    assert cli("datasets", "il2") == 0
+    assert "nothing to download" in capsys.readouterr().out
+
+
+def test_cli_datasets_fetches_and_writes_published_parts(
+    real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("datasets", "enron") == 0
+    shown = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(shown) == 10
+    assert all(path.is_file() for path in shown)
+    assert cli("datasets", "enron", "-o", tmp_path / "e.npz", "--fold", 2, "--part", "test") == 0
+    np.testing.assert_array_equal(read_tensor(tmp_path / "e.npz").coords, tensorcep.datasets.load_enron(2).test.coords)

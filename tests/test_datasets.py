@@ -1,0 +1,215 @@
+"""Data sets: what is loaded, and what happens when a file is missing, wrong, or cannot be fetched."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import re
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tensorcep import datasets
+
+FILE = "enron/train-fold-1.txt"
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """An empty data folder, with no way out to the network."""
+    monkeypatch.setenv("TENSORCEP_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def fake_registry(monkeypatch):
+    """Replace the registry by one file with the given content and URL."""
+
+    def install(content: bytes, url: str = "http://127.0.0.1:9/closed.txt") -> None:
+        facts = {"url": url, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        monkeypatch.setattr(datasets, "registry", lambda: {FILE: facts})
+
+    return install
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A web server of this process's own on a folder: (folder, base URL)."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{httpd.server_port}"
+        httpd.shutdown()
+
+
+def test_registry_lists_every_file_of_the_loaders():
+    files = datasets.registry()
+    folds = {f"{n}/{p}-fold-{k}.txt" for n in ("alog", "enron") for p in ("train", "test") for k in range(1, 6)}
+    assert set(files) == folds | {"dblp/dblp.mat"}
+    for facts in files.values():
+        assert re.fullmatch(r"https://\S+/[0-9a-f]{40}/\S+", facts["url"])  # a fixed commit
+        assert re.fullmatch(r"[0-9a-f]{64}", facts["sha256"])
+        assert facts["bytes"] > 0
+
+
+@pytest.mark.parametrize("fold", range(1, 6))
+def test_load_alog_matches_the_published_files(real_data, fold):
+    train, test = datasets.load_alog(fold)
+    assert train.shape == test.shape == (200, 100, 200)
+    lines = [line.split(",") for line in (real_data / f"alog/train-fold-{fold}.txt").read_text().split()]
+    assert train.nnz == len(lines) == 21_076
+    stored = {tuple(c): v for c, v in zip(train.coords.tolist(), train.values.tolist(), strict=True)}
+    assert stored == {tuple(int(i) - 1 for i in line[:3]): float(line[3]) for line in lines}
+    assert np.count_nonzero(train.values == 0) == 10_538
+    assert 6_600 < test.nnz < 6_612
+
+
+def test_load_enron_is_binary_and_half_zeros(real_data):
+    train, test = datasets.load_enron(2)
+    assert train.shape == test.shape == (203, 203, 200)
+    assert train.nnz == 1_010
+    assert train.values.sum() == 505
+    assert set(test.values) == {0.0, 1.0}
+
+
+def test_load_fold_repeated_test_cells_are_there_once(real_data):
+    coords, values = datasets.published_entries("alog/test-fold-1.txt")
+    assert len(values) == 6_611
+    test = datasets.load_alog(1).test
+    assert test.nnz == len(np.unique(coords, axis=0)) == 6_610
+    cells = {(*c, v) for c, v in zip(coords.tolist(), values.tolist(), strict=True)}
+    assert cells == {(*c, v) for c, v in zip(test.coords.tolist(), test.values.tolist(), strict=True)}
+
+
+def test_load_dblp_has_ones_and_fifty_test_sets_apart(real_data):
+    dblp = datasets.load_dblp()
+    assert dblp.train.shape == (10_000, 200, 10_000)
+    assert dblp.train.nnz == 155_185
+    assert (dblp.train.values == 1).all()
+    assert len(dblp.tests) == 50
+    assert {(t.nnz, t.values.sum()) for t in dblp.tests} == {(2_000, 200.0)}
+    assert min(t.coords.min() for t in dblp.tests) == 0
+    ones = set(map(tuple, dblp.train.coords.tolist()))
+    assert not any(tuple(c) in ones for t in dblp.tests for c in t.coords.tolist())
+
+
+def test_load_covid19_serology_has_labels():
+    tensor = datasets.load_covid19_serology()
+    assert tensor.shape == (438, 6, 11)
+    assert tensor.nnz == 438 * 6 * 11
+    samples, antigens, receptors = tensor.labels
+    assert list(antigens) == ["S", "RBD", "N", "S1", "S2", "S1 Trimer"]
+    assert receptors[0] == "IgG1"
+    assert samples[0] == "Negative 0"
+    assert samples[437] == "Deceased 437"
+
+
+def test_load_il2_leaves_missing_cells_out():
+    from tensorly.datasets import load_IL2data
+
+    dense = load_IL2data().tensor
+    tensor = datasets.load_il2()
+    assert tensor.shape == dense.shape == (13, 4, 12, 8)
+    assert tensor.nnz == np.count_nonzero(~np.isnan(dense)) < dense.size
+    np.testing.assert_array_equal(dense[tuple(tensor.coords.T)], tensor.values)
+    assert list(tensor.labels[1]) == [4.0, 2.0, 1.0, 0.5]
+
+
+@pytest.mark.parametrize("fold", [0, 6, 1.0, "1", True])
+def test_load_alog_refuses_other_folds(fold):
+    with pytest.raises(ValueError, match=f"fold must be an integer from 1 to 5; got {fold!r}"):
+        datasets.load_alog(fold)
+
+
+def test_fetch_refuses_unknown_file():
+    with pytest.raises(ValueError, match="file must be one of 'alog/test-fold-1.txt'"):
+        datasets.fetch("alog/train.txt")
+
+
+def test_fetch_takes_a_file_in_the_folder_without_pooch(data_folder, fake_registry, monkeypatch):
+    fake_registry(b"1,2,3,1\n4,5,6,0\n")
+    (data_folder / FILE).parent.mkdir(parents=True)
+    (data_folder / FILE).write_bytes(b"1,2,3,1\n4,5,6,0\n")
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    coords, values = datasets.published_entries(FILE)
+    np.testing.assert_array_equal(coords, [[0, 1, 2], [3, 4, 5]])
+    np.testing.assert_array_equal(values, [1.0, 0.0])
+
+
+def test_fetch_refuses_a_changed_file_in_the_folder(data_folder, fake_registry):
+    fake_registry(b"1,2,3,1\n")
+    (data_folder / FILE).parent.mkdir(parents=True)
+    (data_folder / FILE).write_bytes(b"1,2,3,0\n")
+    with pytest.raises(
+        ValueError, match=r"train-fold-1.txt' must have the SHA-256 [0-9a-f]{64}; got [0-9a-f]{64}; del"
+    ):
+        datasets.fetch(FILE)
+    assert (data_folder / FILE).read_bytes() == b"1,2,3,0\n"
+
+
+def test_fetch_downloads_once_and_then_reads_the_folder(data_folder, fake_registry, server):
+    folder, url = server
+    (folder / "x.txt").write_bytes(b"1,2,3,1\n")
+    fake_registry(b"1,2,3,1\n", f"{url}/x.txt")
+    assert not datasets.available()[1].cached
+    assert datasets.fetch(FILE) == data_folder / FILE
+    assert (data_folder / FILE).read_bytes() == b"1,2,3,1\n"
+    assert datasets.available()[1].cached
+    (folder / "x.txt").unlink()
+    assert datasets.fetch(FILE) == data_folder / FILE
+
+
+def test_fetch_refuses_a_download_with_a_wrong_checksum(data_folder, fake_registry, server):
+    folder, url = server
+    (folder / "x.txt").write_bytes(b"something else")
+    fake_registry(b"1,2,3,1\n", f"{url}/x.txt")
+    with pytest.raises(ValueError, match=f"the file at {url}/x.txt must have the SHA-256"):
+        datasets.fetch(FILE)
+    assert not (data_folder / FILE).exists()
+
+
+def test_fetch_without_network_says_what_to_put_where(data_folder, fake_registry, server):
+    _, url = server
+    fake_registry(b"1,2,3,1\n", f"{url}/missing.txt")
+    message = f"{FILE} could not be downloaded .*; download {url}/missing.txt and save it as {data_folder / FILE}, or"
+    with pytest.raises(FileNotFoundError, match=message):
+        datasets.fetch(FILE)
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_fetch_without_pooch_names_the_extra_and_the_file(data_folder, monkeypatch, variable):
+    if not variable:
+        monkeypatch.delenv("TENSORCEP_DATA")
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    url = re.escape(datasets.registry()[FILE]["url"])
+    with pytest.raises(ImportError, match=rf"fetching {url} \(or else save it as {FILE} .*'tensorcep\[datasets\]'"):
+        datasets.fetch(FILE)
+    assert [info.cached for info in datasets.available()] == [False, False, False, True, True]
+
+
+def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server, monkeypatch, tmp_path):
+    import pooch
+
+    folder, url = server
+    (folder / "x.txt").write_bytes(b"1,2,3,1\n")
+    fake_registry(b"1,2,3,1\n", f"{url}/x.txt")
+    monkeypatch.delenv("TENSORCEP_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
+    assert datasets.fetch(FILE) == tmp_path / "cache" / "tensorcep" / FILE
+
+
+def test_available_gives_the_size_of_the_download(data_folder):
+    infos = {info.name: info for info in datasets.available()}
+    assert infos["dblp"].size == 1_769_722
+    assert infos["il2"].size == 0
+    assert all(callable(getattr(datasets, f"load_{name}")) for name in infos)

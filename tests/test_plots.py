@@ -1,0 +1,195 @@
+"""Figures: what is drawn where, and the same axes handed back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from tensorcep import metrics, plots
+from tensorcep.estimators import CPRegressor
+from tensorcep.labels import Labels
+from tensorcep.simulate import simulate_cp
+from tensorcep.tensor import SparseTensor
+
+figures = pytest.importorskip("matplotlib.figure")
+
+
+@pytest.fixture
+def ax() -> Iterator[Any]:
+    """Axes of a figure that needs no display and that pyplot does not keep."""
+    figure = figures.Figure()
+    yield figure.subplots()
+    figure.canvas.draw()  # what was drawn can be rendered
+
+
+@pytest.fixture(scope="module")
+def model() -> CPRegressor:
+    tensor = simulate_cp((9, 40, 3), 2, 500, random_state=1).tensor
+    labels = [Labels([f"row {i}" for i in range(9)], name="place"), None, Labels([10, 20, 30])]
+    return CPRegressor(2, random_state=0).fit(
+        SparseTensor.from_coo(tensor.coords, tensor.values, (9, 40, 3), labels=labels)
+    )
+
+
+def bars(container: Any) -> np.ndarray:
+    """Ends of the error bars, (n, 2, 2): two points each."""
+    return np.array(container.lines[2][0].get_segments())
+
+
+def test_plots_draw_on_the_axes_given_and_return_them(ax: Any, model: CPRegressor) -> None:
+    y, p = np.array([0, 1, 1, 0]), np.array([0.1, 0.8, 0.6, 0.3])
+    assert plots.plot_predictions(y, p, np.ones(4), ax=ax) is ax
+    ax.clear()
+    assert plots.plot_convergence(model.trace_, ax=ax) is ax
+    ax.clear()
+    assert plots.plot_reliability(y, p, ax=ax) is ax
+    ax.clear()
+    assert plots.plot_component(model, 0, ax=ax) is ax
+
+
+def test_plots_without_axes_make_a_figure() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    before = pyplot.get_fignums()
+    pyplot.switch_backend("agg")
+    ax = plots.plot_convergence({"change": [1.0, 0.1]})
+    try:
+        assert len(pyplot.get_fignums()) == len(before) + 1
+        assert ax.get_xlabel() == "sweep"
+    finally:
+        pyplot.close(ax.figure)
+
+
+def test_plots_without_matplotlib_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'tensorcep\[plots\]'"):
+        plots.plot_convergence({"change": [1.0]})
+
+
+def test_plot_predictions_bars_span_the_interval_and_share_counts_all(ax: Any, rng: np.random.Generator) -> None:
+    y, mean, sd = rng.normal(size=300), rng.normal(size=300), rng.uniform(0.5, 2.0, 300)
+    plots.plot_predictions(y, mean, sd, coverage=0.8, n_bars=25, ax=ax)
+    points = ax.collections[0].get_offsets()
+    np.testing.assert_allclose(points, np.stack([y, mean], axis=1))
+    segments = bars(ax.containers[0])
+    assert len(segments) == 25
+    shown = np.array([np.flatnonzero(y == x)[0] for x in segments[:, 0, 0]])
+    assert y[shown].min() == y.min() and y[shown].max() == y.max()  # noqa: PT018
+    half = ndtri(0.9) * sd[shown]
+    np.testing.assert_allclose(segments[:, 0, 1], mean[shown] - half)
+    np.testing.assert_allclose(segments[:, 1, 1], mean[shown] + half)
+    share = 100 * metrics.coverage(y, mean - ndtri(0.9) * sd, mean + ndtri(0.9) * sd)
+    assert ax.texts[0].get_text().startswith(f"{share:.1f} % of all 300")
+
+
+@pytest.mark.parametrize("n_bars", [0, 3, 99])
+def test_plot_predictions_takes_few_values(n_bars: int, ax: Any) -> None:
+    plots.plot_predictions([1.0, 1.0, 2.0], [1.0, 1.5, 2.0], [0.1, 0.1, 0.1], n_bars=n_bars, ax=ax)
+    assert len(bars(ax.containers[0])) == min(n_bars, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0], [1.0], [0.0]), "sd must be > 0; got 0"),
+        (([1.0], [1.0, 2.0], [1.0, 1.0]), "mean must be as long as y, 1; got 2"),
+        (([1.0], [np.nan], [1.0]), "mean must be finite"),
+        (([], [], []), "y holds no entries"),
+    ],
+)
+def test_plot_predictions_refuses(arguments: Any, message: str, ax: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.plot_predictions(*arguments, ax=ax)
+
+
+def test_plot_convergence_draws_the_changes_and_the_tolerance(ax: Any) -> None:
+    plots.plot_convergence({"change": np.array([1.0, 0.1, 0.0, 0.02])}, tol=0.05, ax=ax)
+    line, tolerance = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
+    np.testing.assert_array_equal(line.get_ydata(), [1.0, 0.1, np.nan, 0.02])  # 0 has no place on a log scale
+    assert set(tolerance.get_ydata()) == {0.05}
+    assert ax.get_yscale() == "log"
+
+
+@pytest.mark.parametrize(("trace", "tol", "message"), [
+    ({}, None, "trace must hold 'change'"),
+    ({"change": []}, None, "change holds no entries"),
+    ({"change": [1.0]}, 0.0, "tol must be a number > 0; got 0.0"),
+])  # fmt: skip
+def test_plot_convergence_refuses(trace: Any, tol: float | None, message: str, ax: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.plot_convergence(trace, tol=tol, ax=ax)
+
+
+def test_plot_reliability_shows_the_curve_and_the_range_of_chance(ax: Any, rng: np.random.Generator) -> None:
+    p = rng.random(4000)
+    y = (rng.random(4000) < p).astype(float)
+    plots.plot_reliability(y, p, n_bins=8, ax=ax)
+    curve = metrics.reliability_curve(y, p, n_bins=8)
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), curve.predicted)
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), curve.observed)
+    assert [text.get_text() for text in ax.texts] == [f"{int(n):,}" for n in curve.weight]
+    low, high = np.array(ax.collections[0].get_segments())[:, :, 1].T
+    spread = np.sqrt(curve.predicted * (1 - curve.predicted) / curve.weight)
+    np.testing.assert_allclose((high - low) / spread, 2 * 1.645, rtol=0.1)  # normal limit
+    assert ((low <= curve.observed) & (curve.observed <= high)).mean() >= 6 / 8
+
+
+def test_plot_reliability_shows_overconfidence_outside_the_range(ax: Any, rng: np.random.Generator) -> None:
+    p = np.repeat([0.05, 0.95], 2000)
+    y = (rng.random(4000) < np.repeat([0.2, 0.8], 2000)).astype(float)
+    plots.plot_reliability(y, p, ax=ax)
+    low, high = np.array(ax.collections[0].get_segments())[:, :, 1].T
+    observed = ax.lines[1].get_ydata()
+    assert observed[0] > high[0]
+    assert observed[1] < low[1]
+
+
+def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegressor) -> None:
+    plots.plot_component(model, "place", 1, coverage=0.5, ax=ax)
+    segments = bars(ax.containers[0])
+    mean = model.factors_[0][:, 1]
+    half = ndtri(0.75) * np.sqrt(model.factor_covs_[0][:, 1, 1])
+    np.testing.assert_allclose(segments[:, 0, 0], mean - half)
+    np.testing.assert_allclose(segments[:, 1, 0], mean + half)
+    assert [text.get_text() for text in ax.get_yticklabels()] == [f"row {i}" for i in range(9)]
+    assert ax.get_title() == "place, component 1"
+    assert ax.yaxis_inverted()  # the first row is at the top
+
+
+def test_plot_component_of_many_rows_keeps_the_largest_and_says_so(ax: Any, model: CPRegressor) -> None:
+    plots.plot_component(model, 1, 0, max_rows=5, sort="value", ax=ax)
+    weight = model.factors_[1][:, 0]
+    expected = sorted(np.argsort(-np.abs(weight))[:5], key=lambda row: -weight[row])
+    assert [text.get_text() for text in ax.get_yticklabels()] == [str(row) for row in expected]
+    assert ax.get_title() == "mode 1, component 0, 5 largest of 40"
+
+
+def test_plot_component_unnamed_labels_are_shown(ax: Any, model: CPRegressor) -> None:
+    plots.plot_component(model, 2, ax=ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["10", "20", "30"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "who"}, "mode must be one of 'place', 'mode 1', 'mode 2'; got 'who'"),
+        ({"mode": 3}, "mode must be an integer from 0 to 2; got 3"),
+        ({"mode": 0, "component": 2}, "component must be an integer from 0 to 1; got 2"),
+        ({"mode": 0, "coverage": 1.0}, "coverage must be a number in"),
+        ({"mode": 0, "max_rows": 0}, "max_rows must be an integer >= 1; got 0"),
+        ({"mode": 0, "sort": "name"}, "sort must be one of 'value'; got 'name'"),
+    ],
+)
+def test_plot_component_refuses(options: dict[str, Any], message: str, model: CPRegressor, ax: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.plot_component(model, **options, ax=ax)
+
+
+def test_plot_component_needs_a_fitted_model(ax: Any) -> None:
+    with pytest.raises(ValueError, match="not fitted"):
+        plots.plot_component(CPRegressor(), 0, ax=ax)

@@ -1,0 +1,150 @@
+"""Each measurement script at a tiny size, in a process of its own, and the rows that it hands back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _source_graph import ROOT
+
+SCRIPTS = ROOT / "scripts"
+TINY = {
+    "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],
+    "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
+    "bench_startup.py": ["--only-imports", "--repeats", "1"],
+    "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "measure_coverage.py": [
+        "--ranks",
+        "1",
+        "--true-rank",
+        "1",
+        "--shape",
+        "12,10,8",
+        "--density",
+        "0.4",
+        "--seeds",
+        "1",
+    ],
+    "reproduce_cep_tensor.py": ["--data", "alog", "--folds", "1", "--ranks", "3", "--sweeps", "2"],
+}
+NEEDS_DATA = ("reproduce_cep_tensor.py",)
+
+
+def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as a user does, with this package and without a warm-up of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / name), *arguments], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def rows_of(name: str, *arguments: str) -> list[dict[str, object]]:
+    done = run_script(name, *arguments, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_scripts_all_have_a_smoke_test():
+    found = {path.name for path in SCRIPTS.glob("*.py") if not path.name.startswith("_")}
+    assert found == set(TINY)
+
+
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_script_hands_back_flat_rows(name, request):
+    if name in NEEDS_DATA:
+        request.getfixturevalue("real_data")
+    rows = rows_of(name, *TINY[name])
+    assert rows
+    for row in rows:
+        assert {"data", "metric", "value"} <= row.keys()
+        assert all(value is None or isinstance(value, (str, int, float)) for value in row.values())
+        assert "skipped" in row or np.isfinite(row["value"])
+
+
+def test_scripts_write_the_same_rows_to_a_file_beside_a_table(tmp_path):
+    file = tmp_path / "rows.json"
+    done = run_script("bench_startup.py", *TINY["bench_startup.py"], "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    metrics = {row["data"] for row in json.loads(file.read_text(encoding="utf-8"))}
+    assert {"numpy", "tensorcep own"} <= metrics
+    assert all(name in done.stdout for name in metrics)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_bench_sweep_times_kernel_and_twin_and_skips_what_does_not_fit():
+    rows = rows_of(
+        "bench_sweep.py", *TINY["bench_sweep.py"], "--likelihoods", "gaussian", "--dtypes", "float64,float32"
+    )
+    by_metric: dict[object, list[dict[str, object]]] = {}
+    for row in rows:
+        by_metric.setdefault(row["metric"], []).append(row)
+    assert {row["method"] for row in by_metric["us_per_entry"]} == {"cep", "plain"}
+    assert {row["threads"] for row in by_metric["us_per_entry_kernel"]} == {1, 2}
+    # 3 modes, 3 numbers of the precision and 2 of the natural mean, and two numbers for the noise
+    messages = {row["dtype"]: row["value"] for row in by_metric["bytes_per_entry_messages"]}
+    assert messages == {"float64": 3 * 5 * 8 + 16, "float32": 3 * 5 * 4 + 16}
+    refused = rows_of("bench_sweep.py", "--ranks", "1000", "--entries", "1e8", "--likelihoods", "gaussian")
+    assert [row["value"] for row in refused] == [None]
+    assert "GB available" in str(refused[0]["skipped"])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import bench_sweep
+    from _plain_sweep import plain_state, plain_sweep
+
+    from tensorcep.inference import cep
+    from tensorcep.inference._run import Threads
+    from tensorcep.posterior import unpack
+
+    problem = bench_sweep.simulate(bench_sweep.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
+    options = cep.CEPOptions(schedule="parallel", damping=0.5, positive=False, message_noise=(0.5, 0.5))
+    threads = Threads(1)
+    state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
+    for _ in range(2):
+        state, _ = cep.step(state, problem, options, threads)
+        plain = plain_sweep(plain, problem, 0.5)
+    scale = np.abs(plain.row_Lam).max()
+    np.testing.assert_allclose(unpack(state.rows.Lam, 3), plain.row_Lam, rtol=0, atol=1e-9 * scale)
+    np.testing.assert_allclose(state.rows.eta, plain.row_eta, rtol=0, atol=1e-9 * np.abs(plain.row_eta).max())
+    if likelihood == "gaussian":
+        np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
+
+
+def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import bench_memory
+    import bench_sweep
+
+    from tensorcep.inference import cep
+    from tensorcep.inference._run import Threads
+
+    n, rank = 1600, 3  # whole blocks of lanes: no padding
+    problem = bench_sweep.simulate(bench_sweep.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)
+    for dtype in ("float64", "float32"):
+        state = cep.init(problem, cep.CEPOptions(dtype=dtype), Threads(1))
+        entries = problem.entries
+        kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
+        assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]
+
+
+def test_scripts_refuse_wrong_options_in_one_sentence():
+    done = run_script("bench_sweep.py", "--likelihoods", "cauchy")
+    assert done.returncode == 2
+    assert "'cauchy'" in done.stderr
+    assert "gaussian, probit" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_scripts_names_do_not_hide_other_packages():
+    """A script's folder comes first on the path of a script, so a name such as coverage.py would break numba."""
+    for path in SCRIPTS.glob("*.py"):
+        code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({path.stem!r}) is not None)"
+        done = subprocess.run([sys.executable, "-I", "-c", code], cwd=Path(sys.prefix), check=False)
+        assert done.returncode == 0, f"{path.name} hides the package {path.stem}"
