@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from tensorcep.cli import run_as_program
 
-from tensorcep.cli import main
-
-sys.exit(main())
+run_as_program()

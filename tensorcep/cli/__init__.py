@@ -7,11 +7,14 @@ Exit codes: 0 done; 1 an error that the user can mend, told in one sentence on s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from tensorcep._version import __version__
 from tensorcep.cli import _datasets, _demo, _evaluate, _files, _fit, _predict
@@ -105,6 +108,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"error: {sentence_of(error)}")
             return 1
     return 0
+
+
+def run_as_program() -> NoReturn:
+    """Run the command line of this process and end the process.
+
+    An interrupted program dies of SIGINT, which a shell reports as 130 and which also stops a loop around it. Exiting
+    with 130 is not enough: CPython ends with the signal on its own when Ctrl-C came while it ran a string of code
+    (as imports do now and then), so that the exit would depend on the moment.
+    """
+    code = main()
+    if code == INTERRUPTED and os.name == "posix":
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    sys.exit(code)
 
 
 def _once_shown() -> Callable[..., None]:
