@@ -23,6 +23,7 @@ from tensorcep.inference._rows import (
     RowState,
     diagonal,
     latent_of_entries,
+    log_likelihoods,
     refresh_rows,
     relative_change,
     rows_at_prior,
@@ -33,9 +34,6 @@ from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES
 from tensorcep.models.cp import EntriesByRow, entries_by_row, row_divergences, second_moments, sum_products
 from tensorcep.posterior import GammaNoise, Posterior
-
-# Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
-ALIGNED_BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -168,16 +166,9 @@ def _noise(k: int, state: VMPState, problem: Problem, prior: GammaNoise) -> tupl
 
 def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, threads: Threads) -> None:
     """E[t] = f + d log Phi(y f) / df of the truncated normal q(t), and log Phi(y f)."""
-    y, weight, theta = problem.entries.y, problem.entries.weight, np.ones_like(f)
-    slope, curvature = np.empty_like(f), np.empty_like(f)
-
-    def work(a: int, b: int) -> None:
-        flat = [array[a:b].ravel() for array in (y, f, theta, state.loglik, slope, curvature)]
-        problem.likelihood.loglik(*flat)
-
-    threads.over(len(f), work, ALIGNED_BLOCKS)
+    value, slope, _ = log_likelihoods(problem, f, 1.0, threads)
     np.add(f, slope, out=state.target)
-    state.loglik[:] *= weight
+    state.loglik[:] = value
 
 
 def _lower_bound(
