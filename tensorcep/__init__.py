@@ -12,6 +12,7 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
+    from tensorcep.comparison import compare
     from tensorcep.estimators import CPClassifier, CPCountRegressor, CPRegressor, load
     from tensorcep.io import read_tensor, write_tensor
     from tensorcep.labels import Labels
@@ -26,6 +27,7 @@ _HOME = {
     "Labels": "labels",
     "Prior": "posterior",
     "SparseTensor": "tensor",
+    "compare": "comparison",
     "load": "estimators",
     "read_tensor": "io",
     "simulate_cp": "simulate",
@@ -41,6 +43,7 @@ __all__ = [
     "Prior",
     "SparseTensor",
     "__version__",
+    "compare",
     "datasets",
     "load",
     "metrics",
