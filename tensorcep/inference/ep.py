@@ -27,8 +27,10 @@ from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.sites import Sites
 
-# Parallel updates overshoot where terms are correlated: part of the old site is kept by default.
+# Parallel updates overshoot where terms are correlated: part of the old site is kept from the start.
 PARALLEL_DAMPING = 0.2
+# When a sweep's change has not fallen below that of the sweep before, this part of the step is kept from then on.
+SLOWER, MOST_DAMPING = 0.7, 0.95
 # Halvings of a parallel step whose posterior is not a Gaussian.
 MAX_HALVINGS = 30
 
@@ -83,7 +85,8 @@ class GaussianEP:
         Update the posterior after every site (the paper's), or once per sweep from all sites (one matrix product and
         one Cholesky factor, quicker for many weights, but it may need damping).
     damping : float in [0, 1), optional
-        Fraction of the old site kept; by default 0 for sequential and 0.2 for parallel updates.
+        Fraction of the old site kept. By default it starts at 0 for sequential and 0.2 for parallel updates, and grows
+        while the changes do not fall.
     power : float
         Power EP: the power of a term that is refined at a time (1 is EP, towards 0 variational Bayes).
     max_iter : int
@@ -133,7 +136,7 @@ class GaussianEP:
             If the posterior stops being a Gaussian.
         """
         check_choice("schedule", self.schedule, ("sequential", "parallel"))
-        damping = self._damping()
+        damping = self._first_damping()
         power = check_range("power", self.power, 0.0, include_low=False)
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
@@ -145,6 +148,8 @@ class GaussianEP:
             begin = time.perf_counter()
             step = _sequential if self.schedule == "sequential" else _parallel
             sites, state, change, skipped = step(design, term, sites, state, damping)
+            if self.damping is None and sweeps and change >= sweeps[-1].change:
+                damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
             sweeps.append(_Sweep(change, state.log_evidence, skipped, time.perf_counter() - begin))
         last = sweeps[-1]
         mean, cov = design.weights(state.mean, state.cov)
@@ -152,7 +157,7 @@ class GaussianEP:
         converged = last.change < tol and not last.skipped
         return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
 
-    def _damping(self) -> float:
+    def _first_damping(self) -> float:
         if self.damping is None:
             return 0.0 if self.schedule == "sequential" else PARALLEL_DAMPING
         return check_range("damping", self.damping, 0.0, 1.0, include_high=False)

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from tensorcep._jit import kernel
+from tensorcep.kernels.quadrature import TINY
 from tensorcep.kernels.special import INV_SQRT_2PI, exp, log, normal_cdf_parts
 from tensorcep.likelihoods._binary import binary_likelihood
 
@@ -24,18 +25,19 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
     Source: Minka (2008), EP: a quick reference, eqs 51-55.
     """
     for n in range(y.shape[0]):
-        beta[n] = y[n] * m[n] / math.sqrt(v[n])
+        beta[n] = y[n] * m[n] / math.sqrt(v[n] + TINY)
     normal_cdf_parts(beta, logz, alpha)
     for n in range(y.shape[0]):
+        s = math.sqrt(v[n] + TINY)
         r, z_plus_r = alpha[n], beta[n]
         if theta[n] > 0.0:
-            z = y[n] * m[n] / math.sqrt(v[n])
+            z = y[n] * m[n] / s
             mass = theta[n] + (1.0 - 2.0 * theta[n]) * exp(logz[n])
             r = (1.0 - 2.0 * theta[n]) * INV_SQRT_2PI * exp(-0.5 * z * z) / mass
             z_plus_r = z + r
             logz[n] = log(mass)
-        alpha[n] = y[n] * r / math.sqrt(v[n])
-        beta[n] = r * z_plus_r / v[n]
+        alpha[n] = y[n] * r / s
+        beta[n] = (r / s) * (z_plus_r / s)
 
 
 def _side(f: np.ndarray) -> np.ndarray:

@@ -21,12 +21,12 @@ def moments(name, y, m, v, theta=0.0):
 
 def step_moments(y, m, v, slack):
     """logz, alpha and beta with 40 digits."""
-    y, m, v, slack = mp.mpf(y), mp.mpf(m), mp.mpf(v), mp.mpf(slack)
 
     def logz(mean):
-        return mp.log(slack + (1 - 2 * slack) * mp.ncdf(y * mean / mp.sqrt(v)))
+        return mp.log(slack + (1 - 2 * mp.mpf(slack)) * mp.ncdf(y * mean / mp.sqrt(v)))
 
-    return [float(logz(m)), float(mp.diff(logz, m)), float(-mp.diff(logz, m, 2))]
+    with mp.workdps(40):
+        return [float(logz(mp.mpf(m))), float(mp.diff(logz, m)), float(-mp.diff(logz, m, 2))]
 
 
 def test_step_equals_stored_moments():
