@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
 from tensorcep.labels import pack_labels, unpack_labels
-from tensorcep.posterior import GammaNoise, Posterior
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, Result
 
 KIND = "tensorcep.model"
 VERSION = 1
@@ -26,8 +26,8 @@ class StoredModel(NamedTuple):
 
 def write_model(path: str | os.PathLike[str], model: Any) -> None:
     """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels."""
-    posterior: Posterior = model.posterior_
-    arrays = {"Lam": posterior.Lam, "eta": posterior.eta, "seen": posterior.seen}
+    posterior: Result = model.posterior_
+    result_header, arrays = _stored_result(posterior)
     arrays.update(unseen_mean=model._unseen_mean, unseen_cov=model._unseen_cov)
     arrays.update({f"trace_{name}": values for name, values in model.trace_.items()})
     header = {
@@ -35,7 +35,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> None:
         "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if _is_plain(v)},
         "shape": list(posterior.shape),
         "rank": posterior.rank,
-        "noise": None if posterior.noise is None else list(posterior.noise),
+        **result_header,
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
@@ -55,14 +55,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     """
     header, arrays = read_archive(path, KIND, VERSION)
     try:
-        posterior = Posterior(
-            shape=check_shape(header["shape"]),
-            rank=int(header["rank"]),
-            Lam=arrays["Lam"],
-            eta=arrays["eta"],
-            noise=None if header["noise"] is None else GammaNoise(*header["noise"]),
-            seen=arrays["seen"],
-        )
+        posterior = _read_result(header, arrays)
         described = header["labels"]
         labels = tuple(None if item is None else unpack_labels(item, k, arrays) for k, item in enumerate(described))
         params = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
@@ -82,8 +75,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
     n_modes, n_rows, rank = len(posterior.shape), sum(posterior.shape), posterior.rank
     shapes = {
-        "Lam": (n_rows, rank * (rank + 1) // 2),
-        "eta": (n_rows, rank),
+        **_shapes_of(posterior),
         "seen": (n_rows,),
         "unseen_mean": (n_modes, rank),
         "unseen_cov": (n_modes, rank, rank),
@@ -93,13 +85,74 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     return StoredModel(class_name, params, fitted)
 
 
+def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header fields and arrays of what a method returned."""
+    arrays: dict[str, np.ndarray] = {"seen": result.seen}
+    if isinstance(result, Posterior):
+        arrays.update(Lam=result.Lam, eta=result.eta)
+        header: dict[str, Any] = {"noise": None if result.noise is None else list(result.noise)}
+        if result.dispersion is not None:
+            arrays.update(dispersion_a=result.dispersion.a, dispersion_b=result.dispersion.b)
+            header["dispersion_mode"] = result.dispersion.mode
+        return header, arrays
+    arrays["rows"] = result.rows
+    if isinstance(result, PointEstimate):
+        return {"result": "point", "theta": result.theta}, arrays
+    if result.theta is not None:
+        arrays["theta"] = result.theta
+    return {"result": "draws", "theta_mode": result.theta_mode}, arrays
+
+
+def _read_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
+    common: dict[str, Any] = {
+        "shape": check_shape(header["shape"]),
+        "rank": int(header["rank"]),
+        "seen": arrays["seen"],
+    }
+    kind = header.get("result", "gaussian")
+    if kind == "draws":
+        return Draws(rows=arrays["rows"], theta=arrays.get("theta"), theta_mode=header["theta_mode"], **common)
+    if kind == "point":
+        return PointEstimate(rows=arrays["rows"], theta=header["theta"], **common)
+    if kind != "gaussian":
+        fail_value(f"the result is of an unknown kind {kind!r}; update tensorcep.")
+    noise = None if header["noise"] is None else GammaNoise(*header["noise"])
+    dispersion = None
+    if "dispersion_mode" in header:
+        dispersion = Dispersion(header["dispersion_mode"], arrays["dispersion_a"], arrays["dispersion_b"])
+    return Posterior(Lam=arrays["Lam"], eta=arrays["eta"], noise=noise, dispersion=dispersion, **common)
+
+
+def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
+    """The shapes that the arrays of a result must have."""
+    n_rows, rank = sum(result.shape), result.rank
+    if isinstance(result, Posterior):
+        found: dict[str, tuple[int, ...]] = {"Lam": (n_rows, rank * (rank + 1) // 2), "eta": (n_rows, rank)}
+        if result.dispersion is not None:
+            mode = result.dispersion.mode
+            size = (1 if mode is None else result.shape[mode],)
+            found.update(dispersion_a=size, dispersion_b=size)
+        return found
+    if isinstance(result, PointEstimate):
+        return {"rows": (n_rows, rank)}
+    chains, draws = result.rows.shape[:2]
+    shapes: dict[str, tuple[int, ...]] = {"rows": (chains, draws, n_rows, rank)}
+    if result.theta is not None:
+        shapes["theta"] = (chains, draws, 1 if result.theta_mode is None else result.shape[result.theta_mode])
+    return shapes
+
+
 def _is_plain(value: Any) -> bool:
     if type(value) in (tuple, list):  # not a Prior, which is a tuple too
         return all(_is_plain(item) for item in value)
+    if type(value) is dict:
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -47,8 +47,19 @@ class GammaNoise(NamedTuple):
         return self.b / (self.a - 1.0) if self.a > 1.0 else self.b / self.a
 
 
+class Dispersion(NamedTuple):
+    """Gamma posteriors of the dispersion r of negative-binomial counts: shapes a and rates b, both (m,).
+
+    m is 1 when all entries share one (`mode` is None), otherwise the rows of that mode.
+    """
+
+    mode: int | None
+    a: np.ndarray
+    b: np.ndarray
+
+
 class Posterior(NamedTuple):
-    """What every method returns: the natural parameters of every factor row, and the noise.
+    """What the deterministic methods return: the natural parameters of every factor row, and the noise.
 
     Attributes
     ----------
@@ -63,6 +74,8 @@ class Posterior(NamedTuple):
         Posterior of the Gaussian noise precision; None for likelihoods without one.
     seen : (n_rows,) bool
         Whether a training entry touches the row.
+    dispersion : Dispersion or None
+        Posterior of the dispersion of negative-binomial counts.
     """
 
     shape: tuple[int, ...]
@@ -71,6 +84,53 @@ class Posterior(NamedTuple):
     eta: np.ndarray
     noise: GammaNoise | None
     seen: np.ndarray
+    dispersion: Dispersion | None = None
+
+
+class Draws(NamedTuple):
+    """What a sampler returns: draws of every factor row and of the likelihood's parameter.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    rank : int
+    rows : (n_chains, n_draws, n_rows, R) float64
+    theta : (n_chains, n_draws, m) float64 or None
+        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`.
+    theta_mode : int or None
+        The mode whose rows have a parameter of their own; None when all entries share one.
+    seen : (n_rows,) bool
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    rows: np.ndarray
+    theta: np.ndarray | None
+    theta_mode: int | None
+    seen: np.ndarray
+
+
+class PointEstimate(NamedTuple):
+    """What an optimiser returns: one value of every factor row, without uncertainty.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    rank : int
+    rows : (n_rows, R) float64
+    theta : float or None
+        Estimate of the noise precision; None for likelihoods without one.
+    seen : (n_rows,) bool
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    rows: np.ndarray
+    theta: float | None
+    seen: np.ndarray
+
+
+Result = Posterior | Draws | PointEstimate
 
 
 def offsets(shape: Sequence[int]) -> np.ndarray:

@@ -11,6 +11,7 @@ from estimators._data import NAMES, SHAPE, entries, fitted, new
 
 import tensorcep as tc
 from tensorcep import persist
+from tensorcep.posterior import Dispersion, Draws, PointEstimate
 
 EVERY = pytest.mark.parametrize("name", NAMES)
 
@@ -73,6 +74,48 @@ def test_load_restores_attributes_and_parameters(name, tmp_path):
         np.testing.assert_array_equal(again.trace_[key], values)
     again.fit(*entries(name))
     np.testing.assert_array_equal(again.posterior_.eta, model.posterior_.eta)
+
+
+def other_results(rng):
+    """What methods return besides Gaussian posteriors with noise, for the shape of the test data."""
+    n, seen = sum(SHAPE), np.ones(sum(SHAPE), dtype=bool)
+    rows = rng.standard_normal((2, 5, n, 2))
+    per_row = Dispersion(1, rng.gamma(2.0, size=SHAPE[1]), rng.gamma(2.0, size=SHAPE[1]))
+    return {
+        "draws": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, 1)), None, seen),
+        "draws by row": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, SHAPE[2])), 2, seen),
+        "draws without a parameter": Draws(SHAPE, 2, rows, None, None, seen),
+        "point": PointEstimate(SHAPE, 2, rows[0, 0], 2.5, seen),
+        "dispersion": fitted("regressor").posterior_._replace(noise=None, dispersion=per_row),
+    }
+
+
+@pytest.mark.parametrize("kind", ["draws", "draws by row", "draws without a parameter", "point", "dispersion"])
+def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
+    model = new("regressor", shape=SHAPE).fit(*entries("regressor"))
+    model.posterior_ = other_results(rng)[kind]
+    model._set_moments()
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    X, y = entries("regressor")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.log_score(X, y), model.log_score(X, y))
+    if kind == "point":
+        with pytest.raises(ValueError, match="return_std=True needs a posterior, but method 'cep' gives a point"):
+            again.predict(X, return_std=True)
+        with pytest.raises(ValueError, match="sample_posterior needs a posterior"):
+            again.sample_posterior()
+    else:
+        np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+        np.testing.assert_array_equal(again.sample_y(X[:9], 4, 0), model.sample_y(X[:9], 4, 0))
+    if kind in ("draws by row", "point"):  # `edit` drops the header fields that are null in the others
+        edit(tmp_path / "model.npz", arrays={"rows": np.ones((2, 5, 3, 2))})
+        refused(tmp_path / "model.npz", "do not fit its shape")
+
+
+def test_load_of_an_unknown_kind_of_result(saved):
+    edit(saved, result="oracle")
+    refused(saved, "unknown kind 'oracle'")
 
 
 def test_load_restores_labels(tmp_path):

@@ -5,8 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorcep.posterior import GammaNoise, Posterior, offsets, pack, unpack
-from tensorcep.predict import draw_latent, draw_rows, latent, moments_of_rows, per_mode
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, offsets, pack, unpack
+from tensorcep.predict import (
+    EntryTheta,
+    RowMoments,
+    belief_of,
+    draw,
+    draw_latent,
+    draw_rows,
+    known_moments,
+    latent,
+    latent_quantile,
+    moments_of_rows,
+    observed_logpdf,
+    observed_moments,
+    observed_quantile,
+    per_mode,
+    theta_of,
+)
 
 SHAPE = (5, 4, 3)
 
@@ -79,3 +96,88 @@ def test_latent_agrees_with_draws(rng):
     assert (np.abs(square.mean(axis=0) - v) < 6 * square.std(axis=0) / np.sqrt(n)).all()
     empty = latent(moments, rows[:0])
     assert empty[0].shape == empty[1].shape == (0,)
+
+
+ROWS = np.array([[0, 5, 9], [4, 8, 11], [2, 6, 13]])  # the last one has a row that the model does not know
+UNSEEN = RowMoments(np.zeros((3, 3)), pack(np.stack([np.eye(3)] * 3)))
+
+
+def draws_like(rng, n=4000):
+    """Draws from the Gaussian posterior of `posterior`, and their moments."""
+    known = moments_of_rows(posterior(rng))
+    rows = draw_rows(known, 2 * n, rng).reshape(2, n, 12, 3)
+    theta = rng.gamma(9.0, 0.5, (2, n, 1))
+    return Draws(SHAPE, 3, rows, theta, None, np.ones(12, dtype=bool)), known
+
+
+def test_moments_of_draws_are_those_of_the_posterior_they_come_from(rng):
+    result, known = draws_like(rng)
+    found = known_moments(result)
+    sd = np.sqrt(np.einsum("nii->ni", unpack(known.cov, 3)))
+    assert (np.abs(found.mean - known.mean) < 6 * sd / np.sqrt(8000)).all()
+    np.testing.assert_allclose(found.cov, known.cov, atol=0.15 * known.cov.max())
+
+
+@pytest.mark.parametrize("name", ["gaussian", "probit", "poisson"])
+def test_predictions_of_draws_average_over_them(rng, name):
+    result, known = draws_like(rng, 50)
+    likelihood, belief, theta = (
+        get_likelihood(name),
+        belief_of(result, known, UNSEEN),
+        theta_of(result, get_likelihood("gaussian")),
+    )
+    y = np.array([1.0, 1.0, 1.0])
+    f = draw_latent(belief.values, ROWS)
+    each = [likelihood.predict(f_s, np.zeros(3), np.full(3, t)) for f_s, t in zip(f, theta.values[:, 0], strict=True)]
+    mean, variance = np.stack([m for m, _ in each]), np.stack([v for _, v in each])
+    found = observed_moments(likelihood, belief, ROWS, theta)
+    np.testing.assert_allclose(found[0], mean.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(found[1], variance.mean(axis=0) + mean.var(axis=0), rtol=1e-10)
+    mass = [
+        np.exp(likelihood.logpdf(y, f_s, np.zeros(3), np.full(3, t)))
+        for f_s, t in zip(f, theta.values[:, 0], strict=True)
+    ]
+    np.testing.assert_allclose(
+        observed_logpdf(likelihood, belief, ROWS, theta, y), np.log(np.mean(mass, axis=0)), rtol=1e-8
+    )
+
+
+def test_quantiles_of_draws_cover_what_they_say(rng):
+    result, known = draws_like(rng)
+    likelihood, belief, theta = (
+        get_likelihood("gaussian"),
+        belief_of(result, known, UNSEEN),
+        theta_of(result, get_likelihood("gaussian")),
+    )
+    f, t = draw_latent(belief.values, ROWS), theta.of(ROWS)
+    y = likelihood.sample(rng, f.ravel(), t.ravel()).reshape(f.shape)
+    for q in (0.05, 0.5, 0.9):
+        below = np.mean(y < observed_quantile(likelihood, belief, ROWS, theta, q), axis=0)
+        assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
+        np.testing.assert_allclose(np.mean(f < latent_quantile(belief, ROWS, q, 0.0), axis=0), q, atol=2e-3)
+
+
+def test_parameter_of_an_entry_is_that_of_its_row(rng):
+    p = posterior(rng)._replace(noise=None, dispersion=Dispersion(1, np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 2.0)))
+    theta = theta_of(p, get_likelihood("poisson"))
+    np.testing.assert_array_equal(theta.of(np.array([[0, 5, 9], [0, 8, 9], [0, 99, 9]])), [[0.5, 3.0, 1.5]])
+    drawn = draw(p, belief_of(p, moments_of_rows(p), UNSEEN), get_likelihood("poisson"), 20_000, rng)[1]
+    assert drawn.values.shape == (20_000, 4)
+    assert (np.abs(drawn.values.mean(axis=0) - p.dispersion.a / 2.0) < 6 * np.sqrt(p.dispersion.a / 4.0 / 20_000)).all()
+
+
+def test_draws_are_taken_together_with_their_parameter(rng):
+    result, known = draws_like(rng, 10)
+    result.theta[..., 0] = result.rows[..., 0, 0] ** 2
+    values, theta = draw(result, belief_of(result, known, UNSEEN), get_likelihood("gaussian"), 20, rng)
+    np.testing.assert_array_equal(theta.values[:, 0], values[:, 0, 0] ** 2)
+    assert len(np.unique(values[:, 0, 0])) == 20  # without repetition
+
+
+def test_point_estimate_has_no_variance(rng):
+    result = PointEstimate(SHAPE, 3, rng.standard_normal((12, 3)), 4.0, np.ones(12, dtype=bool))
+    known = known_moments(result)
+    f, v = latent(known, ROWS[:2])
+    np.testing.assert_allclose(f, draw_latent(result.rows[None], ROWS[:2])[0])
+    np.testing.assert_array_equal(v, 0.0)
+    assert theta_of(result, get_likelihood("gaussian")) == EntryTheta(np.array([[4.0]]))

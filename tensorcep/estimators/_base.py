@@ -1,50 +1,33 @@
-"""What the CP estimators share: checks, building the problem, fitting, latent predictions, draws, saving."""
+"""What the CP estimators share: checks, building the problem, fitting."""
 
 from __future__ import annotations
 
-import itertools
-import os
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from tensorcep._checks import (
-    check_choice,
-    check_fraction,
-    check_int,
-    check_random_state,
-    check_range,
-    check_values,
-    fail_value,
-    warn_user,
-)
-from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows, training_entries
+from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep.estimators._entries import training_entries
 from tensorcep.estimators._options import (
     ModelOptions,
     annealing_sweeps,
-    cep_options,
     checked_prior,
+    method_settings,
     n_threads,
     start_means,
     word_or_range,
 )
+from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
 from tensorcep.inference._run import Problem, run, run_from_starts
-from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.cp import pack_entries
-from tensorcep.persist import write_model
-from tensorcep.posterior import GammaNoise, Posterior, Prior, natural_prior, offsets, pack
-from tensorcep.predict import RowMoments, draw_latent, draw_rows, latent, moments_of_rows, per_mode
+from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
 
 
-class BaseCP(BaseEstimator):  # type: ignore[misc]
+class BaseCP(CPPredictions):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values."""
-
-    _has_noise = False
 
     def __init__(
         self,
@@ -66,6 +49,7 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
+        method_options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -88,6 +72,7 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         self.shape = shape
         self.unknown = unknown
         self.dtype = dtype
+        self.method_options = method_options
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -98,12 +83,6 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.two_d_array = False  # rows of X are coordinates of entries, not feature vectors
         tags.non_deterministic = self.random_state is None
         return tags
-
-    def _likelihood_name(self) -> str:
-        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
-
-    def _likelihood(self) -> Likelihood:
-        return get_likelihood(self._likelihood_name())
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
         return None
@@ -137,11 +116,13 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
         method = get_method(self.method, likelihood)
+        settings = method_settings(method, options, likelihood, self.method_options)
         values = self._checked_targets(values, likelihood)
         rng = check_random_state(self.random_state)
+        trial_iter = method.trial_sweeps(settings)
         entries = pack_entries(coords, values, shape)
         values = values[entries.permutation]  # sums over them then do not depend on the order of the input
-        prior, starts = self._prior_and_starts(values, shape, options, rng)
+        prior, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
         prior_Lam, prior_eta = natural_prior(prior, shape, options.rank)
         problem = Problem(
             entries=entries,
@@ -152,25 +133,24 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
             prior_eta=prior_eta,
             start=starts[0],
             noise_prior=self._noise_prior(values),
+            seed=int(rng.integers(2**63)),
         )
-        method_options = cep_options(options, likelihood)
-        settings: dict[str, Any] = {
+        how: dict[str, Any] = {
             "max_iter": options.max_iter,
             "tol": options.tol,
             "n_threads": options.threads,
             "callbacks": options.callbacks,
             "verbose": bool(self.verbose),
         }
-        trial_iter = max(options.anneal, method_options.warm_up if options.order == 2 else 0)
         if 0 < trial_iter < options.max_iter:
-            result = run_from_starts(method, problem, method_options, starts, trial_iter=trial_iter, **settings)
+            result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
         else:
-            result = run(method, problem, method_options, **settings)
+            result = run(method, problem, settings, **how)
         self._keep(result.posterior, labels, options, prior)
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.trace_ = result.trace
-        if not result.converged and not result.stopped:
+        if not method.sampler and not result.converged and not result.stopped:
             last = result.trace["change"][-1]
             warn_user(
                 f"{method.name} stopped after max_iter={options.max_iter} sweeps with a relative change of {last:.2g} "
@@ -205,7 +185,12 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         return likelihood.check_y(y)
 
     def _prior_and_starts(
-        self, y: np.ndarray, shape: tuple[int, ...], options: ModelOptions, rng: np.random.Generator
+        self,
+        y: np.ndarray,
+        shape: tuple[int, ...],
+        options: ModelOptions,
+        rng: np.random.Generator,
+        may_choose: bool,
     ) -> tuple[Prior, list[np.ndarray | None]]:
         if self.prior is not None:
             prior, scale = checked_prior(self.prior, shape, options.rank), 1.0
@@ -218,7 +203,7 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
             prior = Prior(means, [1.0 / scale**2] * len(shape))
         if isinstance(self.init, str) and self.init == "prior" and not any(np.any(np.asarray(m)) for m in prior.mean):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
-        several = isinstance(self.init, str) and self.init == "random" and options.anneal > 0
+        several = isinstance(self.init, str) and self.init == "random" and may_choose
         n_starts = check_int("n_init", self.n_init) if several else 1
         return prior, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
 
@@ -226,7 +211,7 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
         return self._auto_scale(y, order, rank) if scale == "auto" else float(scale)
 
-    def _keep(self, posterior: Posterior, labels: tuple[Any, ...], options: ModelOptions, prior: Prior) -> None:
+    def _keep(self, posterior: Result, labels: tuple[Any, ...], options: ModelOptions, prior: Prior) -> None:
         """Set the fitted attributes that follow from the posterior."""
         self.posterior_ = posterior
         self.labels_ = labels
@@ -239,106 +224,6 @@ class BaseCP(BaseEstimator):  # type: ignore[misc]
             [np.linalg.inv(np.eye(options.rank) * p if p.ndim < 2 else _average(p, 2)) for p in precision]
         )
         self._set_moments()
-
-    def _set_moments(self) -> None:
-        known = moments_of_rows(self.posterior_)
-        if not (np.isfinite(known.mean).all() and np.isfinite(known.cov).all()):
-            raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-        self.factors_, self.factor_covs_ = per_mode(known, self.shape_)
-        # one more row per mode stands for rows that the model does not know
-        self._moments = RowMoments(
-            np.concatenate([known.mean, self._unseen_mean]), np.concatenate([known.cov, pack(self._unseen_cov)])
-        )
-
-    def _rows(self, X: Any) -> np.ndarray:
-        """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
-        check_is_fitted(self, "posterior_")
-        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown)
-
-    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent value (the CP sum) of each entry.
-
-        The variance is that of the product of the factors under the posterior; it holds no observation noise.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, K), SparseTensor, or DataFrame of labels
-
-        Returns
-        -------
-        mean, variance : ndarray of shape (n,)
-        """
-        return latent(self._moments_checked(), self._rows(X))
-
-    def _moments_checked(self) -> RowMoments:
-        check_is_fitted(self, "posterior_")
-        return self._moments
-
-    def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
-        """Draw from the posterior of the factors.
-
-        Parameters
-        ----------
-        n_samples : int
-        X : entries as in `predict`, optional
-        random_state : int, RandomState, Generator or None
-
-        Returns
-        -------
-        list of ndarray (n_samples, n_k, R), or ndarray (n_samples, n)
-            The factors of every mode, or, with X, the latent values of its entries.
-        """
-        moments, rng = self._moments_checked(), check_random_state(random_state)
-        n = check_int("n_samples", n_samples)
-        if X is not None:
-            rows, origin = distinct_unknown_rows(self._rows(X), coords_to_predict(X, self.labels_), self.shape_)
-            return draw_latent(draw_rows(RowMoments(moments.mean[origin], moments.cov[origin]), n, rng), rows)
-        draws = draw_rows(moments, n, rng)
-        first = offsets(self.shape_)
-        return [draws[:, a:b] for a, b in itertools.pairwise(first)]
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw new observations of the entries X, (n_samples, n): factor uncertainty and observation noise."""
-        rng = check_random_state(random_state)
-        f = self.sample_posterior(n_samples, X, rng)
-        likelihood = self._likelihood()
-        theta = self._draw_theta(n_samples, rng)
-        return np.stack([likelihood.sample(rng, f_s, np.full_like(f_s, t)) for f_s, t in zip(f, theta, strict=True)])
-
-    def _draw_theta(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return self._theta(n)
-
-    def _theta(self, n: int) -> np.ndarray:
-        return np.full(n, self._likelihood().default_theta)
-
-    def log_score(self, X: Any, y: Any) -> np.ndarray:
-        """Log predictive density or mass of the observations y, (n,)."""
-        likelihood = self._likelihood()
-        mean, variance = self.predict_latent(X)
-        values = likelihood.check_y(check_values(y, len(mean), name="y"))
-        return likelihood.logpdf(values, mean, variance, self._theta(len(mean)))
-
-    def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
-        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        mean, variance = self.predict_latent(X)
-        quantile, theta = self._likelihood().quantile, self._theta(len(mean))
-        return np.stack([quantile(q, mean, variance, theta) for q in (tail, 1.0 - tail)], axis=1)
-
-    def to_tensorly(self) -> Any:
-        """The posterior means as a TensorLy CPTensor with unit weights."""
-        from tensorly.cp_tensor import CPTensor
-
-        check_is_fitted(self, "posterior_")
-        return CPTensor((np.ones(self.posterior_.rank), [factor.copy() for factor in self.factors_]))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.
-
-        The parameters `callbacks`, `prior`, `init` (when it is an array) and a `random_state` that is not an integer
-        are not part of the file: they have done their work.
-        """
-        check_is_fitted(self, "posterior_")
-        write_model(path, self)
 
 
 def _average(values: np.ndarray, item_dims: int) -> np.ndarray:

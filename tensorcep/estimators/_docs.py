@@ -7,7 +7,7 @@ from typing import Any
 _PARAMETERS = """rank : int, default=8
         Number of components R.
     method : str, default="cep"
-        Inference method.
+        Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood.
     prior_scale : float or "auto", default="auto"
         Prior standard deviation of a factor element; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
@@ -33,14 +33,16 @@ _PARAMETERS = """rank : int, default=8
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
         Row means to start from.
     n_init : int, default=3
-        Random starts. Each gets the first `anneal` sweeps; the one that then fits the training entries best goes on.
-        Without annealing, or with another `init`, there is one start.
+        Random starts. Each gets the first sweeps (for cep the `anneal` ones); the one that then fits the training
+        entries best goes on. With another `init`, or a method without such a phase, there is one start.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
         What to predict for rows without training entries.
     dtype : {{"float64", "float32"}}, default="float64"
         Storage of the messages, K * (R*(R+1)/2 + R) numbers per entry. Arithmetic is float64.
+    method_options : dict, optional
+        Settings that only this method has, by name; a wrong name is answered with those that exist.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
@@ -55,10 +57,10 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Posterior covariances of the rows.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
-        Per sweep: change, noise_precision, skipped, shrunk, train_score, seconds.
+        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
-    posterior_ : Posterior"""
+    posterior_ : Posterior, Draws or PointEstimate"""
 
 
 def document(auto: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep._checks import check_choice, check_int, check_range, fail_value
-from tensorcep.inference.cep import CEPOptions
+from tensorcep.inference._run import Method
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
 
@@ -39,19 +40,26 @@ class ModelOptions(NamedTuple):
     callbacks: tuple[Any, ...]
 
 
-def cep_options(options: ModelOptions, likelihood: Likelihood) -> CEPOptions:
-    """The settings of CEP; damping="auto" by likelihood and schedule."""
+def method_settings(method: Method, options: ModelOptions, likelihood: Likelihood, own: Any) -> Any:
+    """The settings of a method: the estimator's parameters that it has too, and its own (`method_options`).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the method has no such setting (the sentence lists what it has), or a value is not allowed.
+    """
+    names = [field.name for field in dataclasses.fields(method.options)]  # type: ignore[arg-type]
     damping = options.damping
     if damping == "auto":
         damping = AUTO_DAMPING.get((likelihood.name, options.schedule), AUTO_DAMPING_OTHERWISE)
-    return CEPOptions(
-        schedule=options.schedule,
-        moments=options.moments,
-        order=options.order,
-        damping=damping,
-        dtype=options.dtype,
-        anneal=options.anneal,
-    )
+    shared = {k: v for k, v in options._replace(damping=damping)._asdict().items() if k in names}
+    own = {} if own is None else own
+    if not isinstance(own, dict):
+        raise TypeError(f"method_options must be a dict or None; got {type(own).__name__}.")
+    for name in own:
+        if name not in names:
+            fail_value(f"method_options of method {method.name!r} may hold {names}; got {name!r}.")
+    return method.options(**{**shared, **own})
 
 
 def matching_scale(mean_square: float, order: int, rank: int) -> float:

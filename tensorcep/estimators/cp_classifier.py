@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep._checks import check_choice, check_fraction
+from tensorcep._checks import check_choice
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._docs import document
 from tensorcep.posterior import Prior
@@ -58,6 +57,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
+        method_options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -81,6 +81,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             shape=shape,
             unknown=unknown,
             dtype=dtype,
+            method_options=method_options,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -99,8 +100,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of 0 and 1, (n, 2), the posterior of the factors integrated out."""
-        mean, variance = self.predict_latent(X)
-        p, _ = self._likelihood().predict(mean, variance, self._theta(len(mean)))
+        p, _ = self._observed(X)
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -115,10 +115,6 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central posterior interval of the probability of a 1, (n, 2): the uncertainty of the probability itself."""
-        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        mean, variance = self.predict_latent(X)
-        link = self._likelihood()
-        z = ndtri([tail, 1.0 - tail])
-        f = mean[:, None] + np.sqrt(variance)[:, None] * z
-        p, _ = link.predict(f.ravel(), np.zeros(f.size), self._theta(f.size))
+        f = self._latent_interval(X, coverage)
+        p, _ = self._likelihood().predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)

@@ -53,6 +53,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
+        method_options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -76,6 +77,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             shape=shape,
             unknown=unknown,
             dtype=dtype,
+            method_options=method_options,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -91,9 +93,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
-        mean, variance = self.predict_latent(X)
-        count, spread = self._likelihood().predict(mean, variance, self._theta(len(mean)))
-        return (count, np.sqrt(spread)) if return_std else count
+        return self._predicted(X, return_std)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new count of each entry, (n, 2)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -64,6 +64,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
+        method_options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -87,6 +88,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             shape=shape,
             unknown=unknown,
             dtype=dtype,
+            method_options=method_options,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -122,20 +124,11 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return matching_scale(float(np.mean(y**2)), order, rank)
 
     @property
-    def _noise(self) -> GammaNoise:
-        check_is_fitted(self, "posterior_")
-        return cast(GammaNoise, self.posterior_.noise)
-
-    @property
     def noise_precision_(self) -> float:
-        """Posterior mean of the noise precision."""
-        return self._noise.precision
-
-    def _theta(self, n: int) -> np.ndarray:
-        return np.full(n, 1.0 / self._noise.variance)
-
-    def _draw_theta(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return rng.gamma(self._noise.a, 1.0 / self._noise.b, n)
+        """Posterior mean of the noise precision (the estimate, for a method without a posterior)."""
+        check_is_fitted(self, "posterior_")
+        result: Any = self.posterior_
+        return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean of each entry and, if asked, the standard deviation of a new observation.
@@ -150,11 +143,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Returns
         -------
         ndarray (n,), or a pair of them
+
+        Raises
+        ------
+        ValueError
+            If return_std is asked of a method that gives a point estimate.
         """
-        mean, variance = self.predict_latent(X)
-        if not return_std:
-            return mean
-        return mean, np.sqrt(variance + self._noise.variance)
+        return self._predicted(X, return_std)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""

@@ -19,9 +19,9 @@ def get_method(name: str, likelihood: Likelihood) -> Method:
         If there is no such method, or the likelihood lacks a part that it needs; the sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
-    missing = [part for part in method.needs if getattr(likelihood, part) is None]
+    missing = method.lacks(likelihood)
     if missing:
-        fits = [m.name for m in METHODS.values() if all(getattr(likelihood, part) is not None for part in m.needs)]
+        fits = [m.name for m in METHODS.values() if not m.lacks(likelihood)]
         fail_value(
             f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
             f"use one of {fits}."

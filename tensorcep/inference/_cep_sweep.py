@@ -46,16 +46,6 @@ class Sums(NamedTuple):
     skipped: np.ndarray
 
 
-class RowState(NamedTuple):
-    """Natural parameters and moments of every row: Lam, eta, mean, cov, and good (n_rows,) from `row_moments`."""
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    mean: np.ndarray
-    cov: np.ndarray
-    good: np.ndarray
-
-
 class Rule(NamedTuple):
     """How messages are computed.
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.cp import Entries
-from tensorcep.posterior import GammaNoise, Posterior
+from tensorcep.posterior import GammaNoise, Result
 
 
 class Problem(NamedTuple):
@@ -31,6 +31,8 @@ class Problem(NamedTuple):
         Row means that a method starts from; None starts at the prior.
     noise_prior : GammaNoise or None
         Prior of the Gaussian noise precision; None for likelihoods without one.
+    seed : int
+        Seed of the methods that draw random numbers.
     """
 
     entries: Entries
@@ -41,6 +43,7 @@ class Problem(NamedTuple):
     prior_eta: np.ndarray
     start: np.ndarray | None
     noise_prior: GammaNoise | None
+    seed: int = 0
 
 
 class Sweep(NamedTuple):
@@ -58,6 +61,8 @@ class Sweep(NamedTuple):
         Rows whose messages were scaled down to keep their precision positive definite.
     train_score : float
         Mean log likelihood of the training entries at their posterior mean latent values.
+    lower_bound : float
+        Lower bound of the log evidence, or the log evidence itself, where the method has one (otherwise nan).
     """
 
     change: float
@@ -65,21 +70,48 @@ class Sweep(NamedTuple):
     skipped: int
     shrunk: int
     train_score: float
+    lower_bound: float = np.nan
 
 
 class Method(NamedTuple):
     """One inference method: plain functions, one file each.
 
-    ``init(problem, options, threads) -> state``, ``step(state, problem, options, threads) -> (state, Sweep)``,
-    ``finish(state, problem) -> Posterior``; ``needs`` names the parts of a Likelihood that the method uses.
+    Attributes
+    ----------
+    name : str
+    needs : tuple of str
+        The parts of a Likelihood that the method uses.
+    options : type
+        Frozen dataclass of the method's settings. A field that an estimator has too gets the estimator's value.
+    init, step, finish : callable
+        ``init(problem, options, threads) -> state``, ``step(state, problem, options, threads) -> (state, Sweep)``,
+        ``finish(state, problem) -> Posterior, Draws or PointEstimate``.
+    source : str
+    likelihoods : tuple of str, optional
+        The likelihoods that the method is for, where parts do not tell.
+    sampler : bool
+        Whether steps are draws: a run then takes max_iter steps, without a tolerance.
+    trial_sweeps : callable
+        ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
+        goes on; 0 for one start.
     """
 
     name: str
     needs: tuple[str, ...]
+    options: Callable[..., Any]
     init: Callable[..., Any]
     step: Callable[..., tuple[Any, Sweep]]
-    finish: Callable[..., Posterior]
+    finish: Callable[..., Result]
     source: str
+    likelihoods: tuple[str, ...] | None = None
+    sampler: bool = False
+    trial_sweeps: Callable[[Any], int] = lambda options: 0
+
+    def lacks(self, likelihood: Likelihood) -> list[str]:
+        """What the likelihood would need to have for this method; nothing when the two fit."""
+        if self.likelihoods is not None and likelihood.name not in self.likelihoods:
+            return [f"one of the likelihoods {list(self.likelihoods)}"]
+        return [part for part in self.needs if getattr(likelihood, part) is None]
 
 
 class Threads:
@@ -110,7 +142,7 @@ class Run(NamedTuple):
     The trace maps the fields of `Sweep` and "seconds" to one number per sweep.
     """
 
-    posterior: Posterior
+    posterior: Result
     n_iter: int
     converged: bool
     stopped: bool
@@ -155,7 +187,7 @@ def run(
                 sweeps.append(sweep)
                 bar.update()
                 bar.set_postfix(change=f"{sweep.change:.1e}", refresh=False)
-                converged = sweep.change < tol
+                converged = not method.sampler and sweep.change < tol
                 bar.total = len(sweeps) if converged else max_iter
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
         posterior = method.finish(state, problem)

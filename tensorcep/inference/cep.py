@@ -12,16 +12,26 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep._jit import TILTED_SIGNATURE, address_of
 from tensorcep.inference._cep_moments import layout
-from tensorcep.inference._cep_sweep import Messages, RowState, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._rows import (
+    RowState,
+    diagonal,
+    latent_of_entries,
+    refresh_rows,
+    relative_change,
+    rows_at_prior,
+    seen_rows,
+    train_score,
+)
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.models.cp import latent_means, row_moments
+from tensorcep.models.cp import row_moments
 from tensorcep.posterior import GammaNoise, Posterior, unpack
 
 # Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
@@ -106,30 +116,24 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     sums = Sums(
         np.zeros((n_chunks, n_rows, P)), np.zeros((n_chunks, n_rows, R)), np.zeros((n_chunks, 2)), np.zeros(n_chunks)
     )
-    rows = RowState(
-        problem.prior_Lam.copy(),
-        problem.prior_eta.copy(),
-        np.empty((n_rows, R)),
-        np.empty((n_rows, P)),
-        np.empty(n_rows),
-    )
+    rows = rows_at_prior(problem)
     if options.message_precision:
         for k in range(K):
             used = entries.rows[:, k].ravel()[entries.weight.ravel() > 0]
             counts = np.bincount(used, minlength=n_rows)
-            rows.Lam[:, _diagonal(R)] += options.message_precision * counts[:, None]
+            rows.Lam[:, diagonal(R)] += options.message_precision * counts[:, None]
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-    _refresh(rows, 0, n_rows, threads)
+    refresh_rows(rows, 0, n_rows, threads)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
-    f = _latent(entries, rows, threads)
+    f = latent_of_entries(entries, rows.mean, threads)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
-    max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, _diagonal(R)].max(initial=0.0))
+    max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
     return CEPState(messages, sums, rows, noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
 
 
@@ -157,9 +161,9 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
         noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, threads)
         skipped += n_skipped
         shrunk += n_shrunk
-    f = _latent(problem.entries, state.rows, threads)
+    f = latent_of_entries(problem.entries, state.rows.mean, threads)
     # the change an undamped update would make, so that damping does not look like convergence
-    change = _relative_change(f, state.f) / state.step
+    change = relative_change(f, state.f) / state.step
     new_step, ceiling = _adapted(state, change, skipped) if options.damping == "adaptive" else (state.step, 1.0)
     theta = noise[0] / noise[1] if problem.noise_prior is not None else problem.likelihood.default_theta
     sweep = Sweep(
@@ -167,7 +171,7 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
         noise_precision=theta if problem.noise_prior is not None else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=_train_score(problem, f, theta),
+        train_score=train_score(problem, f, theta),
     )
     sweeps = state.sweeps + 1
     return state._replace(noise=noise, f=f, sweeps=sweeps, step=new_step, ceiling=ceiling, change=change), sweep
@@ -214,7 +218,7 @@ def _pass(
         add_sums(first + a, first + b, problem.prior_Lam, problem.prior_eta, sums, rows.Lam, rows.eta)
 
     threads.over(last - first, total, LANES)
-    _refresh(rows, first, last, threads)
+    refresh_rows(rows, first, last, threads)
     shrunk = _shrink(state, problem, first, last, threads)
     if problem.noise_prior is not None and modes[1] == len(problem.shape):
         a, b = sums.noise.sum(axis=0)
@@ -222,22 +226,10 @@ def _pass(
     return noise, int(sums.skipped.sum()), shrunk
 
 
-def _refresh(rows: RowState, first: int, last: int, threads: Threads) -> None:
-    def work(a: int, b: int) -> None:
-        row_moments(first + a, first + b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-
-    threads.over(last - first, work, LANES)
-
-
-def _diagonal(R: int) -> np.ndarray:
-    """Where the diagonal of a packed matrix lies."""
-    return np.arange(R) * (np.arange(R) + 3) // 2
-
-
 def _sound(state: CEPState, where: slice) -> np.ndarray:
     """Whether rows are Gaussians that are not far wider than the prior."""
     rows = state.rows
-    widest = rows.cov[where][:, _diagonal(rows.eta.shape[1])].max(axis=1)
+    widest = rows.cov[where][:, diagonal(rows.eta.shape[1])].max(axis=1)
     return (rows.good[where] > 0.0) & (widest <= state.max_variance)
 
 
@@ -269,37 +261,24 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
     return int(bad.size)
 
 
-def _latent(entries: Any, rows: RowState, threads: Threads) -> np.ndarray:
-    f = np.empty(entries.y.shape)
-    threads.over(len(entries.rows), lambda a, b: latent_means(a, b, entries.rows, rows.mean, f))
-    f *= entries.weight
-    return f
-
-
-def _relative_change(new: np.ndarray, old: np.ndarray) -> float:
-    if new.size == 0:
-        return 0.0
-    size = np.sqrt(np.mean(new**2))
-    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
-
-
-def _train_score(problem: Problem, f: np.ndarray, theta: float) -> float:
-    used = problem.entries.weight > 0
-    y, f = problem.entries.y[used], f[used]
-    if y.size == 0:
-        return np.nan
-    value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-    problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
-    return float(value.mean())
-
-
 def finish(state: CEPState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    seen = np.zeros(len(problem.prior_eta), dtype=bool)
-    used = problem.entries.weight[:, None, :] > 0
-    seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen)
+    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
 
 
-CEP = Method("cep", ("tilted", "loglik"), init, step, finish, "Wang & Zhe, Conditional Expectation Propagation")
+def trial_sweeps(options: CEPOptions) -> int:
+    """Sweeps before the ones that count: annealed ones, and first-order ones when the second order is to follow."""
+    return max(options.anneal, options.warm_up if options.order == 2 else 0)
+
+
+CEP = Method(
+    name="cep",
+    needs=("tilted", "loglik"),
+    options=CEPOptions,
+    init=init,
+    step=step,
+    finish=finish,
+    source="Wang & Zhe, Conditional Expectation Propagation",
+    trial_sweeps=trial_sweeps,
+)

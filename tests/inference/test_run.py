@@ -11,7 +11,7 @@ from tensorcep.inference._run import Method, Sweep, Threads, run
 from tensorcep.inference.cep import CEP, CEPOptions
 from tensorcep.likelihoods import get_likelihood
 
-TRACE = {"change", "noise_precision", "skipped", "shrunk", "train_score", "seconds"}
+TRACE = {"change", "noise_precision", "skipped", "shrunk", "train_score", "lower_bound", "seconds"}
 
 
 def countdown(changes):
@@ -20,7 +20,7 @@ def countdown(changes):
     def step(state, problem, options, threads):
         return state + 1, Sweep(changes[state], np.nan, 0, 0, 0.0)
 
-    return Method("countdown", (), lambda *_: 0, step, lambda state, _: state, "none")
+    return Method("countdown", (), object, lambda *_: 0, step, lambda state, _: state, "none")
 
 
 def test_run_stops_at_the_first_change_below_the_tolerance():

@@ -1,0 +1,182 @@
+"""Predictions of a fitted CP model: latent values, observations, draws, the way to a file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep._checks import check_fraction, check_int, check_random_state, check_values, fail_value
+from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods._record import Likelihood
+from tensorcep.persist import write_model
+from tensorcep.posterior import PointEstimate, offsets, pack
+from tensorcep.predict import (
+    Belief,
+    EntryTheta,
+    RowMoments,
+    belief_of,
+    draw,
+    draw_latent,
+    known_moments,
+    latent,
+    latent_quantile,
+    observed_logpdf,
+    observed_moments,
+    observed_quantile,
+    per_mode,
+    theta_of,
+)
+
+
+class CPPredictions(BaseEstimator):  # type: ignore[misc]
+    """What a CP estimator can do once `posterior_` is there."""
+
+    def _likelihood_name(self) -> str:
+        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
+
+    def _likelihood(self) -> Likelihood:
+        return get_likelihood(self._likelihood_name())
+
+    def _set_moments(self) -> None:
+        """Set what predictions need from `posterior_` and the prior of unknown rows."""
+        known = known_moments(self.posterior_)
+        if not (np.isfinite(known.mean).all() and np.isfinite(known.cov).all()):
+            raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
+        self.factors_, self.factor_covs_ = per_mode(known, self.shape_)
+        unseen_cov = pack(self._unseen_cov)
+        if isinstance(self.posterior_, PointEstimate):
+            unseen_cov = np.zeros_like(unseen_cov)
+        self._belief = belief_of(self.posterior_, known, RowMoments(self._unseen_mean, unseen_cov))
+
+    def _fitted_belief(self) -> Belief:
+        check_is_fitted(self, "posterior_")
+        return self._belief
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
+        check_is_fitted(self, "posterior_")
+        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown)
+
+    def _theta(self) -> EntryTheta:
+        return theta_of(self.posterior_, self._likelihood())
+
+    def _check_has_uncertainty(self, what: str) -> None:
+        check_is_fitted(self, "posterior_")
+        if isinstance(self.posterior_, PointEstimate):
+            fail_value(
+                f"{what} needs a posterior, but method {self.method!r} gives a point estimate without uncertainty; "
+                "fit with another method, for instance method='cep'."
+            )
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent value (the CP sum) of each entry.
+
+        The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
+        estimate has variance 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, K), SparseTensor, or DataFrame of labels
+
+        Returns
+        -------
+        mean, variance : ndarray of shape (n,)
+        """
+        return latent(self._fitted_belief(), self._rows(X))
+
+    def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a new observation of each entry."""
+        return observed_moments(self._likelihood(), self._fitted_belief(), self._rows(X), self._theta())
+
+    def _predicted(self, X: Any, return_std: bool) -> Any:
+        if return_std:
+            self._check_has_uncertainty("return_std=True")
+        mean, variance = self._observed(X)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def _latent_interval(self, X: Any, coverage: float) -> np.ndarray:
+        """Central posterior interval of the latent value of each entry, (n, 2)."""
+        self._check_has_uncertainty("predict_interval")
+        belief, rows = self._fitted_belief(), self._rows(X)
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        return np.stack([latent_quantile(belief, rows, q, ndtri(q)) for q in (tail, 1.0 - tail)], axis=1)
+
+    def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
+        """Central interval of a new observation of each entry, (n, 2)."""
+        self._check_has_uncertainty("predict_interval")
+        belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        likelihood = self._likelihood()
+        return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
+
+    def log_score(self, X: Any, y: Any) -> np.ndarray:
+        """Log predictive density or mass of the observations y, (n,)."""
+        likelihood, belief, rows = self._likelihood(), self._fitted_belief(), self._rows(X)
+        values = likelihood.check_y(check_values(y, len(rows), name="y"))
+        return observed_logpdf(likelihood, belief, rows, self._theta(), values)
+
+    def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
+        """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
+        belief, rows = self._fitted_belief(), self._rows(X)
+        distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
+        if isinstance(belief, RowMoments):
+            belief = RowMoments(belief.mean[origin], belief.cov[origin])
+            values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
+        else:
+            values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
+            values = values[:, origin]
+            for new in range(sum(self.shape_), len(origin)):  # unknown rows are independent of each other
+                values[:, new] = belief.values[rng.integers(0, len(belief.values), n_samples), origin[new]]
+        return draw_latent(values, distinct), rows, theta
+
+    def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
+        """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
+
+        Parameters
+        ----------
+        n_samples : int
+        X : entries as in `predict`, optional
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        list of ndarray (n_samples, n_k, R), or ndarray (n_samples, n)
+            The factors of every mode, or, with X, the latent values of its entries.
+        """
+        self._check_has_uncertainty("sample_posterior")
+        rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
+        if X is not None:
+            return self._draws(n, X, rng)[0]
+        draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
+        return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw new observations of the entries X, (n_samples, n): factor uncertainty and observation noise."""
+        self._check_has_uncertainty("sample_y")
+        rng = check_random_state(random_state)
+        f, rows, theta = self._draws(check_int("n_samples", n_samples), X, rng)
+        each = np.broadcast_to(theta.of(rows), f.shape)
+        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
+
+    def to_tensorly(self) -> Any:
+        """The posterior means as a TensorLy CPTensor with unit weights."""
+        from tensorly.cp_tensor import CPTensor
+
+        check_is_fitted(self, "posterior_")
+        return CPTensor((np.ones(self.posterior_.rank), [factor.copy() for factor in self.factors_]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.
+
+        The parameters `callbacks`, `prior`, `init` (when it is an array) and a `random_state` that is not an integer
+        are not part of the file: they have done their work.
+        """
+        check_is_fitted(self, "posterior_")
+        write_model(path, self)

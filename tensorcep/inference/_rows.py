@@ -1,0 +1,76 @@
+"""What the methods for the CP model share: the rows' natural parameters and moments, and figures about the fit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.inference._run import Problem, Threads
+from tensorcep.kernels.slots import LANES
+from tensorcep.models.cp import Entries, latent_means, row_moments
+
+
+class RowState(NamedTuple):
+    """Natural parameters and moments of every row: Lam, eta, mean, cov, and good (n_rows,) from `row_moments`."""
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    mean: np.ndarray
+    cov: np.ndarray
+    good: np.ndarray
+
+
+def rows_at_prior(problem: Problem) -> RowState:
+    """Rows with the prior's natural parameters; their moments are not set yet (see `refresh_rows`)."""
+    Lam, eta = problem.prior_Lam.copy(), problem.prior_eta.copy()
+    return RowState(Lam, eta, np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta)))
+
+
+def refresh_rows(rows: RowState, first: int, last: int, threads: Threads) -> None:
+    """Moments of the packed rows first:last from their natural parameters."""
+
+    def work(a: int, b: int) -> None:
+        row_moments(first + a, first + b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+
+    threads.over(last - first, work, LANES)
+
+
+def diagonal(R: int) -> np.ndarray:
+    """Where the diagonal of a packed matrix lies."""
+    return np.arange(R) * (np.arange(R) + 3) // 2
+
+
+def latent_of_entries(entries: Entries, mean: np.ndarray, threads: Threads) -> np.ndarray:
+    """The product of the row means of every entry, (n_blocks, LANES), 0 in padding lanes."""
+    f = np.empty(entries.y.shape)
+    threads.over(len(entries.rows), lambda a, b: latent_means(a, b, entries.rows, mean, f))
+    f *= entries.weight
+    return f
+
+
+def relative_change(new: np.ndarray, old: np.ndarray) -> float:
+    """Root mean square change, relative to the new root mean square."""
+    if new.size == 0:
+        return 0.0
+    size = np.sqrt(np.mean(new**2))
+    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
+
+
+def train_score(problem: Problem, f: np.ndarray, theta: float) -> float:
+    """Mean log likelihood of the training entries at the latent values f (n_blocks, LANES)."""
+    used = problem.entries.weight > 0
+    y, f = problem.entries.y[used], f[used]
+    if y.size == 0:
+        return np.nan
+    value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+    problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
+    return float(value.mean())
+
+
+def seen_rows(problem: Problem) -> np.ndarray:
+    """Whether a training entry touches the row, (n_rows,) bool."""
+    seen = np.zeros(len(problem.prior_eta), dtype=bool)
+    used = problem.entries.weight[:, None, :] > 0
+    seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
+    return seen
