@@ -30,7 +30,7 @@ TINY = {
         "--seeds",
         "1",
     ],
-    "reproduce_bpm.py": ["--data", "sonar", "--splits", "1", "--tol", "0.01"],
+    "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_cep_tensor.py": ["--data", "alog", "--folds", "1", "--ranks", "3", "--sweeps", "2"],
 }
@@ -117,6 +117,15 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
     np.testing.assert_allclose(state.rows.eta, plain.row_eta, rtol=0, atol=1e-9 * np.abs(plain.row_eta).max())
     if likelihood == "gaussian":
         np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "data"), [("reproduce_bpm.py", "toy"), ("reproduce_clutter.py", "typical")])
+def test_scripts_draw_figures(name, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "figure.png"
+    done = run_script(name, "--data", data, "--figure", str(file), *(["--draws", "100"] if "clutter" in name else []))
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
