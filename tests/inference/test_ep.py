@@ -232,6 +232,20 @@ def test_ep_same_input_same_bits_and_input_is_left_alone():
     np.testing.assert_array_equal(y, Y10)
 
 
+def test_ep_without_observations_gives_the_prior():
+    for likelihood in ("probit", probit_moments):
+        found = GaussianEP([0.4, -1.0], [[2.0, 0.3], [0.3, 1.0]]).fit(np.zeros((0, 2)), [], likelihood)
+        np.testing.assert_allclose(found.mean, [0.4, -1.0])
+        np.testing.assert_allclose(found.cov, [[2.0, 0.3], [0.3, 1.0]], rtol=1e-14)
+        assert found.log_evidence == 0.0
+        assert found.converged
+
+
+def test_ep_refuses_observations_without_a_length():
+    with pytest.raises(TypeError, match="y must hold one observation for each row of X; got float"):
+        GaussianEP().fit(X10, 1.0, "probit")
+
+
 def test_ep_prior_variance_of_zero_fixes_a_weight():
     found = GaussianEP([0.0, 0.7], [1.0, 0.0], **TIGHT).fit(X10, Y10, "probit")
     assert found.mean[1] == 0.7
