@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument(
-        "--threads", type=_threads, default=-1, metavar="N", help="default: all processors; no effect on the result"
+        "--threads", type=threads_of, default=-1, metavar="N", help="default: all processors; no effect on the result"
     )
     group.add_argument(
         "--dtype", choices=("float64", "float32"), default="float64", help="of the stored messages (default: float64)"
@@ -140,7 +140,8 @@ def _damping(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
 
 
-def _threads(text: str) -> int:
+def threads_of(text: str) -> int:
+    """A number of threads."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
     return int(text)

@@ -19,7 +19,7 @@ from tensorcep._checks import (
     fail_value,
 )
 from tensorcep.estimators._entries import training_entries
-from tensorcep.io import read_batches
+from tensorcep.io import FileBatch, read_batches
 from tensorcep.labels import Labels
 from tensorcep.tensor import SparseTensor
 
@@ -113,14 +113,14 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
     if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
         if how.time is not None:
             fail_value("time names a column of a DataFrame; a stream from files is discounted per batch.")
-        for part in read_batches(source, how.batch_size, modes=how.modes, value=how.value, **how.reading):
-            yield Arrival(part.coords, part.keys, part.names, part.values)
-        return
+        source = read_batches(source, how.batch_size, modes=how.modes, value=how.value, **how.reading)
     if not isinstance(source, Iterable):
         raise TypeError(f"source must be an iterable of batches, a DataFrame, or paths; got {type(source).__name__}.")
     for item in source:
         if isinstance(item, pd.DataFrame):
             yield from _frame_parts(item, how)
+        elif isinstance(item, FileBatch):
+            yield Arrival(item.coords, item.keys, item.names, item.values)
         elif isinstance(item, SparseTensor):
             yield arrival_of(item, None)
         elif isinstance(item, (tuple, list)) and len(item) in (2, 3):

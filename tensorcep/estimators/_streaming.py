@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ from tensorcep.labels import Labels
 from tensorcep.posterior import Posterior, Prior, natural_prior
 from tensorcep.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
 
+SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 # Attributes that are made from the state of the stream when somebody asks for them.
 LAZY = ("posterior_", "labels_", "factors_", "factor_covs_", "_belief")
 
@@ -137,15 +139,17 @@ class StreamingCP(CPPredictions):
         """
         check_int("batch_size", batch_size)
         how = Arrivals(modes, value, time, batch_size, reading)
-        trace: list[dict[str, float]] = []
+        trace = {name: array("d") for name in SCORES}
         with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
             for batch in arrivals(source, how):
-                trace.append(self._learn(batch, score=True))
+                scores = self._learn(batch, score=True)
+                for name in SCORES:
+                    trace[name].append(scores[name])
                 bar.update(len(batch.values))
-                bar.set_postfix(rmse=f"{trace[-1]['rmse']:.4g}", refresh=False)
-                if callback is not None and callback(self, trace[-1]):
+                bar.set_postfix(rmse=f"{scores['rmse']:.4g}", refresh=False)
+                if callback is not None and callback(self, scores):
                     break
-        self.stream_trace_ = {name: np.array([item[name] for item in trace]) for name in SCORES}
+        self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
     def _learn(self, arrival: Arrival, score: bool = False) -> dict[str, float]:
@@ -235,6 +239,3 @@ class StreamingCP(CPPredictions):
         log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
         mean, _ = observed_moments(known.likelihood, belief, batch.rows, theta)
         return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}
-
-
-SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
