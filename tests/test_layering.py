@@ -41,7 +41,7 @@ LEVELS = {
     "datasets": 6.0,
     "plots": 6.0,
     "distributed": 6.0,
-    "compare": 6.0,
+    "comparison": 6.0,
     "demo": 6.1,
     "cli": 6.2,
 }
