@@ -19,6 +19,9 @@ TINY = {
     "bench_peers.py": ["--peers", "none", "--methods", "vmp,wopt", "--folds", "1", "--ranks", "2", "--sweeps", "3"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
+    "bench_stream.py": (
+        "--entries 400 --stream-entries 400 --ranks 2 --batch-sizes 100 --points 2 --orders 2 --forget 0,0.1".split()
+    ),
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
     "measure_coverage.py": [
         "--ranks",
@@ -32,11 +35,15 @@ TINY = {
         "--seeds",
         "1",
     ],
-    "reproduce_bpm.py": ["--data", "sonar", "--splits", "1", "--tol", "0.01"],
+    "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
+    "reproduce_dblp_streaming.py": (
+        "--methods cep,vmp,batch,wopt --entries 600 --batch-sizes 300 --orders 2 --ranks 2 --sets 1 --sweeps 3".split()
+    ),
+    "stream_kill_test.py": "--kills 1 --entries 600 --batch-sizes 50 --ranks 1".split(),
 }
-NEEDS_DATA = ("bench_peers.py", "reproduce_bpm.py", "reproduce_cep_tensor.py")
+NEEDS_DATA = ("bench_peers.py", "reproduce_bpm.py", "reproduce_cep_tensor.py", "reproduce_dblp_streaming.py")
 
 
 def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -119,6 +126,15 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
     np.testing.assert_allclose(state.rows.eta, plain.row_eta, rtol=0, atol=1e-9 * np.abs(plain.row_eta).max())
     if likelihood == "gaussian":
         np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "data"), [("reproduce_bpm.py", "toy"), ("reproduce_clutter.py", "typical")])
+def test_scripts_draw_figures(name, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "figure.png"
+    done = run_script(name, "--data", data, "--figure", str(file), *(["--draws", "100"] if "clutter" in name else []))
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
