@@ -22,8 +22,8 @@ from tensorcep.tensor import SparseTensor
 
 # Central intervals whose coverage gives the calibration error of real values and counts.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-# Entries of the fit that compiles, or loads, the kernels of a method before it is timed.
-WARM_UP_ENTRIES = 64
+# Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed.
+WARM_UP_ENTRIES, WARM_UP_SWEEPS = 64, 2
 MEGABYTE = 1e6
 
 
@@ -140,7 +140,7 @@ def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float
 def _warm_up(model: Any, train: SparseTensor) -> None:
     """Let every kernel of the fit compile, or load from the cache, on a few entries."""
     few = np.arange(train.nnz) < WARM_UP_ENTRIES
-    small = clone(model).set_params(max_iter=2, verbose=0, callbacks=None)
+    small = clone(model).set_params(verbose=0, callbacks=lambda sweep, *_: sweep >= WARM_UP_SWEEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         small.fit(train.select(few))
