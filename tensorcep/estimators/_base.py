@@ -13,6 +13,7 @@ from tensorcep.estimators._options import (
     ModelOptions,
     annealing_sweeps,
     checked_prior,
+    learned_prior,
     method_settings,
     n_threads,
     start_means,
@@ -20,6 +21,7 @@ from tensorcep.estimators._options import (
 )
 from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
+from tensorcep.inference._hyper import Hyper
 from tensorcep.inference._run import Problem, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.cp import pack_entries
@@ -36,7 +38,7 @@ class BaseCP(CPPredictions):
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
@@ -115,14 +117,14 @@ class BaseCP(CPPredictions):
         coords, values, shape, labels = training_entries(X, y, self.shape)
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
-        method = get_method(self.method, likelihood)
+        method = get_method(self.method, likelihood, learned_prior=isinstance(self.prior, str))
         settings = method_settings(method, options, likelihood, self.method_options)
         values = self._checked_targets(values, likelihood)
         rng = check_random_state(self.random_state)
         trial_iter = method.trial_sweeps(settings)
         entries = pack_entries(coords, values, shape)
         values = values[entries.permutation]  # sums over them then do not depend on the order of the input
-        prior, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
+        prior, hyper, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
         prior_Lam, prior_eta = natural_prior(prior, shape, options.rank)
         problem = Problem(
             entries=entries,
@@ -134,6 +136,7 @@ class BaseCP(CPPredictions):
             start=starts[0],
             noise_prior=self._noise_prior(values),
             seed=int(rng.integers(2**63)),
+            hyper=hyper,
         )
         how: dict[str, Any] = {
             "max_iter": options.max_iter,
@@ -191,8 +194,12 @@ class BaseCP(CPPredictions):
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
-    ) -> tuple[Prior, list[np.ndarray | None]]:
-        if self.prior is not None:
+    ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
+        hyper = None
+        if isinstance(self.prior, str):
+            scale = self._scale(y, len(shape), options.rank)
+            prior, hyper = learned_prior(self.prior, self.prior_mean, scale, len(shape), options.rank)
+        elif self.prior is not None:
             prior, scale = checked_prior(self.prior, shape, options.rank), 1.0
         else:
             scale = self._scale(y, len(shape), options.rank)
@@ -205,7 +212,7 @@ class BaseCP(CPPredictions):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
         several = isinstance(self.init, str) and self.init == "random" and may_choose
         n_starts = check_int("n_init", self.n_init) if several else 1
-        return prior, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
+        return prior, hyper, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
 
     def _scale(self, y: np.ndarray, order: int, rank: int) -> float:
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
@@ -217,6 +224,9 @@ class BaseCP(CPPredictions):
         self.labels_ = labels
         self.shape_ = posterior.shape
         self.n_features_in_ = len(posterior.shape)
+        learned = getattr(posterior, "mode_prior", None)
+        if learned is not None:
+            prior = Prior(learned.mean, learned.precision)
         unseen_mean = [np.asarray(m, dtype=float) for m in prior.mean]
         self._unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (options.rank,)) for m in unseen_mean])
         precision = [np.asarray(p, dtype=float) for p in prior.precision]

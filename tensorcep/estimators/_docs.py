@@ -13,8 +13,10 @@ _PARAMETERS = """rank : int, default=8
     prior_mean : float or "uniform", default="uniform"
         Prior mean of a factor element; "uniform" draws one from U(0, 1) times the scale for every element, and keeps
         it: the prior of the CEP paper, whose positive mean acts as an intercept.
-    prior : Prior, optional
-        Means and precisions per mode or per row, instead of the two above.
+    prior : Prior, "learned" or "ard", optional
+        Means and precisions per mode or per row, instead of the two above; or a prior that is inferred: "learned", mean
+        and covariance of the rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around
+        which prior_scale and prior_mean ("uniform" is then 0) are what to expect.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
     moments : {{"cavity", "posterior"}}, default="cavity"

@@ -44,7 +44,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,

@@ -50,7 +50,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
         noise_prior: tuple[float, float] | None = None,
         schedule: str = "modewise",
         moments: str = "cavity",

@@ -10,13 +10,14 @@ from tensorcep.likelihoods._record import Likelihood
 METHODS: dict[str, Method] = {method.name: method for method in (CEP,)}
 
 
-def get_method(name: str, likelihood: Likelihood) -> Method:
-    """Return the method called `name`, after checking that it can use the likelihood.
+def get_method(name: str, likelihood: Likelihood, learned_prior: bool = False) -> Method:
+    """Return the method called `name`, after checking that it can use the likelihood and, if asked, learn the prior.
 
     Raises
     ------
     ValueError
-        If there is no such method, or the likelihood lacks a part that it needs; the sentence lists what would do.
+        If there is no such method, the likelihood lacks a part that it needs, or the method cannot learn the prior;
+        the sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
@@ -26,4 +27,7 @@ def get_method(name: str, likelihood: Likelihood) -> Method:
             f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
             f"use one of {fits}."
         )
+    if learned_prior and not method.learns_prior:
+        fits = [m.name for m in METHODS.values() if m.learns_prior and not m.lacks(likelihood)]
+        fail_value(f"method {name!r} cannot learn the prior; use prior=None, a Prior, or one of the methods {fits}.")
     return method
