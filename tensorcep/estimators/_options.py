@@ -26,9 +26,12 @@ AUTO_ANNEAL_OTHERWISE = 40
 
 
 class ModelOptions(NamedTuple):
-    """Checked parameters of a fit (names as in the estimators)."""
+    """Checked parameters of a fit (names as in the estimators); rank counts all columns, free (K, R) tells which are
+    inferred in which mode.
+    """
 
     rank: int
+    free: np.ndarray
     schedule: str
     moments: str
     order: int

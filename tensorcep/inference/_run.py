@@ -100,6 +100,8 @@ class Method(NamedTuple):
         goes on; 0 for one start.
     learns_prior : bool
         Whether the method can learn the rows' prior (`Problem.hyper`).
+    clamps_columns : bool
+        Whether prior precisions like `tensorcep.models.columns.CLAMPED` do it no harm.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Method(NamedTuple):
     sampler: bool = False
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
+    clamps_columns: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""

@@ -311,4 +311,5 @@ CEP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
     learns_prior=True,
+    clamps_columns=True,
 )
