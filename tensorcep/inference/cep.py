@@ -19,6 +19,7 @@ import numpy as np
 from tensorcep._jit import TILTED_SIGNATURE, address_of
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._messages import empty_messages, empty_sums
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -109,13 +110,8 @@ class CEPState(NamedTuple):
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     entries, R = problem.entries, problem.rank
-    n_blocks, K, _ = entries.rows.shape
-    P = R * (R + 1) // 2
-    n_rows, n_chunks = len(problem.prior_eta), len(entries.chunk_start) - 1
-    messages = _empty_messages(problem, options, n_blocks, K, P, R)
-    sums = Sums(
-        np.zeros((n_chunks, n_rows, P)), np.zeros((n_chunks, n_rows, R)), np.zeros((n_chunks, 2)), np.zeros(n_chunks)
-    )
+    n_rows, K = len(problem.prior_eta), len(problem.shape)
+    messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
     if options.message_precision:
         for k in range(K):
@@ -137,19 +133,11 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     return CEPState(messages, sums, rows, noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
 
 
-def _empty_messages(problem: Problem, options: CEPOptions, n_blocks: int, K: int, P: int, R: int) -> Messages:
-    entries, dtype = problem.entries, np.dtype(options.dtype)
-    Lam = lane_zeros((n_blocks, K, P, LANES), dtype)
-    eta = lane_zeros((n_blocks, K, R, LANES), dtype)
-    weight = entries.weight
+def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
+    messages = empty_messages(problem, options.dtype, options.message_noise)
     if options.message_precision:
-        for r in range(R):
-            Lam[:, :, r * (r + 3) // 2] = options.message_precision * weight[:, None]
-    if problem.noise_prior is None:
-        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
-    a, b = options.message_noise or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
-    return Messages(Lam, eta, a * weight, b * weight)
+        messages.Lam[:, :, diagonal(problem.rank)] = options.message_precision * problem.entries.weight[:, None, None]
+    return messages
 
 
 def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
