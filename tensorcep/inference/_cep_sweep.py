@@ -38,12 +38,16 @@ class Messages(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,)."""
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
 
     Lam: np.ndarray
     eta: np.ndarray
     noise: np.ndarray
     skipped: np.ndarray
+    counts: np.ndarray
 
 
 class Rule(NamedTuple):

@@ -30,6 +30,8 @@ def empty_messages(
 
 def empty_sums(problem: Problem) -> Sums:
     """Sums of no messages, one for each chunk of entries."""
-    n_rows, R = problem.prior_eta.shape
-    C = len(problem.entries.chunk_start) - 1
-    return Sums(np.zeros((C, n_rows, R * (R + 1) // 2)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C))
+    entries, (n_rows, R) = problem.entries, problem.prior_eta.shape
+    C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
+    weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
+    counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
+    return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep._checks import check_choice
 from tensorcep._jit import TILTED_SIGNATURE, address_of
+from tensorcep.inference._cep_averaged import averaged_pass
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
 from tensorcep.inference._messages import empty_messages, empty_sums
@@ -50,6 +52,9 @@ class CEPOptions:
 
     Attributes
     ----------
+    messages : {"full", "averaged"}
+        "full" stores the message of every entry to every mode; "averaged" one message per row, the average of those of
+        its entries (stochastic EP): less accurate, for data whose messages do not fit the memory.
     schedule : {"modewise", "parallel"}
         "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
         messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
@@ -78,6 +83,7 @@ class CEPOptions:
         Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
     """
 
+    messages: str = "full"
     schedule: str = "modewise"
     moments: str = "cavity"
     order: int = 1
@@ -110,20 +116,18 @@ class CEPState(NamedTuple):
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     entries, R = problem.entries, problem.rank
-    n_rows, K = len(problem.prior_eta), len(problem.shape)
     messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
     if options.message_precision:
-        for k in range(K):
-            used = entries.rows[:, k].ravel()[entries.weight.ravel() > 0]
-            counts = np.bincount(used, minlength=n_rows)
-            rows.Lam[:, diagonal(R)] += options.message_precision * counts[:, None]
+        rows.Lam[:, diagonal(R)] += options.message_precision * sums.counts[:, None]
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-    refresh_rows(rows, 0, n_rows, threads)
+    refresh_rows(rows, 0, len(rows.good), threads)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    if options.messages == "averaged":
+        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
@@ -134,8 +138,9 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
 
 
 def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
-    messages = empty_messages(problem, options.dtype, options.message_noise)
-    if options.message_precision:
+    stored = check_choice("messages", options.messages, ("full", "averaged")) == "full"
+    messages = empty_messages(problem, options.dtype, options.message_noise, stored)
+    if options.message_precision and stored:
         messages.Lam[:, :, diagonal(problem.rank)] = options.message_precision * problem.entries.weight[:, None, None]
     return messages
 
@@ -192,6 +197,10 @@ def _pass(
         positive=options.positive,
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
     )
+    if options.messages == "averaged":
+        noise = averaged_pass(modes, rows, (problem.prior_Lam, problem.prior_eta), noise, sums, rule, problem, threads)
+        first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
+        return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, threads)
 
     def sweep(first: int, last: int) -> None:
         at = layout(len(problem.shape), problem.rank)
@@ -245,7 +254,8 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = problem.prior_Lam[i], problem.prior_eta[i]
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    scale_messages(factor, problem.entries.rows, state.messages.Lam, state.messages.eta)
+    stored = len(state.messages.Lam)
+    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
     return int(bad.size)
 
 
