@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep._jit import block_kernel
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Rule, Sums, add_sums, gaussian_message, products_of_others, tilted_message
-from tensorcep.inference._rows import RowState, refresh_rows
+from tensorcep.inference._rows import RowPrior, RowState, refresh_rows
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels.lanes import add_outer, moments, trace_product
 from tensorcep.kernels.slots import LANES, copy, damp, dot, lane_zeros, scale
@@ -25,7 +25,7 @@ from tensorcep.models.cp import gather, scatter_add
 def averaged_pass(
     modes: tuple[int, int],
     rows: RowState,
-    prior: tuple[np.ndarray, np.ndarray],
+    prior: RowPrior,
     noise: tuple[float, float],
     sums: Sums,
     rule: Rule,
@@ -34,11 +34,11 @@ def averaged_pass(
 ) -> tuple[float, float]:
     """Update the rows of the given modes and the noise (a, b), which is returned; `sums` holds what was skipped.
 
-    prior is the rows' prior (Lam, eta). With rule.from_posterior the other modes' moments are those of the posterior.
+    With rule.from_posterior the other modes' moments are those of the posterior.
     """
     entries, prior_noise = problem.entries, problem.noise_prior
     counts = np.maximum(sums.counts, 1.0)[:, None]
-    average = RowState((rows.Lam - prior[0]) / counts, (rows.eta - prior[1]) / counts, *rows[2:])
+    average = RowState((rows.Lam - prior.Lam) / counts, (rows.eta - prior.eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
     refresh_rows(cavity, 0, len(counts), threads)
     others = rows if rule.from_posterior else cavity
@@ -60,7 +60,7 @@ def averaged_pass(
     old_Lam, old_eta = rows.Lam[part].copy(), rows.eta[part].copy()
 
     def total(a: int, b: int) -> None:
-        add_sums(first + a, first + b, *prior, sums, rows.Lam, rows.eta)
+        add_sums(first + a, first + b, prior.Lam, prior.eta, sums, rows.Lam, rows.eta)
 
     threads.over(last - first, total, LANES)
     step = np.where(sums.counts[part] > 0.0, rule.step, 1.0)[:, None]  # a row without entries is at its prior at once

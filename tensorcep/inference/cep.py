@@ -219,7 +219,7 @@ def _pass(
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
     )
     if options.messages == "averaged":
-        noise = averaged_pass(modes, rows, (problem.prior_Lam, problem.prior_eta), noise, sums, rule, problem, threads)
+        noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
         first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
         return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, threads)
 

@@ -181,4 +181,5 @@ LAPLACE = Method(
     finish=finish,
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
+    clamps_columns=True,
 )
