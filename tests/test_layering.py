@@ -22,6 +22,7 @@ LEVELS = {
     "_files": 0.1,
     "_coo": 0.1,
     "_interop": 0.2,
+    "_arviz": 0.3,
     "labels": 1.0,
     "tensor": 1.1,
     "io": 1.2,
