@@ -11,7 +11,7 @@ from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
 from tensorcep.inference.adf import pack_stream, unpack_stream
 from tensorcep.labels import pack_labels, unpack_labels
-from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, Result
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, ModePrior, PointEstimate, Posterior, Result
 
 KIND = "tensorcep.model"
 VERSION = 1
@@ -107,6 +107,8 @@ def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray
     if isinstance(result, Posterior):
         arrays.update(Lam=result.Lam, eta=result.eta)
         header: dict[str, Any] = {"noise": None if result.noise is None else list(result.noise)}
+        if result.mode_prior is not None:
+            arrays.update(prior_mean=result.mode_prior.mean, prior_precision=result.mode_prior.precision)
         if result.dispersion is not None:
             arrays.update(dispersion_a=result.dispersion.a, dispersion_b=result.dispersion.b)
             header["dispersion_mode"] = result.dispersion.mode
@@ -136,7 +138,12 @@ def _read_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Resul
     dispersion = None
     if "dispersion_mode" in header:
         dispersion = Dispersion(header["dispersion_mode"], arrays["dispersion_a"], arrays["dispersion_b"])
-    return Posterior(Lam=arrays["Lam"], eta=arrays["eta"], noise=noise, dispersion=dispersion, **common)
+    mode_prior = None
+    if "prior_mean" in arrays:
+        mode_prior = ModePrior(arrays["prior_mean"], arrays["prior_precision"])
+    return Posterior(
+        Lam=arrays["Lam"], eta=arrays["eta"], noise=noise, dispersion=dispersion, mode_prior=mode_prior, **common
+    )
 
 
 def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
@@ -144,6 +151,8 @@ def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
     n_rows, rank = sum(result.shape), result.rank
     if isinstance(result, Posterior):
         found: dict[str, tuple[int, ...]] = {"Lam": (n_rows, rank * (rank + 1) // 2), "eta": (n_rows, rank)}
+        if result.mode_prior is not None:
+            found.update(prior_mean=(len(result.shape), rank), prior_precision=(len(result.shape), rank, rank))
         if result.dispersion is not None:
             mode = result.dispersion.mode
             size = (1 if mode is None else result.shape[mode],)

@@ -40,7 +40,8 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
+        interactions: str | dict[str, int] = "cp",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
@@ -66,6 +67,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             prior_scale=prior_scale,
             prior_mean=prior_mean,
             prior=prior,
+            interactions=interactions,
             schedule=schedule,
             moments=moments,
             order=order,
@@ -90,8 +92,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _likelihood_name(self) -> str:
         return check_choice("likelihood", self.likelihood, ("poisson",))
 
+    def _intercept(self, y: np.ndarray) -> float:
+        return float(np.log(max(float(np.mean(y)), 0.5 / len(y))))
+
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(float(np.mean(np.log(y + 0.5) ** 2)), order, rank)
+        return matching_scale(float(np.mean(np.log(np.maximum(y, 0.0) + 0.5) ** 2)), order, rank)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
