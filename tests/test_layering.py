@@ -25,9 +25,9 @@ LEVELS = {
     "_arviz": 0.3,
     "labels": 1.0,
     "tensor": 1.1,
-    "io": 1.2,
     "posterior": 1.1,
     "metrics": 1.1,
+    "io": 1.2,
     "kernels.slots": 2.0,
     "kernels": 2.1,
     "sites": 3.0,
@@ -43,6 +43,7 @@ LEVELS = {
     "plots": 6.0,
     "distributed": 6.0,
     "comparison": 6.0,
+    "river": 6.0,
     "demo": 6.1,
     "cli": 6.2,
 }
