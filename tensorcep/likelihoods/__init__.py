@@ -8,6 +8,7 @@ from tensorcep._checks import check_choice
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.probit import PROBIT
 
@@ -18,6 +19,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         PROBIT,
         LOGIT,
         POISSON,
+        NEGBINOMIAL,
     )
 }
 
@@ -28,7 +30,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit" or "poisson".
+        "gaussian", "probit", "logit", "poisson" or "negbinomial".
 
     Returns
     -------

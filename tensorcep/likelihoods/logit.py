@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy.special import expit
 
 from tensorcep._jit import kernel
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.likelihoods._binary import binary_likelihood
+from tensorcep.likelihoods._record import PolyaGamma
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
@@ -104,4 +106,6 @@ def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
         d2[n] = -big * small
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit)
+LOGIT = binary_likelihood("logit", tilted, loglik, expit)._replace(
+    pg=PolyaGamma(kappa=lambda y, theta: 0.5 * y, count=lambda y, theta: np.ones_like(y))
+)
