@@ -6,9 +6,11 @@ from tensorcep._checks import check_choice, fail_value
 from tensorcep.inference._run import Method
 from tensorcep.inference.cep import CEP
 from tensorcep.inference.gibbs import GIBBS
+from tensorcep.inference.pg_gibbs import PG_GIBBS
+from tensorcep.inference.pg_vb import PG_VB
 from tensorcep.likelihoods._record import Likelihood
 
-METHODS: dict[str, Method] = {method.name: method for method in (CEP, GIBBS)}
+METHODS: dict[str, Method] = {method.name: method for method in (CEP, GIBBS, PG_VB, PG_GIBBS)}
 
 
 def get_method(name: str, likelihood: Likelihood) -> Method:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from tensorcep._jit import block_kernel
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
-from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
+from tensorcep.kernels.slots import LANES, axpy, dot, multiply, scale
 from tensorcep.kernels.streams import normal, start_stream, truncated_normal
 from tensorcep.models.cp import gather
 
@@ -91,9 +89,7 @@ def _sum_row(i, lane_of_row, blocks, factors, weight, target, weighted, w, at, R
 
 
 @block_kernel
-def draw_rows(
-    first, last, blocks, factors, entries, prior_Lam, prior_eta, precision, key, fit, s, w, at
-):  # type: ignore[no-untyped-def]
+def draw_rows(first, last, blocks, factors, entries, prior_Lam, prior_eta, precision, key, fit, s, w, at):  # type: ignore[no-untyped-def]
     """Draw the rows first:last of one mode, in place in `factors` (n_rows + 1, padded rank; the last row is zero).
 
     `entries` is (weight, target, weighted): weight and target (n + 1,), and whether the weights differ from 1. `key` is

@@ -57,10 +57,11 @@ def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
 
 
-def train_score(problem: Problem, f: np.ndarray, theta: float) -> float:
-    """Mean log likelihood of the training entries at the latent values f (n_blocks, LANES)."""
+def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> float:
+    """Mean log likelihood of the training entries at the latent values f (n_blocks, LANES); theta is a number or like f."""
     used = problem.entries.weight > 0
     y, f = problem.entries.y[used], f[used]
+    theta = theta[used] if isinstance(theta, np.ndarray) else theta
     if y.size == 0:
         return np.nan
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
