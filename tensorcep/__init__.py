@@ -12,7 +12,10 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
-    from tensorcep.estimators import CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.comparison import compare
+    from tensorcep.estimators import BayesPointMachine, CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.inference.ep import GaussianEP
+    from tensorcep.inference.loopy_bp import LoopyBP
     from tensorcep.io import read_tensor, write_tensor
     from tensorcep.labels import Labels
     from tensorcep.posterior import Prior
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     from tensorcep.tensor import SparseTensor
 
 _HOME = {
+    "BayesPointMachine": "estimators",
     "CPClassifier": "estimators",
     "CPCountRegressor": "estimators",
     "CPRegressor": "estimators",
+    "GaussianEP": "inference.ep",
     "Labels": "labels",
+    "LoopyBP": "inference.loopy_bp",
     "Prior": "posterior",
     "SparseTensor": "tensor",
+    "compare": "comparison",
     "load": "estimators",
     "read_tensor": "io",
     "simulate_cp": "simulate",
@@ -34,13 +41,17 @@ _HOME = {
 _MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
+    "BayesPointMachine",
     "CPClassifier",
     "CPCountRegressor",
     "CPRegressor",
+    "GaussianEP",
     "Labels",
+    "LoopyBP",
     "Prior",
     "SparseTensor",
     "__version__",
+    "compare",
     "datasets",
     "load",
     "metrics",

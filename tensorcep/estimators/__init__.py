@@ -6,12 +6,13 @@ import os
 from typing import Any
 
 from tensorcep._checks import fail_value
+from tensorcep.estimators.bayes_point_machine import BayesPointMachine
 from tensorcep.estimators.cp_classifier import CPClassifier
 from tensorcep.estimators.cp_count import CPCountRegressor
 from tensorcep.estimators.cp_regressor import CPRegressor
 from tensorcep.persist import read_model
 
-__all__ = ["ESTIMATORS", "CPClassifier", "CPCountRegressor", "CPRegressor", "load"]
+__all__ = ["ESTIMATORS", "BayesPointMachine", "CPClassifier", "CPCountRegressor", "CPRegressor", "load"]
 
 ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
 

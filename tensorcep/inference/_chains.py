@@ -6,6 +6,7 @@ one mode after the other are drawn given everything else.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,12 +14,13 @@ import numpy as np
 
 from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.inference._gibbs_sweep import draw_rows, layout, padded
-from tensorcep.inference._rows import seen_rows
+from tensorcep.inference._hyper import sampled_prior
+from tensorcep.inference._row_blocks import RowBlocks, row_blocks
+from tensorcep.inference._rows import RowPrior, initial_prior, prior_of_rows, seen_rows
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.kernels.streams import new_stream
-from tensorcep.models.cp import RowBlocks, row_blocks
-from tensorcep.posterior import Draws, unpack
+from tensorcep.posterior import Draws, offsets, unpack
 
 # With thin=None this many draws of every chain are kept: enough for means and 90 % intervals, within bounded memory.
 KEPT_DRAWS = 100
@@ -86,7 +88,8 @@ class Chains(NamedTuple):
     weight, target : (n + 1,) float64
         What entries say about their latent values (see `_gibbs_sweep`), room for one chain.
     blocks : tuple of RowBlocks, one per mode
-    kept : list of (C, n_rows, R), and kept_theta : list of (C, m)
+    priors : tuple of RowPrior, one per chain
+    kept : tuple of (C, n_rows, R), and kept_theta : tuple of (C, m)
     sweeps : int
     """
 
@@ -95,6 +98,7 @@ class Chains(NamedTuple):
     weight: np.ndarray
     target: np.ndarray
     blocks: tuple[RowBlocks, ...]
+    priors: tuple[RowPrior, ...]
     kept: tuple[np.ndarray, ...]
     kept_theta: tuple[np.ndarray, ...]
     sweeps: int
@@ -114,7 +118,8 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
         factors[c, :n_rows, :R] = problem.start if c == 0 and problem.start is not None else draw
     n = problem.entries.y.size
     blocks = tuple(row_blocks(problem.entries, k) for k in range(len(problem.shape)))
-    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, (), (), 0)
+    priors = tuple(initial_prior(problem) for _ in range(C))
+    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, priors, (), (), 0)
 
 
 def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
@@ -131,7 +136,7 @@ def draw_factors(
     threads: Threads,
 ) -> float:
     """Draw the rows of every mode in turn; gives sum weight f^2 - 2 target f over the entries, at the new rows."""
-    at = layout(problem.rank)
+    at, prior = layout(problem.rank), chains.priors[chain]
     fit = np.zeros(1)
     for k, blocks in enumerate(chains.blocks):
         fit = np.zeros(problem.shape[k])
@@ -144,8 +149,8 @@ def draw_factors(
                 blocks,
                 chains.factors[chain],
                 (chains.weight, chains.target, weighted),
-                problem.prior_Lam,
-                problem.prior_eta,
+                prior.Lam,
+                prior.eta,
                 precision,
                 key,
                 fit,
@@ -156,6 +161,25 @@ def draw_factors(
 
         threads.over(problem.shape[k], work, LANES)
     return float(fit.sum())
+
+
+def draw_priors(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
+    """Draw the rows' prior of every chain given its rows that have entries, where it is learned and annealing is over.
+
+    Rows without entries are left out and drawn after it, from it.
+    """
+    if problem.hyper is None or power_of(chains, options) != 1.0:
+        return chains
+    priors = []
+    for c, prior in enumerate(chains.priors):
+        values = chains.factors[c, : len(prior.seen), : problem.rank]
+        first = offsets(problem.shape)
+        rows = [values[a:b][prior.seen[a:b]] for a, b in itertools.pairwise(first)]
+        rng = np.random.default_rng([problem.seed, 4, chains.sweeps, c])
+        if prior.modes is not None:
+            prior = prior_of_rows(sampled_prior(problem.hyper, prior.modes, rows, rng), problem, prior.seen)
+        priors.append(prior)
+    return chains._replace(priors=tuple(priors))
 
 
 def power_of(chains: Chains, options: SamplerOptions) -> float:
@@ -182,5 +206,5 @@ def collect(chains: Chains, problem: Problem, theta_mode: int | None, has_theta:
     if not kept:
         draw, theta = _current(chains, problem)
         kept, kept_theta = (draw,), (theta,)
-    theta = np.stack(kept_theta, axis=1) if has_theta else None
-    return Draws(problem.shape, problem.rank, np.stack(kept, axis=1), theta, theta_mode, seen_rows(problem))
+    draws = np.stack(kept_theta, axis=1) if has_theta else None
+    return Draws(problem.shape, problem.rank, np.stack(kept, axis=1), draws, theta_mode, seen_rows(problem))

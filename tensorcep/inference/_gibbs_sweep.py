@@ -80,7 +80,7 @@ def _sum_row(i, lane_of_row, blocks, factors, weight, target, weighted, w, at, R
     size = R * (R + 1) // 2 + R
     w[at.sums : at.sums + size] = 0.0
     for b in range(blocks.start[i], blocks.start[i + 1]):
-        _add_block(blocks.rows[b], blocks.index[b], factors, weight, target, weighted, w, at, R)
+        _add_block(blocks.rows[b], blocks.entry[b], factors, weight, target, weighted, w, at, R)
     for p in range(size):
         total = 0.0
         for lane in range(LANES):

@@ -95,7 +95,7 @@ def _sum_row(i, lane_of_row, blocks, q, count, kappa, w, at, R):  # type: ignore
         w[at.G + p] = q.second[row, p]
     w[at.sums : at.sums + P + R] = 0.0
     for b in range(blocks.start[i], blocks.start[i + 1]):
-        index = blocks.index[b]
+        index = blocks.entry[b]
         _products(blocks.rows[b], blocks.rows.shape[1], q, w, at, R)
         trace_product(w, at.Z2, at.G, at.omega, R)
         for lane in range(LANES):

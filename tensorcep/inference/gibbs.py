@@ -20,6 +20,7 @@ from tensorcep.inference._chains import (
     SamplerOptions,
     collect,
     draw_factors,
+    draw_priors,
     keep,
     power_of,
     start_chains,
@@ -56,7 +57,8 @@ def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsSt
 
 def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = state.chains, state.chains.factors.copy()
+    chains, old = draw_priors(state.chains, problem, options), state.chains.factors.copy()
+    state = state._replace(chains=chains)
     power = power_of(chains, options)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -107,4 +109,5 @@ GIBBS = Method(
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
     likelihoods=("gaussian", "probit"),
     sampler=True,
+    learns_prior=True,
 )

@@ -23,6 +23,7 @@ from tensorcep.inference._chains import (
     SamplerOptions,
     collect,
     draw_factors,
+    draw_priors,
     keep,
     power_of,
     start_chains,
@@ -85,7 +86,8 @@ def step(
     state: PGGibbsState, problem: Problem, options: PGGibbsOptions, threads: Threads
 ) -> tuple[PGGibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = state.chains, state.chains.factors.copy()
+    chains, old = draw_priors(state.chains, problem, options), state.chains.factors.copy()
+    state = state._replace(chains=chains)
     power = power_of(chains, options)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -117,7 +119,7 @@ def _draw_omega(state: PGGibbsState, c: int, problem: Problem, threads: Threads)
     """Set the weights omega of chain c and the targets kappa."""
     chains, entries, f, pg = state.chains, problem.entries, state.f[c], problem.likelihood.pg
     r = chains.theta[c][state.groups.of_entry]
-    count = pg.count(entries.y, r) * entries.weight  # type: ignore[union-attr]
+    count = pg.trials(entries.y, r) * entries.weight  # type: ignore[union-attr]
     chains.target[:-1] = (pg.kappa(entries.y, r) * entries.weight).ravel()  # type: ignore[union-attr]
     weight = chains.weight[:-1].reshape(f.shape)
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
@@ -138,4 +140,5 @@ PG_GIBBS = Method(
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
     sampler=True,
+    learns_prior=True,
 )

@@ -26,6 +26,7 @@ from tensorcep.inference._dispersion import (
     has_dispersion,
 )
 from tensorcep.inference._pg_vb_sweep import Beliefs, entry_moments, layout, update_rows, widths
+from tensorcep.inference._row_blocks import RowBlocks, row_blocks
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -37,7 +38,6 @@ from tensorcep.inference._rows import (
 )
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.models.cp import RowBlocks, row_blocks
 from tensorcep.posterior import Dispersion, Posterior, unpack
 
 # Rounds of the updates of tables and dispersion in a sweep: they cost little and would hold up the factors.
@@ -145,7 +145,7 @@ def _augmented(state: PGVBState, problem: Problem) -> tuple[np.ndarray, np.ndarr
     """kappa and the count b of omega ~ PG(b, .) of every entry, 0 in padding lanes."""
     entries, pg, theta = problem.entries, problem.likelihood.pg, _theta(state, problem)
     kappa = pg.kappa(entries.y, theta) * entries.weight  # type: ignore[union-attr]
-    return kappa, pg.count(entries.y, theta) * entries.weight  # type: ignore[union-attr]
+    return kappa, pg.trials(entries.y, theta) * entries.weight  # type: ignore[union-attr]
 
 
 def _refresh_entries(state: PGVBState, problem: Problem, threads: Threads) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 from tensorcep._checks import check_choice
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.step import STEP
 
 LIKELIHOODS: dict[str, Likelihood] = {
     record.name: record
@@ -20,6 +21,8 @@ LIKELIHOODS: dict[str, Likelihood] = {
         LOGIT,
         POISSON,
         NEGBINOMIAL,
+        STEP,
+        LOGIT_MACKAY,
     )
 }
 
@@ -30,7 +33,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson" or "negbinomial".
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "step" or "logit_mackay".
 
     Returns
     -------

@@ -9,16 +9,16 @@ import numpy as np
 
 
 class PolyaGamma(NamedTuple):
-    """What Polya-Gamma augmentation needs: p(y | f) is in proportion to e^(kappa f) / (2 cosh(f / 2))^count.
+    """What Polya-Gamma augmentation needs: p(y | f) is in proportion to e^(kappa f) / (2 cosh(f / 2))^trials.
 
     Attributes
     ----------
-    kappa, count : callable
-        ``kappa(y, theta)`` and ``count(y, theta) > 0``, elementwise on arrays.
+    kappa, trials : callable
+        ``kappa(y, theta)`` and ``trials(y, theta) > 0``, elementwise on arrays.
     """
 
     kappa: Callable[[Any, Any], Any]
-    count: Callable[[Any, Any], Any]
+    trials: Callable[[Any, Any], Any]
 
 
 class Likelihood(NamedTuple):

@@ -221,5 +221,5 @@ NEGBINOMIAL = Likelihood(
     quantile,
     logpdf,
     sample,
-    PolyaGamma(kappa=lambda y, r: 0.5 * (y - r), count=lambda y, r: y + r),
+    PolyaGamma(kappa=lambda y, r: 0.5 * (y - r), trials=lambda y, r: y + r),
 )
