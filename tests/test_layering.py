@@ -29,6 +29,8 @@ LEVELS = {
     "metrics": 1.1,
     "io": 1.2,
     "kernels.slots": 2.0,
+    "kernels.special": 2.0,
+    "kernels.streams": 2.0,
     "kernels": 2.1,
     "sites": 3.0,
     "likelihoods": 3.0,
