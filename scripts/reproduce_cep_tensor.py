@@ -26,6 +26,7 @@ from tensorcep._files import atomic_write
 from tensorcep.inference import METHODS
 from tensorcep.inference._run import Sweep, run
 from tensorcep.inference.cep import CEPOptions
+from tensorcep.inference.laplace import LaplaceOptions
 from tensorcep.inference.wopt import WOPTOptions
 from tensorcep.likelihoods import LIKELIHOODS
 
@@ -51,6 +52,8 @@ def recipe_of(method: str, data: str, schedule: str | None) -> Recipe:
         damping = DAMPING[data, schedule or "parallel"]
         published = {"positive": False, "message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
         return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published))
+    if method == "laplace":
+        return Recipe(LaplaceOptions(damping=DAMPING[data, "modewise"]))
     if method == "wopt":
         return Recipe(WOPTOptions(iterations=10), stride=10)
     return Recipe(METHODS[method].options(), stream="vmp" if method == "vmp" else "cep")

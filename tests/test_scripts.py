@@ -38,6 +38,20 @@ TINY = {
         ]
     ),
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "engine_calibration.py": [
+        "--methods",
+        "cep,laplace,wopt-ridge,cep-averaged",
+        "--likelihoods",
+        "gaussian,logit",
+        "--true-rank",
+        "1",
+        "--shape",
+        "12,10,8",
+        "--density",
+        "0.4",
+        "--seeds",
+        "1",
+    ],
     "measure_coverage.py": [
         "--ranks",
         "1",
