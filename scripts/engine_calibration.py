@@ -88,14 +88,19 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
     rows = []
     for name in names:
         begin = time.perf_counter()
-        model = fit(name, likelihood, simulated, seed, options)
+        about = {"data": f"simulated {likelihood}", "rank": options.true_rank, "method": name, "seed": seed}
+        try:
+            model = fit(name, likelihood, simulated, seed, options)
+        except FloatingPointError as error:
+            rows.append(row("failed", None, **about, reason=str(error)))
+            say(f"{likelihood} seed {seed} {name}: {error}")
+            continue
         seconds = time.perf_counter() - begin
         found = {"log_score": float(np.mean(model.log_score(coords, y)))}
         if isinstance(model.posterior_, PointEstimate):
             found["rmse"] = float(np.sqrt(np.mean((model.predict_latent(coords)[0] - truth) ** 2)))
         else:
             found |= scores(model, coords, truth, options.coverage)
-        about = {"data": f"simulated {likelihood}", "rank": options.true_rank, "method": name, "seed": seed}
         rows += [row(m, value, **about, sweep=model.n_iter_, seconds=seconds) for m, value in found.items()]
         say(
             f"{likelihood} seed {seed} {name}: {model.n_iter_} sweeps, {seconds:.1f} s, "
@@ -107,7 +112,7 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
 def summary(rows: list[Row]) -> list[Row]:
     """Means over seeds, one row per likelihood, method and metric."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for item in rows:
+    for item in (item for item in rows if item["value"] is not None):
         groups.setdefault((item["data"], item["method"], item["metric"]), []).append(item)
     return [
         row(
