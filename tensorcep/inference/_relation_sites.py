@@ -127,6 +127,8 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
 
 
 def _noise_posterior(relation: Relation, priors: Priors, squares: np.ndarray) -> Gammas:
+    if relation.known_noise is not None:
+        return known(relation.known_noise)
     a0, b0 = priors.noise
     cells = relation.cells
     groups = relation.groups if relation.likelihood == "gaussian" else "all"
@@ -135,10 +137,7 @@ def _noise_posterior(relation: Relation, priors: Priors, squares: np.ndarray) ->
 
 
 def _gaussian_sites(relation: Relation, priors: Priors, f: np.ndarray, variance: np.ndarray) -> Sites:
-    if relation.known is not None:
-        noise = known(relation.known)
-    else:
-        noise = _noise_posterior(relation, priors, (relation.x - f) ** 2 + variance)
+    noise = _noise_posterior(relation, priors, (relation.x - f) ** 2 + variance)
     weight = relation.cells.only_observed(relation.cells.spread(noise.mean, relation.groups))
     return Sites(weight, weight * relation.x, noise=noise)
 
@@ -148,7 +147,7 @@ def _noise_sites(
 ) -> Sites:
     if old is None or old.psi is None or old.psi_var is None:  # start where psi is its prior
         psi, psi_var = f, np.ones_like(f)
-        noise = known(np.ones(1))
+        noise = known(np.ones(1) if relation.known_noise is None else relation.known_noise)
     else:
         psi, psi_var = old.psi, old.psi_var
         noise = _noise_posterior(relation, priors, (psi - f) ** 2 + psi_var + variance)
@@ -174,8 +173,8 @@ def _dispersion(
     """q(r): shape a0 + the expected tables, rate b0 + the bound of the sum of -log(1 - p)."""
     if table is None:
         return None
-    if relation.known is not None:
-        return known(relation.known)
+    if relation.known_r is not None:
+        return known(relation.known_r)
     a0, b0 = priors.r
     start = np.full(len(table.times), np.log(a0 / b0)) if old is None or old.r is None else old.r.log_mean
     r = np.exp(start)[:, None]
@@ -201,26 +200,42 @@ def bound(relation: Relation, table: CountTable | None, sites: Sites, f: np.ndar
     """The relation's share of the lower bound of the log evidence, at the sites' own parameters."""
     total = -sum(g.divergence for g in (sites.noise, sites.r) if g is not None)
     cells = relation.cells
+    value = cells.only_observed(cell_bounds(relation, sites, f, variance))
+    total += float(cells.group_sums(value, "all")[0])
+    if sites.r is not None and table is not None:
+        r = np.exp(sites.r.log_mean)[:, None]
+        total += float((table.times * _count_factor(table.counts, r)).sum())
+    return total
+
+
+def row_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Sums over the observed cells of each row of the bounds of their log likelihood."""
+    value = cell_bounds(relation, sites, f, variance)
+    if sites.r is not None:
+        value = value + _count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
+    return np.asarray(relation.cells.group_sums(relation.cells.only_observed(value), "row"))
+
+
+def _count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """log of Gamma(x + r) / (Gamma(r) x!), r = exp E[log r]: the bound that the expected tables attain."""
+    return np.asarray(gammaln(x + r) - gammaln(r) - gammaln(x + 1.0))
+
+
+def cell_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """The bound of each cell's log likelihood, without the factor of counts that is free of f."""
     if relation.augmentation == "noise" and sites.noise is not None and sites.psi is not None:
         entropy = 0.5 * np.log(2.0 * np.pi * np.e * sites.psi_var)
         squares = (sites.psi - f) ** 2 + sites.psi_var + variance
         prior = 0.5 * (sites.noise.log_mean[0] - LOG_2PI - sites.noise.mean[0] * squares)
-        value = entropy + prior + _augmented(relation, sites, sites.psi, sites.psi_var)
-    elif relation.likelihood == "gaussian" and sites.noise is not None:
-        tau = cells.spread(sites.noise.mean, relation.groups)
-        log_tau = cells.spread(sites.noise.log_mean, relation.groups)
-        value = 0.5 * (log_tau - LOG_2PI - tau * ((relation.x - f) ** 2 + variance))
-    elif relation.augmentation == "boehning":
+        return np.asarray(entropy + prior + _augmented(relation, sites, sites.psi, sites.psi_var))
+    if relation.likelihood == "gaussian" and sites.noise is not None:
+        tau = relation.cells.spread(sites.noise.mean, relation.groups)
+        log_tau = relation.cells.spread(sites.noise.log_mean, relation.groups)
+        return np.asarray(0.5 * (log_tau - LOG_2PI - tau * ((relation.x - f) ** 2 + variance)))
+    if relation.augmentation == "boehning":
         weight, _, at_mean = _boehning(relation, f)
-        value = at_mean - 0.5 * weight * variance
-    else:
-        value = _augmented(relation, sites, f, variance)
-    total += float(cells.group_sums(cells.only_observed(value), "all")[0])
-    if sites.r is not None and table is not None:  # the tables' bound of log Gamma(x + r) / Gamma(r)
-        r = np.exp(sites.r.log_mean)[:, None]
-        each = gammaln(table.counts + r) - gammaln(r) - gammaln(table.counts + 1.0)
-        total += float((table.times * each).sum())
-    return total
+        return np.asarray(at_mean - 0.5 * weight * variance)
+    return _augmented(relation, sites, f, variance)
 
 
 def _augmented(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -9,9 +9,8 @@ import numpy as np
 
 from tensorcep.inference._gammas import Gammas, gammas, known
 from tensorcep.inference._relation_sites import CountTable, Priors, Sites, bound, count_table, refresh
-from tensorcep.inference._rows import relative_change
 from tensorcep.inference._run import Sweep, Threads
-from tensorcep.models.relations import Entity, Moments, Over, Relation, latent_moments, log_det_cov
+from tensorcep.models.relations import Entity, Moments, Over, Relation, latent_moments, log_det_cov, variances
 
 
 class RelationProblem(NamedTuple):
@@ -143,14 +142,6 @@ def _precisions(problem: RelationProblem, e: int, moments: Moments) -> Gammas:
     )
 
 
-def variances(moments: Moments) -> np.ndarray:
-    """Variances of the coordinates, (n or 1, C)."""
-    if moments.diagonal:
-        return moments.cov
-    k = np.arange(moments.mean.shape[1])
-    return moments.cov[:, k * (k + 3) // 2]
-
-
 def sweep(state: State, problem: RelationProblem, update: Update, threads: Threads) -> tuple[State, Sweep]:
     """Update every entity, its precisions, and the relations that it is in; each given the newest of the others."""
     old = state.latent
@@ -167,13 +158,19 @@ def sweep(state: State, problem: RelationProblem, update: Update, threads: Threa
             state = _refreshed(state, problem, side.index, threads)
     noise = [s.noise.mean[0] for s in state.sites if s.noise is not None]
     return state, Sweep(
-        change=max(relative_change(new[0], before[0]) for new, before in zip(state.latent, old, strict=True)),
+        change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),
         noise_precision=float(noise[0]) if noise else np.nan,
         skipped=0,
         shrunk=0,
         train_score=np.nan,
         lower_bound=lower_bound(state, problem),
     )
+
+
+def _change(new: tuple[np.ndarray, np.ndarray], old: tuple[np.ndarray, np.ndarray]) -> float:
+    """Root mean square change of the latent means, relative to the root mean square of the latent values."""
+    size = np.mean(new[0] ** 2) + np.mean(new[1])
+    return float(np.sqrt(np.mean((new[0] - old[0]) ** 2) / size)) if size > 0.0 else 0.0
 
 
 def lower_bound(state: State, problem: RelationProblem) -> float:

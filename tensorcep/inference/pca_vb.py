@@ -52,7 +52,8 @@ def given_one(Lam: np.ndarray, eta: np.ndarray, free: np.ndarray, one: int) -> t
     if one < 0:
         return Lam, eta
     beside = np.array([packed_index(np.array([one, k]))[1] for k in free], dtype=np.int64)
-    return np.ascontiguousarray(Lam[:, packed_index(free)]), eta[:, free] - Lam[:, beside]
+    rest = np.ascontiguousarray(eta[:, free] - Lam[:, beside])
+    return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
 
 
 def update_rows(state: State, problem: RelationProblem, e: int, over: Over) -> Moments:

@@ -139,8 +139,10 @@ class Relation(NamedTuple):
         "direct", "noise" (a latent value with Gaussian noise of its own for every cell), or "boehning".
     groups : str
         Which cells share a noise precision or dispersion: "all", "row" or "column".
-    known : (groups,) float64 or None
-        Noise precision or dispersion where it is not inferred.
+    known_noise : (groups,) float64 or None
+        Noise precision where it is not inferred.
+    known_r : (groups,) float64 or None
+        Dispersion where it is not inferred.
     """
 
     row: int
@@ -152,7 +154,8 @@ class Relation(NamedTuple):
     likelihood: str
     augmentation: str = "direct"
     groups: str = "all"
-    known: np.ndarray | None = None
+    known_noise: np.ndarray | None = None
+    known_r: np.ndarray | None = None
 
 
 class Entity(NamedTuple):
@@ -203,6 +206,14 @@ def packed_index(coords: np.ndarray) -> np.ndarray:
     i, j = np.tril_indices(len(coords))
     high, low = np.maximum(coords[i], coords[j]), np.minimum(coords[i], coords[j])
     return np.asarray(high * (high + 1) // 2 + low)
+
+
+def variances(moments: Moments) -> np.ndarray:
+    """Variances of the coordinates, (n or 1, C)."""
+    if moments.diagonal:
+        return moments.cov
+    k = np.arange(moments.mean.shape[1])
+    return moments.cov[:, k * (k + 3) // 2]
 
 
 def second_moments(moments: Moments) -> np.ndarray:
