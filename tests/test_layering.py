@@ -27,6 +27,8 @@ LEVELS = {
     "posterior": 1.1,
     "metrics": 1.1,
     "kernels.slots": 2.0,
+    "kernels.special": 2.0,
+    "kernels.streams": 2.0,
     "kernels": 2.1,
     "sites": 3.0,
     "likelihoods": 3.0,
