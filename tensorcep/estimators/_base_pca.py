@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -15,7 +14,6 @@ from tensorcep._checks import check_choice, check_int, check_random_state, check
 from tensorcep.estimators._matrices import Matrix, read_matrix
 from tensorcep.estimators._options import n_threads
 from tensorcep.estimators._relation_fit import (
-    AUGMENTATIONS,
     BIASES,
     RELATION_METHODS,
     Layout,
@@ -87,6 +85,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         method = RELATION_METHODS[check_choice("method", self.method, RELATION_METHODS)]
         options = method_options(method, self.method_options)
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
+        if method.sampler and max_iter <= options.burn_in:
+            fail_value(f"max_iter must be above the burn-in of {options.burn_in} sweeps; got {max_iter}.")
         link = self._link(matrix)
         rng = check_random_state(self.random_state)
         init = check_choice("init", self.init, ("svd", "random"))
@@ -257,39 +257,57 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if X is None:
             if self._training is None:
                 fail_value("X must be given: a model that was loaded from a file does not hold its training matrix.")
-            matrix, rows = self._training, self.posterior_.moments[0]
+            matrix = self._training
+            mean, variance = self._predict_training()
         else:
             matrix = self._read(X, reset=False)
             rows = self._new_rows(matrix)[0].moments[0]
-        mean, variance = self._predict(rows, self.posterior_.moments[1], X is not None)
+            mean, variance = self._predict(rows, self.posterior_.moments[1], True)
         filled = matrix.filled(mean)
         if not return_std:
             return filled
         seen = matrix._replace(x=np.zeros_like(matrix.x))
         return filled, seen.filled(np.sqrt(variance))
 
-    def predict(self) -> np.ndarray:
+    def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features)."""
         check_is_fitted(self, "posterior_")
-        return self._predict(*self.posterior_.moments, False)[0]
+        return self._predict_training()[0]
 
-    def _predict(self, rows: Moments, cols: Moments, new: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _predict_training(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of the training cells; over a sampler's draws where there are some."""
+        draws = self.posterior_.draws
+        if draws is None:
+            rows, cols = self.posterior_.moments
+            return self._predict(rows, cols, False)
+        mean = square = np.zeros((1, 1))
+        for s in range(len(draws.rows[0])):
+            u, v = (Moments(rows[s], np.zeros((1, rows.shape[2])), True) for rows in draws.rows)
+            noise, r = (None if found[0] is None else found[0][s] for found in (draws.noise, draws.r))
+            m, variance = self._predict(u, v, False, noise, r)
+            mean, square = mean + m, square + variance + m * m
+        mean, square = mean / len(draws.rows[0]), square / len(draws.rows[0])
+        return mean, square - mean**2
+
+    def _predict(
+        self, rows: Moments, cols: Moments, new: bool, tau: np.ndarray | None = None, r: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of all cells of some rows; noise and dispersion as fitted unless given."""
         if rows.diagonal != cols.diagonal:
             rows, cols = as_packed(rows), as_packed(cols)
         cells = DenseCells((len(rows.mean), len(cols.mean)))
-        relation_coords = relation_of(self._link(Matrix(cells, np.zeros((1, 1)))), 0, self._where)
-        u, v = rows.select(relation_coords.row_coords), cols.select(relation_coords.col_coords)
+        link = self._link(Matrix(cells, np.zeros((1, 1))))
+        relation = relation_of(link, 0, self._where)
+        u, v = rows.select(relation.row_coords), cols.select(relation.col_coords)
         with threadpool_limits(limits=1, user_api="blas"):
             f, variance = latent_moments(cells, u, v, lambda size, work: work(0, size))
-        sites, groups = self.posterior_.sites[0], self._link(Matrix(cells, f)).groups
-        noise = np.zeros((1, 1))
-        if sites.noise is not None:
-            noise = cells.spread(1.0 / sites.noise.mean, self._noise_groups)
-        r = None
-        if sites.r is not None:
-            by_row = groups == "row" and new
-            r = np.full((1, 1), sites.r.mean.mean()) if by_row else cells.spread(sites.r.mean, groups)
-        return predict_cells(self._likelihood(), f, variance, noise, r)
+        sites = self.posterior_.sites[0]
+        tau = sites.noise.mean if tau is None and sites.noise is not None else tau
+        r = sites.r.mean if r is None and sites.r is not None else r
+        noise = np.zeros((1, 1)) if tau is None else cells.spread(1.0 / tau, self._noise_groups)
+        if r is not None:  # a new row's own dispersion is unknown
+            r = np.full((1, 1), r.mean()) if link.groups == "row" and new else cells.spread(r, link.groups)
+        return predict_cells(link.likelihood, f, variance, noise, r)
 
 
 def _energies(moments: tuple[Moments, ...], rank: int) -> np.ndarray:
@@ -305,8 +323,3 @@ def _reordered(posterior: RelationPosterior, order: np.ndarray) -> RelationPoste
         moments.append(m.select(index))
         precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
     return posterior._replace(moments=tuple(moments), precisions=tuple(precisions))
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether X is a scipy.sparse matrix or array."""
-    return bool(sparse.issparse(X))

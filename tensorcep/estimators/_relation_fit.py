@@ -17,10 +17,11 @@ from tensorcep.inference._relation_sites import Priors
 from tensorcep.inference._relation_vb import RelationProblem
 from tensorcep.inference._run import Method, Run, run
 from tensorcep.inference.pca_factorized import PCA_FACTORIZED
+from tensorcep.inference.pca_gibbs import PCA_GIBBS
 from tensorcep.inference.pca_vb import PCA_VB
 from tensorcep.models.relations import Entity, Relation
 
-RELATION_METHODS: dict[str, Method] = {method.name: method for method in (PCA_FACTORIZED, PCA_VB)}
+RELATION_METHODS: dict[str, Method] = {method.name: method for method in (PCA_FACTORIZED, PCA_VB, PCA_GIBBS)}
 START_SCALE = 0.3  # sd of random starts: small, so that components grow apart before they fill up
 BIASES = ("column", "row", "both", "none")
 LIKELIHOODS = ("gaussian", "bernoulli", "negbinomial", "poisson")
@@ -125,7 +126,7 @@ def build_problem(
     relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
     seed = int(rng.integers(2**63))
     frozen = (None,) * len(sizes)
-    return RelationProblem(tuple(entities), relations, tuple(start), frozen, priors, seed=seed), where
+    return RelationProblem(tuple(entities), relations, tuple(start), frozen, priors, seed=seed, rank=rank), where
 
 
 def _bias_start(link: Link) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The likelihood of a relation as Gaussian sites: given the moments of its latent values, a quadratic lower bound.
 
 A site of a cell is exp(target f - weight f^2 / 2) times a constant. Gaussian noise has weight tau and target tau x; the
-Polya-Gamma augmentation has weight E[omega] and target kappa (Klami eq. 4); Boehning's bound has a constant weight. With
-an explicit noise the cells have latent values psi of their own, and the factors see these as Gaussian data.
+Polya-Gamma augmentation has weight E[omega] and target kappa (Klami eq. 4); Boehning's bound has a constant weight.
+With an explicit noise the cells have latent values psi of their own, and the factors see these as Gaussian data.
 
 Source: Klami (2014), sections 2.2, 4.1 to 4.3 and 5.1. The dispersion r follows from the same bound that omega
 maximises, so that the whole lower bound never falls, where the paper takes E log(1 - p) by Monte Carlo integration. Its
@@ -223,7 +223,7 @@ def _count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 def cell_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """The bound of each cell's log likelihood, without the factor of counts that is free of f."""
-    if relation.augmentation == "noise" and sites.noise is not None and sites.psi is not None:
+    if sites.psi is not None and sites.psi_var is not None and sites.noise is not None:
         entropy = 0.5 * np.log(2.0 * np.pi * np.e * sites.psi_var)
         squares = (sites.psi - f) ** 2 + sites.psi_var + variance
         prior = 0.5 * (sites.noise.log_mean[0] - LOG_2PI - sites.noise.mean[0] * squares)

@@ -28,6 +28,8 @@ class RelationProblem(NamedTuple):
     precision_prior : (float, float)
         Shape and rate of the Gamma prior of the learned precisions.
     seed : int
+    rank : int
+        The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
     """
 
     entities: tuple[Entity, ...]
@@ -37,6 +39,7 @@ class RelationProblem(NamedTuple):
     priors: Priors = Priors()
     precision_prior: tuple[float, float] = (1e-3, 1e-3)
     seed: int = 0
+    rank: int = 0
 
 
 class State(NamedTuple):
@@ -49,18 +52,27 @@ class State(NamedTuple):
     tables: list[CountTable | None]
 
 
+class RelationDraws(NamedTuple):
+    """Draws of every entity's rows (S, n, C), and of every relation's noise precision and dispersion (S, groups)."""
+
+    rows: tuple[np.ndarray, ...]
+    noise: tuple[np.ndarray | None, ...]
+    r: tuple[np.ndarray | None, ...]
+
+
 class RelationPosterior(NamedTuple):
     """Moments and prior precisions of every entity, and the last sites of every relation."""
 
     moments: tuple[Moments, ...]
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
+    draws: RelationDraws | None = None
 
 
 class Side(NamedTuple):
     """One relation seen from an entity: `other` is the opposite entity, `rows` whether the entity is its rows."""
 
-    index: int
+    number: int
     relation: Relation
     rows: bool
 
@@ -155,7 +167,7 @@ def sweep(state: State, problem: RelationProblem, update: Update, threads: Threa
             precisions=[*state.precisions[:e], precisions, *state.precisions[e + 1 :]],
         )
         for side in sides(problem, e):
-            state = _refreshed(state, problem, side.index, threads)
+            state = _refreshed(state, problem, side.number, threads)
     noise = [s.noise.mean[0] for s in state.sites if s.noise is not None]
     return state, Sweep(
         change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),

@@ -47,16 +47,14 @@ class Options:
                 raise ValueError(str(error).replace("step must be", "step must be 'best', or", 1)) from None
 
 
-def gradient(
-    state: State, problem: RelationProblem, e: int, over: Over
-) -> tuple[np.ndarray, np.ndarray]:
+def gradient(state: State, problem: RelationProblem, e: int, over: Over) -> tuple[np.ndarray, np.ndarray]:
     """Gradient of the lower bound in an entity's means (n, C), and minus the diagonal of its Hessian (n or 1, C)."""
     entity, mean = problem.entities[e], state.moments[e].mean
     precision = state.precisions[e].mean
     slope, curvature = -precision * mean, precision[None, :]
     for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.index]
-        k, f = side.coords, state.latent[side.index][0]
+        other, sites = opposite(state, side), state.sites[side.number]
+        k, f = side.coords, state.latent[side.number][0]
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), over)
         slope[:, k] += side.sums(sites.target - sites.weight * f, other.mean, over) - noise * mean[:, k]
         found = noise + side.sums(sites.weight, other.mean**2, over)
@@ -72,7 +70,7 @@ def best_lengths(
     """For every row the step along the direction at which the lower bound, given the sites, is highest: (n, 1)."""
     bend = (state.precisions[e].mean * direction**2).sum(axis=1)
     for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.index]
+        other, sites = opposite(state, side), state.sites[side.number]
         cells, d = side.relation.cells, direction[:, side.coords]
         along = cells.products(d, other.mean, over) if side.rows else cells.products(other.mean, d, over)
         along *= along
@@ -101,9 +99,7 @@ def init(problem: RelationProblem, options: Options, threads: Threads) -> State:
     return start_state(problem, True, threads)
 
 
-def step(
-    state: State, problem: RelationProblem, options: Options, threads: Threads
-) -> tuple[State, Sweep]:
+def step(state: State, problem: RelationProblem, options: Options, threads: Threads) -> tuple[State, Sweep]:
     """One step of every entity."""
 
     def update(state: State, problem: RelationProblem, e: int, over: Over) -> Moments:
