@@ -12,7 +12,17 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
-    from tensorcep.estimators import CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.estimators import (
+        BayesianCCA,
+        BayesianFactorAnalysis,
+        BayesianPCA,
+        CollectiveMatrixFactorization,
+        CPClassifier,
+        CPCountRegressor,
+        CPRegressor,
+        GroupFactorAnalysis,
+        load,
+    )
     from tensorcep.io import read_tensor, write_tensor
     from tensorcep.labels import Labels
     from tensorcep.posterior import Prior
@@ -20,9 +30,14 @@ if TYPE_CHECKING:
     from tensorcep.tensor import SparseTensor
 
 _HOME = {
+    "BayesianCCA": "estimators",
+    "BayesianFactorAnalysis": "estimators",
+    "BayesianPCA": "estimators",
     "CPClassifier": "estimators",
     "CPCountRegressor": "estimators",
     "CPRegressor": "estimators",
+    "CollectiveMatrixFactorization": "estimators",
+    "GroupFactorAnalysis": "estimators",
     "Labels": "labels",
     "Prior": "posterior",
     "SparseTensor": "tensor",
@@ -34,9 +49,14 @@ _HOME = {
 _MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
+    "BayesianCCA",
+    "BayesianFactorAnalysis",
+    "BayesianPCA",
     "CPClassifier",
     "CPCountRegressor",
     "CPRegressor",
+    "CollectiveMatrixFactorization",
+    "GroupFactorAnalysis",
     "Labels",
     "Prior",
     "SparseTensor",

@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
-from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value
+from tensorcep._checks import check_choice, check_int, check_random_state, fail_value
 from tensorcep.estimators._matrices import Matrix, read_matrix
 from tensorcep.estimators._options import n_threads
 from tensorcep.estimators._relation_fit import (
     BIASES,
-    RELATION_METHODS,
     Layout,
     Link,
     build_problem,
+    checked_method,
     fit_problem,
-    layouts,
     relation_of,
 )
-from tensorcep.estimators._relation_predict import predict_cells
-from tensorcep.inference._gammas import Gammas
+from tensorcep.estimators._relation_rows import new_rows, row_divergences
+from tensorcep.estimators._relation_store import write_relations
+from tensorcep.estimators._relation_summary import energies, parameters, predict_block, predict_training, reordered
 from tensorcep.inference._relation_sites import Priors, row_bounds
-from tensorcep.inference._relation_vb import RelationPosterior, RelationProblem, State
+from tensorcep.inference._relation_vb import RelationProblem, State
 from tensorcep.inference._run import Run
-from tensorcep.inference.pca_vb import PCA_VB
-from tensorcep.inference.pca_vb import Options as NoOptions
-from tensorcep.models.relations import DenseCells, Entity, Moments, as_packed, latent_moments, variances
-
-NEW_ROWS_SWEEPS = 500
-NEW_ROWS_TOL = 1e-8
-
-
-def method_options(method: Any, own: Any) -> Any:
-    """The settings of a method from a dict; a wrong name is answered with those that exist."""
-    names = [field.name for field in dataclasses.fields(method.options)]
-    own = {} if own is None else own
-    if not isinstance(own, dict):
-        raise TypeError(f"method_options must be a dict or None; got {type(own).__name__}.")
-    for name in own:
-        if name not in names:
-            fail_value(f"method_options of method {method.name!r} may hold {names}; got {name!r}.")
-    return method.options(**own)
+from tensorcep.models.relations import DenseCells, Moments, Relation
+from tensorcep.posterior import unpack
 
 
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -82,19 +65,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         matrix = self._read(X, reset=True)
         N, D = matrix.cells.shape
         rank = min(10, N, D) if self.n_components is None else check_int("n_components", self.n_components)
-        method = RELATION_METHODS[check_choice("method", self.method, RELATION_METHODS)]
-        options = method_options(method, self.method_options)
-        max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
-        if method.sampler and max_iter <= options.burn_in:
-            fail_value(f"max_iter must be above the burn-in of {options.burn_in} sweeps; got {max_iter}.")
+        method, options, how = checked_method(self)
         link = self._link(matrix)
         rng = check_random_state(self.random_state)
         init = check_choice("init", self.init, ("svd", "random"))
         problem, where = build_problem([link], [N, D], rank, [False, bool(self.ard)], Priors(), rng, init)
-        threads = n_threads(self.n_jobs)
-        result = fit_problem(
-            method, problem, options, max_iter=max_iter, tol=tol, n_threads=threads, verbose=bool(self.verbose)
-        )
+        result = fit_problem(method, problem, options, **how)
         self._keep(result, where, rank)
         self._training = matrix
         return self
@@ -117,8 +93,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _keep(self, result: Run, where: list[Layout], rank: int) -> None:
         """Set the fitted attributes that follow from the posterior; components in the order of their variance."""
         posterior: Any = result.posterior
-        order = np.argsort(-_energies(posterior.moments, rank), kind="stable")
-        self.posterior_ = _reordered(posterior, order)
+        relation = relation_of(self._link(Matrix(DenseCells((1, 1)), np.zeros((1, 1)))), 0, where)
+        order = np.argsort(-energies(posterior, 0, relation, rank), kind="stable")
+        self.posterior_ = reordered(posterior, order)
         self._where = where
         self.lower_bound_ = float(result.trace["lower_bound"][-1])
         self.n_iter_, self.converged_, self.trace_ = result.n_iter, result.converged, result.trace
@@ -130,7 +107,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         K = self._where[1].rank
         self.components_ = cols.mean[:, :K].T.copy()
         self.scores_ = rows.mean[:, :K].copy()
-        self.explained_variance_ = _energies(self.posterior_.moments, K)
+        self.explained_variance_ = energies(self.posterior_, 0, self._relation(), K)
         self.relevance_ = 1.0 / self.posterior_.precisions[1].mean[:K]
         bias = self._where[1].bias.get(0)
         self.mean_ = np.zeros(len(cols.mean)) if bias is None else cols.mean[:, bias].copy()
@@ -144,30 +121,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
         """The conditional posterior of new rows, all else as fitted."""
-        sites = self.posterior_.sites[0]
-        r = None if sites.r is None else sites.r.mean
-        groups = self._noise_groups if self._likelihood() == "gaussian" else self._link(matrix).groups
-        if r is not None and groups == "row":  # a new row's dispersion is unknown: the mean of those seen
-            groups, r = "all", np.array([r.mean()])
-        link = self._link(matrix)._replace(groups=groups, known_r=r)
-        where = layouts([link], 2, self._where[0].rank)
-        relation = relation_of(link, 0, where)._replace(
-            known_noise=None if sites.noise is None else sites.noise.mean,
-        )
-        n, layout = matrix.cells.shape[0], where[0]
-        precision = self.posterior_.precisions[0].mean
-        start = np.zeros((n, layout.size))
-        if layout.one >= 0:
-            start[:, layout.one] = 1.0
-        cols = as_packed(self.posterior_.moments[1])
-        nothing = np.zeros(layout.size, dtype=bool)
-        rows = Entity(n, precision, nothing, layout.one)
-        fixed = Entity(len(cols.mean), np.ones(where[1].size), np.zeros(where[1].size, dtype=bool), where[1].one)
-        problem = RelationProblem((rows, fixed), (relation,), (start, cols.mean), (None, cols))
-        result = fit_problem(
-            PCA_VB, problem, NoOptions(), max_iter=NEW_ROWS_SWEEPS, tol=NEW_ROWS_TOL, n_threads=n_threads(self.n_jobs)
-        )
-        return result.state, problem
+        return new_rows(self.posterior_, {0: self._link(matrix)}, self._where, n_threads(self.n_jobs))
 
     def transform(self, X: Any, return_cov: bool = False) -> Any:
         """Posterior means of the scores of new rows, given the fitted components.
@@ -191,10 +145,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         found = state.moments[0].select(np.arange(K))
         if not return_cov:
             return found.mean.copy()
-        i, j = np.tril_indices(K)
-        cov = np.empty((len(found.mean), K, K))
-        cov[:, i, j] = cov[:, j, i] = np.broadcast_to(found.cov, (len(found.mean), len(i)))
-        return found.mean.copy(), cov
+        return found.mean.copy(), np.broadcast_to(unpack(found.cov, K), (len(found.mean), K, K)).copy()
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log evidence of each row given the fitted components, (n_samples,).
@@ -205,24 +156,14 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "posterior_")
         state, problem = self._new_rows(self._read(X, reset=False))
         values = row_bounds(problem.relations[0], state.sites[0], *state.latent[0])
-        entity, moments = problem.entities[0], state.moments[0]
-        precision = entity.precision[entity.free]
-        free = moments.select(entity.free)
-        spread = np.broadcast_to(variances(free), free.mean.shape)
-        R = len(entity.free)
-        i, j = np.tril_indices(R)
-        full = np.empty((len(free.cov), R, R))
-        full[:, i, j] = full[:, j, i] = free.cov
-        log_det = np.broadcast_to(np.linalg.slogdet(full)[1], len(values))
-        squares = (precision * (free.mean**2 + spread)).sum(axis=1)
-        return np.asarray(values - 0.5 * (squares - R - log_det - np.log(precision).sum()))
+        return values - row_divergences(problem.entities[0], state.moments[0])
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
         return float(np.mean(self.score_samples(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Expected observations of rows with given scores (n_samples, n_components), at the mean components."""
+        """Expected observations of rows whose scores (n_samples, n_components) are known, and row biases zero."""
         check_is_fitted(self, "posterior_")
         scores = np.asarray(X, dtype=np.float64)
         K = self._where[0].rank
@@ -233,10 +174,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean[:, :K] = scores
         if layout.one >= 0:
             mean[:, layout.one] = 1.0
-        cols = self.posterior_.moments[1]
-        zero = np.zeros((1, layout.size))
-        found = self._predict(Moments(mean, zero, True), Moments(cols.mean, np.zeros((1, layout.size)), True), True)
-        return found[0]
+        return self._predict_new(Moments(mean, np.zeros((1, layout.size)), True))[0]
 
     def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
         """The matrix with its missing cells replaced by their predictive means.
@@ -255,14 +193,14 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         if X is None:
-            if self._training is None:
+            if getattr(self, "_training", None) is None:
                 fail_value("X must be given: a model that was loaded from a file does not hold its training matrix.")
             matrix = self._training
-            mean, variance = self._predict_training()
+            mean, variance = predict_training(self.posterior_, 0, self._relation())
         else:
             matrix = self._read(X, reset=False)
             rows = self._new_rows(matrix)[0].moments[0]
-            mean, variance = self._predict(rows, self.posterior_.moments[1], True)
+            mean, variance = self._predict_new(rows)
         filled = matrix.filled(mean)
         if not return_std:
             return filled
@@ -272,54 +210,24 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features)."""
         check_is_fitted(self, "posterior_")
-        return self._predict_training()[0]
+        return predict_training(self.posterior_, 0, self._relation())[0]
 
-    def _predict_training(self) -> tuple[np.ndarray, np.ndarray]:
-        """Predictive mean and variance of the training cells; over a sampler's draws where there are some."""
-        draws = self.posterior_.draws
-        if draws is None:
-            rows, cols = self.posterior_.moments
-            return self._predict(rows, cols, False)
-        mean = square = np.zeros((1, 1))
-        for s in range(len(draws.rows[0])):
-            u, v = (Moments(rows[s], np.zeros((1, rows.shape[2])), True) for rows in draws.rows)
-            noise, r = (None if found[0] is None else found[0][s] for found in (draws.noise, draws.r))
-            m, variance = self._predict(u, v, False, noise, r)
-            mean, square = mean + m, square + variance + m * m
-        mean, square = mean / len(draws.rows[0]), square / len(draws.rows[0])
-        return mean, square - mean**2
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it."""
+        check_is_fitted(self, "posterior_")
+        write_relations(path, self, [self._link(self._shape_only())])
 
-    def _predict(
-        self, rows: Moments, cols: Moments, new: bool, tau: np.ndarray | None = None, r: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Predictive mean and variance of all cells of some rows; noise and dispersion as fitted unless given."""
-        if rows.diagonal != cols.diagonal:
-            rows, cols = as_packed(rows), as_packed(cols)
-        cells = DenseCells((len(rows.mean), len(cols.mean)))
-        link = self._link(Matrix(cells, np.zeros((1, 1))))
-        relation = relation_of(link, 0, self._where)
-        u, v = rows.select(relation.row_coords), cols.select(relation.col_coords)
-        with threadpool_limits(limits=1, user_api="blas"):
-            f, variance = latent_moments(cells, u, v, lambda size, work: work(0, size))
-        sites = self.posterior_.sites[0]
-        tau = sites.noise.mean if tau is None and sites.noise is not None else tau
-        r = sites.r.mean if r is None and sites.r is not None else r
-        noise = np.zeros((1, 1)) if tau is None else cells.spread(1.0 / tau, self._noise_groups)
-        if r is not None:  # a new row's own dispersion is unknown
-            r = np.full((1, 1), r.mean()) if link.groups == "row" and new else cells.spread(r, link.groups)
-        return predict_cells(link.likelihood, f, variance, noise, r)
+    def _shape_only(self) -> Matrix:
+        shape = (len(self.posterior_.moments[0].mean), len(self.posterior_.moments[1].mean))
+        return Matrix(DenseCells(shape), np.zeros((1, 1)))
 
+    def _relation(self) -> Relation:
+        """How rows and columns meet; without data."""
+        return relation_of(self._link(self._shape_only()), 0, self._where)
 
-def _energies(moments: tuple[Moments, ...], rank: int) -> np.ndarray:
-    """Mean over rows of E[u_ik^2], times the sum over columns of E[v_jk^2]."""
-    rows, cols = (m.mean[:, :rank] ** 2 + variances(m)[:, :rank] for m in moments)
-    return np.asarray(rows.mean(axis=0) * cols.sum(axis=0))
-
-
-def _reordered(posterior: RelationPosterior, order: np.ndarray) -> RelationPosterior:
-    moments, precisions = [], []
-    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
-        index = np.concatenate([order, np.arange(len(order), m.mean.shape[1])])
-        moments.append(m.select(index))
-        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions))
+    def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of all cells of new rows."""
+        relation, (tau, r) = self._relation(), parameters(self.posterior_.sites[0])
+        if r is not None and relation.groups == "row":  # a new row's own dispersion is unknown
+            relation, r = relation._replace(groups="all"), np.array([r.mean()])
+        return predict_block(relation, rows, self.posterior_.moments[1], tau, r)

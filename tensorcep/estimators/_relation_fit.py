@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
-from tensorcep._checks import warn_user
+from tensorcep._checks import check_choice, check_int, check_range, fail_value, warn_user
 from tensorcep.estimators._matrices import Matrix
+from tensorcep.estimators._options import n_threads
 from tensorcep.inference._relation_sites import Priors
 from tensorcep.inference._relation_vb import RelationProblem
 from tensorcep.inference._run import Method, Run, run
@@ -159,6 +161,29 @@ def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndar
     return U, V
 
 
+def checked_method(estimator: Any) -> tuple[Method, Any, dict[str, Any]]:
+    """An estimator's method, the settings of the method, and those of the run; errors name what exists."""
+    method = RELATION_METHODS[check_choice("method", estimator.method, RELATION_METHODS)]
+    own = {} if estimator.method_options is None else estimator.method_options
+    if not isinstance(own, dict):
+        raise TypeError(f"method_options must be a dict or None; got {type(own).__name__}.")
+    names = [field.name for field in dataclasses.fields(method.options)]  # type: ignore[arg-type]
+    for name in own:
+        if name not in names:
+            fail_value(f"method_options of method {method.name!r} may hold {names}; got {name!r}.")
+    options = method.options(**own)
+    max_iter = check_int("max_iter", estimator.max_iter)
+    if method.sampler and max_iter <= options.burn_in:
+        fail_value(f"max_iter must be above the burn-in of {options.burn_in} sweeps; got {max_iter}.")
+    how = {
+        "max_iter": max_iter,
+        "tol": check_range("tol", estimator.tol, 0.0),
+        "n_threads": n_threads(estimator.n_jobs),
+        "verbose": bool(estimator.verbose),
+    }
+    return method, options, how
+
+
 def fit_problem(
     method: Method,
     problem: RelationProblem,
@@ -169,8 +194,9 @@ def fit_problem(
     n_threads: int = 1,
     callbacks: tuple[Callable[..., Any], ...] = (),
     verbose: bool = False,
+    warn: bool = True,
 ) -> Run:
-    """Run a method; BLAS uses one thread, so that its sums have one order."""
+    """Run a method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
     with threadpool_limits(limits=1, user_api="blas"):
         result = run(
             method,
@@ -182,7 +208,7 @@ def fit_problem(
             callbacks=callbacks,
             verbose=verbose,
         )
-    if not method.sampler and not result.converged and not result.stopped:
+    if warn and not method.sampler and not result.converged and not result.stopped:
         last = result.trace["change"][-1]
         warn_user(
             f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
