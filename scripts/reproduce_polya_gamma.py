@@ -3,8 +3,8 @@
 Binary data: psi = s u v' + b, N = 1000, D = 100, K = 10, (s, b) = (0.5, 0), (2.5, 0), (2, -4). Counts: N = 500, D = 50,
 K = 10, Poisson with rate e^psi, or negative binomial with r_j ~ Gamma(5, 1); the paper does not give its scales s of
 small and large counts, here they are 0.25 and 0.6, with b = 0. Every model has 1.5 K components and no biases. The
-error is the mean absolute error of the expected cell on the training matrix, the log likelihood that of the training cells;
-both at a rising number of sweeps. The clock counts sweeps alone.
+error is the mean absolute error of the expected cell on the training matrix, the log likelihood that of the training
+cells; both at a rising number of sweeps. The clock counts sweeps alone.
 """
 
 from __future__ import annotations

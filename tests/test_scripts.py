@@ -14,6 +14,7 @@ from _source_graph import ROOT
 
 SCRIPTS = ROOT / "scripts"
 TINY = {
+    "bench_factor_models.py": ["--shape", "40,16", "--ranks", "3", "--sweeps", "4"],
     "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
@@ -29,6 +30,20 @@ TINY = {
         "0.4",
         "--seeds",
         "1",
+    ],
+    "reproduce_polya_gamma.py": [
+        "--data",
+        "binary-extreme,negbinomial-small,poisson-small",
+        "--shape",
+        "30,12",
+        "--true-rank",
+        "2",
+        "--sweeps",
+        "6",
+        "--seeds",
+        "1",
+        "--points",
+        "2",
     ],
     "reproduce_cep_tensor.py": ["--data", "alog", "--folds", "1", "--ranks", "3", "--sweeps", "2"],
 }

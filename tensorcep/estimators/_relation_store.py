@@ -91,7 +91,7 @@ def read_relations(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], d
         links = [_link(m, fields, arrays) for m, fields in enumerate(header["links"])]
         fitted = {
             "posterior_": _posterior(header, arrays, len(links)),
-            "_where": [Layout(rank, one, {m: c for m, c in bias}) for rank, one, bias in header["layouts"]],
+            "_where": [Layout(rank, one, dict(bias)) for rank, one, bias in header["layouts"]],
             "_links": links,
             "_names": header["names"],
             "lower_bound_": np.nan if header["lower_bound"] is None else header["lower_bound"],

@@ -35,8 +35,8 @@ class GroupFactorAnalysis(BaseRelations):
     ard : bool, default=True
     bias : {"column", "row", "both", "none"}, default="column"
     absent : {"missing", "zero"}, default="missing"
-    max_iter : int, default=1000
-    tol : float, default=1e-4
+    max_iter : int, default=2000
+    tol : float, default=1e-5
     method_options : dict, optional
     n_jobs : int, optional
     random_state : int, RandomState, Generator or None
@@ -60,8 +60,8 @@ class GroupFactorAnalysis(BaseRelations):
         *,
         bias: str = "column",
         absent: str = "missing",
-        max_iter: int = 1000,
-        tol: float = 1e-4,
+        max_iter: int = 2000,
+        tol: float = 1e-5,
         method_options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,

@@ -103,7 +103,7 @@ def refresh(
     if relation.likelihood == "gaussian":
         return _gaussian_sites(relation, priors, f, variance)
     if relation.augmentation == "boehning":
-        weight, slope, _ = _boehning(relation, f)
+        weight, slope = _boehning(relation, f)
         only = relation.cells.only_observed
         return Sites(only(weight), only(slope + weight * f))
     c = np.sqrt(f * f + variance)
@@ -184,16 +184,28 @@ def _dispersion(
     return gammas(a0 + (table.times * tables).sum(axis=1), b0 + softplus, a0, b0)
 
 
-def _boehning(relation: Relation, f: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Curvature bound, slope and value of the log likelihood at f."""
-    x = relation.x
+def _boehning_weight(relation: Relation) -> np.ndarray:
+    """Bound of the curvature of the log likelihood."""
+    curvature = 0.25 if relation.likelihood == "bernoulli" else 0.25 + SOFTPLUS_CURVATURE * float(relation.x.max())
+    return np.full((1,) * relation.x.ndim, curvature)
+
+
+def _boehning(relation: Relation, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Curvature bound, and slope of the log likelihood at f."""
+    slope = relation.x - expit(f)
+    if relation.likelihood == "poisson":
+        rate = np.maximum(np.logaddexp(0.0, f), np.finfo(float).tiny)
+        slope = (relation.x / rate - 1.0) * expit(f)
+    return _boehning_weight(relation), slope
+
+
+def _log_likelihood(relation: Relation, f: np.ndarray) -> np.ndarray:
+    """Log likelihood of labels under the logistic, or of counts under the softplus rate."""
+    softplus = np.logaddexp(0.0, f)
     if relation.likelihood == "bernoulli":
-        return np.full((1,) * f.ndim, 0.25), x - expit(f), x * f - np.logaddexp(0.0, f)
-    rate = np.logaddexp(0.0, f)
-    weight = np.full((1,) * f.ndim, 0.25 + SOFTPLUS_CURVATURE * float(x.max()))
-    log_rate = np.log(np.maximum(rate, np.finfo(float).tiny))
-    slope = (x / np.maximum(rate, np.finfo(float).tiny) - 1.0) * expit(f)
-    return weight, slope, x * log_rate - rate - gammaln(x + 1.0)
+        return np.asarray(relation.x * f - softplus)
+    log_rate = np.log(np.maximum(softplus, np.finfo(float).tiny))
+    return np.asarray(relation.x * log_rate - softplus - gammaln(relation.x + 1.0))
 
 
 def bound(relation: Relation, table: CountTable | None, sites: Sites, f: np.ndarray, variance: np.ndarray) -> float:
@@ -233,8 +245,7 @@ def cell_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.nd
         log_tau = relation.cells.spread(sites.noise.log_mean, relation.groups)
         return np.asarray(0.5 * (log_tau - LOG_2PI - tau * ((relation.x - f) ** 2 + variance)))
     if relation.augmentation == "boehning":
-        weight, _, at_mean = _boehning(relation, f)
-        return np.asarray(at_mean - 0.5 * weight * variance)
+        return np.asarray(_log_likelihood(relation, f) - 0.5 * _boehning_weight(relation) * variance)
     return _augmented(relation, sites, f, variance)
 
 

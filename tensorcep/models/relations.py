@@ -240,15 +240,15 @@ def latent_moments(cells: Any, u: Moments, v: Moments, over: Over) -> tuple[np.n
     f = cells.products(u.mean, v.mean, over)
     if u.diagonal:
         n, m = (len(u.mean), u.mean.shape[1]), (len(v.mean), v.mean.shape[1])
-        variance = cells.products(u.mean**2, np.broadcast_to(v.cov, m), over)
-        variance += cells.products(np.broadcast_to(u.cov, n), second_moments(v), over)
-        return f, variance
+        left = np.hstack([u.mean**2, np.broadcast_to(u.cov, n)])
+        right = np.hstack([np.broadcast_to(v.cov, m), second_moments(v)])
+        return f, cells.products(left, right, over)
     scale = trace_weights(u.mean.shape[1])
     n, m = (len(u.mean), len(scale)), (len(v.mean), len(scale))
     outer = second_moments(Moments(u.mean, np.zeros((1, 1)), False))
-    variance = cells.products(outer * scale, np.broadcast_to(v.cov, m), over)
-    variance += cells.products(np.broadcast_to(u.cov * scale, n), second_moments(v), over)
-    return f, variance
+    left = np.hstack([outer * scale, np.broadcast_to(u.cov * scale, n)])
+    right = np.hstack([np.broadcast_to(v.cov, m), second_moments(v)])
+    return f, cells.products(left, right, over)
 
 
 def as_packed(moments: Moments) -> Moments:
