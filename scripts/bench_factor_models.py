@@ -47,7 +47,10 @@ def time_sweeps(method: str, options: argparse.Namespace) -> list[Row]:
     watch = Watch(data, link, chosen.sampler, set(range(10, sweeps + 1, 10)) | {sweeps})
     settings = chosen.options(**METHODS[method][2])
     result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
-    seconds, common = result.trace["seconds"], {"data": "bernoulli", "rank": K, "method": method, "shape": list(shape)}
+    seconds, common = (
+        result.trace["seconds"],
+        {"data": "bernoulli", "rank": K, "method": method, "shape": "x".join(map(str, shape))},
+    )
     begin = time.process_time()
     plain = fit_problem(chosen, problem, settings, max_iter=min(sweeps, 40), tol=0.0, warn=False)
     cpu = (time.process_time() - begin) / plain.n_iter
@@ -59,8 +62,12 @@ def time_sweeps(method: str, options: argparse.Namespace) -> list[Row]:
         key = "error below .05 or above .95"
         for goal in GOALS:
             reached = [n for n, found in sorted(watch.scores.items()) if found.get(key, 1.0) <= goal]
-            value = float(seconds[: reached[0]].sum()) if reached else None
-            rows.append(row(f"seconds to error {goal}", value, sweep=reached[0] if reached else sweeps, **common))
+            if reached:
+                value = float(seconds[: reached[0]].sum())
+                rows.append(row(f"seconds to error {goal}", value, sweep=reached[0], **common))
+            else:
+                skipped = f"not reached in {sweeps} sweeps"
+                rows.append(row(f"seconds to error {goal}", None, sweep=sweeps, skipped=skipped, **common))
     return rows
 
 
@@ -94,7 +101,7 @@ def against_sklearn(options: argparse.Namespace) -> list[Row]:
     for name, model in models.items():
         quiet_fit(model, train[: K + 2])  # compiled code is loaded
         seconds = quiet_fit(model, train)
-        common = {"data": "gaussian complete", "rank": K, "method": name, "shape": list(train.shape)}
+        common = {"data": "gaussian complete", "rank": K, "method": name, "shape": "x".join(map(str, train.shape))}
         rows.append(row("held-out log likelihood", model.score(test), seconds=seconds, **common))
     say(", ".join(f"{r['method']} {r['seconds']:.2f} s {r['value']:.3f}" for r in rows))
     return rows
@@ -131,7 +138,7 @@ def against_bayespy(options: argparse.Namespace) -> list[Row]:
     x = np.where(rng.random(truth.shape) < 0.5, np.nan, truth + 0.5 * rng.standard_normal(truth.shape))
     hidden = np.isnan(x)
     rows = []
-    common = {"data": "gaussian half missing", "rank": 5, "shape": [500, 30], "sweep": 50}
+    common = {"data": "gaussian half missing", "rank": 5, "shape": "500x30", "sweep": 50}
     for method in ("vb", "vb-factorized"):
         how = {"method": method, "bias": "none", "max_iter": 50, "tol": 0.0, "random_state": 0, "init": "random"}
         quiet_fit(BayesianPCA(5, **how), x[:20])
@@ -159,7 +166,7 @@ def against_mofa(options: argparse.Namespace) -> list[Row]:
         return float(np.mean(np.where(data.x > 0.0, np.log(p), np.log1p(-p))[hidden]))
 
     sweeps, rows = min(100, options.sweeps), []
-    common = {"data": "bernoulli hidden", "rank": K, "shape": list(options.shape), "sweep": sweeps}
+    common = {"data": "bernoulli hidden", "rank": K, "shape": "x".join(map(str, options.shape)), "sweep": sweeps}
     for method in ("vb-factorized", "vb"):
         model = BayesianPCA(K, "bernoulli", method, max_iter=sweeps, tol=0.0, random_state=0)
         seconds = quiet_fit(model, x)

@@ -112,7 +112,7 @@ def read_archive(
 def archive_kind(path: str | os.PathLike[str]) -> str | None:
     """The kind that an archive's header names; None for what is no readable archive."""
     try:
-        with np.load(check_file(path), allow_pickle=False) as archive:
+        with open(check_file(path), "rb") as handle, np.load(handle, allow_pickle=False) as archive:
             return str(json.loads(archive[HEADER].tobytes())["kind"])
     except (ValueError, EOFError, OSError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
         return None

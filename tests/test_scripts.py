@@ -19,6 +19,7 @@ TINY = {
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "factor_model_examples.py": ["--ranks", "3", "--sweeps", "6", "--every", "20", "--methods", "vb-factorized"],
     "measure_coverage.py": [
         "--ranks",
         "1",

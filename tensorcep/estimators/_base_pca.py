@@ -24,11 +24,13 @@ from tensorcep.estimators._relation_fit import (
 from tensorcep.estimators._relation_rows import new_rows, row_divergences
 from tensorcep.estimators._relation_store import write_relations
 from tensorcep.estimators._relation_summary import energies, parameters, predict_block, predict_training, reordered
-from tensorcep.inference._relation_sites import Priors, row_bounds
+from tensorcep.inference._relation_sites import Priors, Sites, row_bounds
 from tensorcep.inference._relation_vb import RelationProblem, State
 from tensorcep.inference._run import Run
 from tensorcep.models.relations import DenseCells, Moments, Relation
 from tensorcep.posterior import unpack
+
+SITES_WITHOUT_NOISE = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
 
 
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -206,6 +208,15 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return filled
         seen = matrix._replace(x=np.zeros_like(matrix.x))
         return filled, seen.filled(np.sqrt(variance))
+
+    def predict_latent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent value of every training cell, both (n_samples, n_features)."""
+        check_is_fitted(self, "posterior_")
+        relation = self._relation()._replace(likelihood="gaussian", groups="all")
+        posterior = self.posterior_._replace(sites=(SITES_WITHOUT_NOISE,))
+        if posterior.draws is not None:
+            posterior = posterior._replace(draws=posterior.draws._replace(noise=(None,), r=(None,)))
+        return predict_training(posterior, 0, relation)
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features)."""
