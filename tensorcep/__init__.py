@@ -12,10 +12,12 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
+    from tensorcep.comparison import compare
     from tensorcep.estimators import (
         BayesianCCA,
         BayesianFactorAnalysis,
         BayesianPCA,
+        BayesPointMachine,
         CollectiveMatrixFactorization,
         CPClassifier,
         CPCountRegressor,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         GroupFactorAnalysis,
         load,
     )
+    from tensorcep.inference.ep import GaussianEP
+    from tensorcep.inference.loopy_bp import LoopyBP
     from tensorcep.io import read_tensor, write_tensor
     from tensorcep.labels import Labels
     from tensorcep.posterior import Prior
@@ -38,9 +42,16 @@ _HOME = {
     "CPRegressor": "estimators",
     "CollectiveMatrixFactorization": "estimators",
     "GroupFactorAnalysis": "estimators",
+    "BayesPointMachine": "estimators",
+    "CPClassifier": "estimators",
+    "CPCountRegressor": "estimators",
+    "CPRegressor": "estimators",
+    "GaussianEP": "inference.ep",
     "Labels": "labels",
+    "LoopyBP": "inference.loopy_bp",
     "Prior": "posterior",
     "SparseTensor": "tensor",
+    "compare": "comparison",
     "load": "estimators",
     "read_tensor": "io",
     "simulate_cp": "simulate",
@@ -49,6 +60,7 @@ _HOME = {
 _MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
+    "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
     "BayesianPCA",
@@ -56,11 +68,14 @@ __all__ = [
     "CPCountRegressor",
     "CPRegressor",
     "CollectiveMatrixFactorization",
+    "GaussianEP",
     "GroupFactorAnalysis",
     "Labels",
+    "LoopyBP",
     "Prior",
     "SparseTensor",
     "__version__",
+    "compare",
     "datasets",
     "load",
     "metrics",

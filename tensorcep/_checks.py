@@ -313,6 +313,14 @@ def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     return y
 
 
+def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return a C-contiguous (n, d) float64 array of finite numbers."""
+    array = np.asarray(values)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional; got shape {array.shape}.")
+    return check_values(array.ravel(), name=name).reshape(array.shape)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, pointing at the line outside this package that led here."""
     package = os.path.dirname(os.path.abspath(__file__))

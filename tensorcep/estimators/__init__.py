@@ -9,6 +9,7 @@ from tensorcep._checks import fail_value
 from tensorcep._files import archive_kind
 from tensorcep.estimators._relation_store import KIND as FACTOR_MODEL
 from tensorcep.estimators._relation_store import read_relations
+from tensorcep.estimators.bayes_point_machine import BayesPointMachine
 from tensorcep.estimators.bayesian_pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.estimators.collective import CollectiveMatrixFactorization
 from tensorcep.estimators.cp_classifier import CPClassifier
@@ -20,6 +21,7 @@ from tensorcep.persist import read_model
 __all__ = [
     "ESTIMATORS",
     "FACTOR_MODELS",
+    "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
     "BayesianPCA",

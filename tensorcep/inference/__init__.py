@@ -5,18 +5,31 @@ from __future__ import annotations
 from tensorcep._checks import check_choice, fail_value
 from tensorcep.inference._run import Method
 from tensorcep.inference.cep import CEP
+from tensorcep.inference.gibbs import GIBBS
+from tensorcep.inference.laplace import LAPLACE
+from tensorcep.inference.pg_gibbs import PG_GIBBS
+from tensorcep.inference.pg_vb import PG_VB
+from tensorcep.inference.vmp import VMP
+from tensorcep.inference.wopt import WOPT
 from tensorcep.likelihoods._record import Likelihood
 
-METHODS: dict[str, Method] = {method.name: method for method in (CEP,)}
+METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 
 
-def get_method(name: str, likelihood: Likelihood) -> Method:
-    """Return the method called `name`, after checking that it can use the likelihood.
+ABILITIES = {
+    "learns_prior": ("learn the prior", "prior=None"),
+    "clamps_columns": ("hold columns at 1", "interactions='cp'"),
+}
+
+
+def get_method(name: str, likelihood: Likelihood, abilities: tuple[str, ...] = ()) -> Method:
+    """Return the method called `name`, after checking that it can use the likelihood and has the abilities asked for.
 
     Raises
     ------
     ValueError
-        If there is no such method, or the likelihood lacks a part that it needs; the sentence lists what would do.
+        If there is no such method, the likelihood lacks a part that it needs, or it lacks an ability of
+        `ABILITIES`; the sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
@@ -26,4 +39,9 @@ def get_method(name: str, likelihood: Likelihood) -> Method:
             f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
             f"use one of {fits}."
         )
+    for ability in abilities:
+        if not getattr(method, ability):
+            fits = [m.name for m in METHODS.values() if getattr(m, ability) and not m.lacks(likelihood)]
+            what, instead = ABILITIES[ability]
+            fail_value(f"method {name!r} cannot {what}; use {instead}, or one of the methods {fits}.")
     return method

@@ -38,12 +38,16 @@ class Messages(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,)."""
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
 
     Lam: np.ndarray
     eta: np.ndarray
     noise: np.ndarray
     skipped: np.ndarray
+    counts: np.ndarray
 
 
 class Rule(NamedTuple):
@@ -80,7 +84,7 @@ class Rule(NamedTuple):
 
 
 @block_kernel
-def _cavity(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[no-untyped-def]
+def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[no-untyped-def]
     """Moments of the rows of one block without the entries' own messages, to number `slot` of S, m and vt."""
     P, R = Lam.shape[1], eta.shape[1]
     gather(rows, Lam, w, at.a)
@@ -91,7 +95,7 @@ def _cavity(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[
 
 
 @block_kernel
-def _products_of_others(k, K, R, w, at):  # type: ignore[no-untyped-def]
+def products_of_others(k, K, R, w, at):  # type: ignore[no-untyped-def]
     """z and Z2 of mode k (CEP eqs 16-17)."""
     P = R * (R + 1) // 2
     first = 1 if k == 0 else 0
@@ -104,7 +108,7 @@ def _products_of_others(k, K, R, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _gaussian_message(R, w, at):  # type: ignore[no-untyped-def]
+def gaussian_message(R, w, at):  # type: ignore[no-untyped-def]
     """T = E[tau] Z2 and eta = E[tau] y z (CEP eqs 14-15, first order)."""
     multiply(w, at.scalar, w, at.theta, w, at.y, 1, w, 0)
     scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.theta)
@@ -112,7 +116,7 @@ def _gaussian_message(R, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
+def tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
     """Message of any likelihood: new covariance S - S A S and new mean m + S g, minus the cavity.
 
     Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
@@ -134,7 +138,7 @@ def _tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # type: ignore[no-untyped-def]
+def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # type: ignore[no-untyped-def]
     """Step (c): damp in natural parameters and add to the row sums; returns the number of skipped updates."""
     skipped = 0
     for lane in range(LANES):
@@ -186,7 +190,7 @@ def _load_block(b, unused, entries, state, messages, noise, rule, w, at):  # typ
             gather(rows, state.cov, w, at.S + k * P)
             gather(rows, state.mean, w, at.m + k * R)
         else:
-            _cavity(rows, state.Lam, state.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
+            cavity_moments(rows, state.Lam, state.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
         m = at.m + k * R
         add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
@@ -213,18 +217,18 @@ def sweep_chunks(chunks, modes, entries, state, messages, sums, noise, rule, w, 
             _load_block(b, unused, entries, state, messages, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 rows, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
-                _products_of_others(k, K, R, w, at)
+                products_of_others(k, K, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
                 if rule.gaussian and k == K - 1:
                     _noise_message(k, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
                 if closed_form:
-                    _gaussian_message(R, w, at)
+                    gaussian_message(R, w, at)
                 elif rule.from_posterior:
-                    _cavity(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
-                    _tilted_message(rule, K, R, w, at)
+                    cavity_moments(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
+                    tilted_message(rule, K, R, w, at)
                 else:
-                    _tilted_message(rule, k, R, w, at)
-                skipped += _store_message(rows, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
+                    tilted_message(rule, k, R, w, at)
+                skipped += store_message(rows, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
         sums.skipped[c] = skipped
 
 

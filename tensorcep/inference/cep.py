@@ -16,13 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep._checks import check_choice
 from tensorcep._jit import TILTED_SIGNATURE, address_of
+from tensorcep.inference._cep_averaged import averaged_pass
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._messages import empty_messages, empty_sums
 from tensorcep.inference._rows import (
+    RowPrior,
     RowState,
     diagonal,
+    initial_prior,
     latent_of_entries,
+    learn_prior,
     refresh_rows,
     relative_change,
     rows_at_prior,
@@ -49,6 +55,9 @@ class CEPOptions:
 
     Attributes
     ----------
+    messages : {"full", "averaged"}
+        "full" stores the message of every entry to every mode; "averaged" one message per row, the average of those of
+        its entries (stochastic EP): less accurate, for data whose messages do not fit the memory.
     schedule : {"modewise", "parallel"}
         "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
         messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
@@ -77,6 +86,7 @@ class CEPOptions:
         Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
     """
 
+    messages: str = "full"
     schedule: str = "modewise"
     moments: str = "cavity"
     order: int = 1
@@ -91,11 +101,12 @@ class CEPOptions:
 
 
 class CEPState(NamedTuple):
-    """Messages, rows, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling, last change."""
+    """Messages, rows and their prior, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling."""
 
     messages: Messages
     sums: Sums
     rows: RowState
+    prior: RowPrior
     noise: tuple[float, float]
     f: np.ndarray
     sweeps: int
@@ -109,47 +120,33 @@ class CEPState(NamedTuple):
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     entries, R = problem.entries, problem.rank
-    n_blocks, K, _ = entries.rows.shape
-    P = R * (R + 1) // 2
-    n_rows, n_chunks = len(problem.prior_eta), len(entries.chunk_start) - 1
-    messages = _empty_messages(problem, options, n_blocks, K, P, R)
-    sums = Sums(
-        np.zeros((n_chunks, n_rows, P)), np.zeros((n_chunks, n_rows, R)), np.zeros((n_chunks, 2)), np.zeros(n_chunks)
-    )
+    messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
     if options.message_precision:
-        for k in range(K):
-            used = entries.rows[:, k].ravel()[entries.weight.ravel() > 0]
-            counts = np.bincount(used, minlength=n_rows)
-            rows.Lam[:, diagonal(R)] += options.message_precision * counts[:, None]
+        rows.Lam[:, diagonal(R)] += options.message_precision * sums.counts[:, None]
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-    refresh_rows(rows, 0, n_rows, threads)
+    refresh_rows(rows, 0, len(rows.good), threads)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    if options.messages == "averaged":
+        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
     f = latent_of_entries(entries, rows.mean, threads)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
     max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
-    return CEPState(messages, sums, rows, noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
+    return CEPState(messages, sums, rows, initial_prior(problem), noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
 
 
-def _empty_messages(problem: Problem, options: CEPOptions, n_blocks: int, K: int, P: int, R: int) -> Messages:
-    entries, dtype = problem.entries, np.dtype(options.dtype)
-    Lam = lane_zeros((n_blocks, K, P, LANES), dtype)
-    eta = lane_zeros((n_blocks, K, R, LANES), dtype)
-    weight = entries.weight
-    if options.message_precision:
-        for r in range(R):
-            Lam[:, :, r * (r + 3) // 2] = options.message_precision * weight[:, None]
-    if problem.noise_prior is None:
-        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
-    a, b = options.message_noise or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
-    return Messages(Lam, eta, a * weight, b * weight)
+def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
+    stored = check_choice("messages", options.messages, ("full", "averaged")) == "full"
+    messages = empty_messages(problem, options.dtype, options.message_noise, stored)
+    if options.message_precision and stored:
+        messages.Lam[:, :, diagonal(problem.rank)] = options.message_precision * problem.entries.weight[:, None, None]
+    return messages
 
 
 def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
@@ -160,6 +157,9 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
     for modes in passes:
         noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, threads)
         skipped += n_skipped
+        shrunk += n_shrunk
+    if state.sweeps >= options.anneal:
+        state, n_shrunk = _learn(state, problem, threads)
         shrunk += n_shrunk
     f = latent_of_entries(problem.entries, state.rows.mean, threads)
     # the change an undamped update would make, so that damping does not look like convergence
@@ -175,6 +175,20 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
     )
     sweeps = state.sweeps + 1
     return state._replace(noise=noise, f=f, sweeps=sweeps, step=new_step, ceiling=ceiling, change=change), sweep
+
+
+def _learn(state: CEPState, problem: Problem, threads: Threads) -> tuple[CEPState, int]:
+    """Move the rows' prior as far as the messages move.
+
+    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
+    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
+    """
+    prior = learn_prior(state.prior, problem, state.rows, state.step, threads)
+    if prior.modes is None:
+        return state, 0
+    widest = float(np.linalg.inv(prior.modes.precision).diagonal(axis1=1, axis2=2).max())
+    state = state._replace(prior=prior, max_variance=MAX_VARIANCE_RATIO * widest)
+    return state, _shrink(state, problem, 0, len(prior.eta), threads)
 
 
 def _adapted(state: CEPState, change: float, skipped: int) -> tuple[float, float]:
@@ -204,6 +218,10 @@ def _pass(
         positive=options.positive,
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
     )
+    if options.messages == "averaged":
+        noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
+        first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
+        return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, threads)
 
     def sweep(first: int, last: int) -> None:
         at = layout(len(problem.shape), problem.rank)
@@ -215,7 +233,7 @@ def _pass(
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
 
     def total(a: int, b: int) -> None:
-        add_sums(first + a, first + b, problem.prior_Lam, problem.prior_eta, sums, rows.Lam, rows.eta)
+        add_sums(first + a, first + b, state.prior.Lam, state.prior.eta, sums, rows.Lam, rows.eta)
 
     threads.over(last - first, total, LANES)
     refresh_rows(rows, first, last, threads)
@@ -239,32 +257,41 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
     = prior x messages" true, which resetting the row alone would not.
     """
-    rows = state.rows
+    rows, prior = state.rows, state.prior
     bad = first + np.flatnonzero(~_sound(state, slice(first, last)))
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
     for i in bad:
-        excess_Lam, excess_eta = rows.Lam[i] - problem.prior_Lam[i], rows.eta[i] - problem.prior_eta[i]
+        excess_Lam, excess_eta = rows.Lam[i] - prior.Lam[i], rows.eta[i] - prior.eta[i]
         for _ in range(MAX_HALVINGS):
             factor[i] *= 0.5
-            rows.Lam[i] = problem.prior_Lam[i] + factor[i] * excess_Lam
-            rows.eta[i] = problem.prior_eta[i] + factor[i] * excess_eta
+            rows.Lam[i] = prior.Lam[i] + factor[i] * excess_Lam
+            rows.eta[i] = prior.eta[i] + factor[i] * excess_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
             if _sound(state, slice(i, i + 1)).all():
                 break
         else:
             factor[i] = 0.0
-            rows.Lam[i], rows.eta[i] = problem.prior_Lam[i], problem.prior_eta[i]
+            rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    scale_messages(factor, problem.entries.rows, state.messages.Lam, state.messages.eta)
+    stored = len(state.messages.Lam)
+    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
     return int(bad.size)
 
 
 def finish(state: CEPState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+    return Posterior(
+        problem.shape,
+        problem.rank,
+        state.rows.Lam,
+        state.rows.eta,
+        noise,
+        seen_rows(problem),
+        mode_prior=state.prior.modes,
+    )
 
 
 def trial_sweeps(options: CEPOptions) -> int:
@@ -281,4 +308,6 @@ CEP = Method(
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
+    learns_prior=True,
+    clamps_columns=True,
 )

@@ -7,9 +7,11 @@ from typing import Any
 from tensorcep._checks import check_choice
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.step import STEP
 
 LIKELIHOODS: dict[str, Likelihood] = {
     record.name: record
@@ -18,6 +20,9 @@ LIKELIHOODS: dict[str, Likelihood] = {
         PROBIT,
         LOGIT,
         POISSON,
+        NEGBINOMIAL,
+        STEP,
+        LOGIT_MACKAY,
     )
 }
 
@@ -28,7 +33,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit" or "poisson".
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "step" or "logit_mackay".
 
     Returns
     -------
