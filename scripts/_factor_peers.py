@@ -26,7 +26,7 @@ def bayespy(x: np.ndarray, rank: int, sweeps: int, seed: int) -> tuple[np.ndarra
     y = nodes.GaussianARD(f, tau)
     y.observe(np.nan_to_num(x).T, mask=~np.isnan(x).T)
     inference = VB(y, u, v, alpha, tau)
-    u.initialize_from_random()
+    v.initialize_from_random()
     begin = time.perf_counter()
     inference.update(repeat=sweeps, tol=0.0, verbose=False)
     seconds = time.perf_counter() - begin

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tensorcep.tensor import SparseTensor
 
 _HOME = {
+    "BayesPointMachine": "estimators",
     "BayesianCCA": "estimators",
     "BayesianFactorAnalysis": "estimators",
     "BayesianPCA": "estimators",
@@ -42,10 +43,6 @@ _HOME = {
     "CPRegressor": "estimators",
     "CollectiveMatrixFactorization": "estimators",
     "GroupFactorAnalysis": "estimators",
-    "BayesPointMachine": "estimators",
-    "CPClassifier": "estimators",
-    "CPCountRegressor": "estimators",
-    "CPRegressor": "estimators",
     "GaussianEP": "inference.ep",
     "Labels": "labels",
     "LoopyBP": "inference.loopy_bp",
