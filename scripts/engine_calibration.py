@@ -130,7 +130,7 @@ def summary(rows: list[Row]) -> list[Row]:
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, methods=",".join([*METHODS, *VARIANTS]), sweeps=200, seed=0)
-    p.add_argument("--likelihoods", type=words(*KNOWN), default="gaussian,probit,logit,poisson")
+    p.add_argument("--likelihoods", type=words(*KNOWN), default=",".join(KNOWN))
     p.add_argument("--seeds", type=int, default=3, help="data sets for each likelihood (default: %(default)s)")
     p.add_argument("--shape", type=lambda s: tuple(int(n) for n in s.split(",")), default="200,100,50")
     p.add_argument("--true-rank", type=int, default=4)
