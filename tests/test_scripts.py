@@ -27,7 +27,7 @@ TINY = {
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
     "engine_calibration.py": [
         "--methods",
-        "cep,laplace,wopt-ridge,cep-averaged",
+        "laplace,wopt-ridge,cep-averaged",
         "--likelihoods",
         "gaussian,logit",
         "--true-rank",
