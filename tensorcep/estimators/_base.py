@@ -145,6 +145,7 @@ class BaseCP(CPPredictions):
             noise_prior=self._noise_prior(values),
             seed=int(rng.integers(2**63)),
             hyper=hyper,
+            free=None if options.free.all() else options.free,
         )
         how: dict[str, Any] = {
             "max_iter": options.max_iter,
