@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
+from tensorcep.inference.adf import pack_stream, unpack_stream
 from tensorcep.labels import pack_labels, unpack_labels
 from tensorcep.posterior import Dispersion, Draws, GammaNoise, ModePrior, PointEstimate, Posterior, Result
 
@@ -17,15 +18,19 @@ VERSION = 1
 
 
 class StoredModel(NamedTuple):
-    """What a model file holds: class name, parameters, and the fitted attributes by name."""
+    """What a model file holds: class name, parameters, the fitted attributes by name, and the whole header."""
 
     class_name: str
     params: dict[str, Any]
     fitted: dict[str, Any]
+    header: dict[str, Any]
 
 
-def write_model(path: str | os.PathLike[str], model: Any) -> None:
-    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels."""
+def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] | None = None) -> None:
+    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
+
+    A model that learns from a stream brings the state of the stream. `extra` is added to the header.
+    """
     posterior: Result = model.posterior_
     result_header, arrays = _stored_result(posterior)
     arrays.update(unseen_mean=model._unseen_mean, unseen_cov=model._unseen_cov)
@@ -38,9 +43,15 @@ def write_model(path: str | os.PathLike[str], model: Any) -> None:
         **result_header,
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "n_samples_seen": int(model.n_samples_seen_),
+        "n_batches": int(model.n_batches_),
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
     }
-    write_archive(path, KIND, VERSION, header, arrays)
+    stream = model.__dict__.get("_stream")
+    if stream is not None:
+        header["stream"], stored = pack_stream(stream)
+        arrays.update({f"stream_{name}": values for name, values in stored.items()})
+    write_archive(path, KIND, VERSION, {**header, **(extra or {})}, arrays)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -66,10 +77,15 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             "n_features_in_": len(posterior.shape),
             "n_iter_": header["n_iter"],
             "converged_": header["converged"],
+            "n_samples_seen_": int(header.get("n_samples_seen", 0)),
+            "n_batches_": int(header.get("n_batches", 1)),
             "trace_": {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")},
             "_unseen_mean": arrays["unseen_mean"],
             "_unseen_cov": arrays["unseen_cov"],
         }
+        if "stream" in header:
+            stored = {n.removeprefix("stream_"): a for n, a in arrays.items() if n.startswith("stream_")}
+            fitted["_stream"] = unpack_stream(header["stream"], stored, labels)
         class_name = header["class"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
@@ -82,7 +98,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     }
     if len(labels) != n_modes or any(arrays[name].shape != shape for name, shape in shapes.items()):
         fail_value(f"'{os.fspath(path)}' holds arrays that do not fit its shape {posterior.shape}; save it again.")
-    return StoredModel(class_name, params, fitted)
+    return StoredModel(class_name, params, fitted, header)
 
 
 def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -16,10 +16,11 @@ from tensorcep.estimators._options import (
     learned_prior,
     method_settings,
     n_threads,
+    run_settings,
     start_means,
     word_or_range,
 )
-from tensorcep.estimators._predictions import CPPredictions
+from tensorcep.estimators._streaming import StreamingCP
 from tensorcep.estimators._structure import structure, structured_prior, structured_start
 from tensorcep.inference import get_method
 from tensorcep.inference._hyper import KINDS, Hyper
@@ -30,7 +31,7 @@ from tensorcep.models.cp import pack_entries
 from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
 
 
-class BaseCP(CPPredictions):
+class BaseCP(StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values."""
 
     def __init__(
@@ -55,6 +56,7 @@ class BaseCP(CPPredictions):
         unknown: str = "prior",
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
+        forget: float = 0.0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -79,6 +81,7 @@ class BaseCP(CPPredictions):
         self.unknown = unknown
         self.dtype = dtype
         self.method_options = method_options
+        self.forget = forget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -122,7 +125,14 @@ class BaseCP(CPPredictions):
         FloatingPointError
             If the result is not finite.
         """
-        coords, values, shape, labels = training_entries(X, y, self.shape)
+        self._fit_entries(*training_entries(X, y, self.shape))
+        return self
+
+    def _fit_entries(
+        self, coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...], labels: tuple[Any, ...]
+    ) -> Problem:
+        """Fit checked entries, and return the problem that they made."""
+        self._forget_stream()
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
         method = get_method(self.method, likelihood, self._needs_of_the_method(options))
@@ -147,13 +157,7 @@ class BaseCP(CPPredictions):
             hyper=hyper,
             free=None if options.free.all() else options.free,
         )
-        how: dict[str, Any] = {
-            "max_iter": options.max_iter,
-            "tol": options.tol,
-            "n_threads": options.threads,
-            "callbacks": options.callbacks,
-            "verbose": bool(self.verbose),
-        }
+        how = run_settings(options, bool(self.verbose))
         if 0 < trial_iter < options.max_iter:
             result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
         else:
@@ -162,6 +166,7 @@ class BaseCP(CPPredictions):
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.trace_ = result.trace
+        self.n_samples_seen_, self.n_batches_ = len(values), 1
         if not method.sampler and not result.converged and not result.stopped:
             last = result.trace["change"][-1]
             warn_user(
@@ -169,10 +174,11 @@ class BaseCP(CPPredictions):
                 f"> tol={options.tol:g}; increase max_iter, raise tol, or add damping.",
                 ConvergenceWarning,
             )
-        return self
+        return problem
 
     def _checked_options(self, order: int) -> ModelOptions:
         check_choice("unknown", self.unknown, ("prior", "error"))
+        check_range("forget", self.forget, 0.0, 1.0, include_high=False)
         damping = word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
         max_iter = check_int("max_iter", self.max_iter)
         callbacks = () if self.callbacks is None else self.callbacks

@@ -50,6 +50,9 @@ _PARAMETERS = """rank : int, default=8
         Storage of the messages, K * (R*(R+1)/2 + R) numbers per entry. Arithmetic is float64.
     method_options : dict, optional
         Settings that only this method has, by name; a wrong name is answered with those that exist.
+    forget : float in [0, 1), default=0
+        For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
+        `partial_fit`), by going back towards its prior.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
@@ -65,6 +68,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
+    n_samples_seen_, n_batches_ : int
+        Entries and batches learned since the last `fit`, which counts as a batch.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
     shape_ : tuple of int

@@ -66,6 +66,17 @@ def method_settings(method: Method, options: ModelOptions, likelihood: Likelihoo
     return method.options(**{**shared, **own})
 
 
+def run_settings(options: ModelOptions, verbose: bool) -> dict[str, Any]:
+    """What `inference._run.run` takes from the parameters of a fit."""
+    return {
+        "max_iter": options.max_iter,
+        "tol": options.tol,
+        "n_threads": options.threads,
+        "callbacks": options.callbacks,
+        "verbose": verbose,
+    }
+
+
 def matching_scale(mean_square: float, order: int, rank: int) -> float:
     """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
     return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
