@@ -171,7 +171,11 @@ class StreamingCP(CPPredictions):
         coords, shape, labels = arrival.as_training(self.shape)
         problem = self._fit_entries(coords, arrival.values, shape, labels)
         time = 0.0 if arrival.time is None else arrival.time
-        state = begin(self.posterior_, problem.prior_Lam, problem.prior_eta, problem.noise_prior, time)
+        prior: Any = (problem.prior_Lam, problem.prior_eta)
+        learned = getattr(self.posterior_, "mode_prior", None)
+        if learned is not None:  # the stream keeps the prior that its first batch taught
+            prior = natural_prior(Prior(learned.mean, learned.precision), self.shape_, problem.rank)
+        state = begin(self.posterior_, *prior, problem.noise_prior, time)
         self._stream = self._new_stream(state, problem.seed)
 
     def _continued(self) -> Stream:
@@ -188,7 +192,8 @@ class StreamingCP(CPPredictions):
 
     def _new_stream(self, state: StreamState, seed: int) -> Stream:
         keys, names = keys_of(self.labels_)
-        return Stream(state, keys, names, seed, self.prior is None and self.prior_mean == "uniform")
+        plain = all(len(modes) == len(names) for modes in self.column_modes_)
+        return Stream(state, keys, names, seed, plain and self.prior is None and self.prior_mean == "uniform")
 
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()
