@@ -171,11 +171,11 @@ class StreamingCP(CPPredictions):
         coords, shape, labels = arrival.as_training(self.shape)
         problem = self._fit_entries(coords, arrival.values, shape, labels)
         time = 0.0 if arrival.time is None else arrival.time
-        prior: Any = (problem.prior_Lam, problem.prior_eta)
+        Lam, eta = problem.prior_Lam, problem.prior_eta
         learned = getattr(self.posterior_, "mode_prior", None)
         if learned is not None:  # the stream keeps the prior that its first batch taught
-            prior = natural_prior(Prior(learned.mean, learned.precision), self.shape_, problem.rank)
-        state = begin(self.posterior_, *prior, problem.noise_prior, time)
+            Lam, eta = natural_prior(Prior(learned.mean, learned.precision), self.shape_, problem.rank)
+        state = begin(self.posterior_, Lam, eta, problem.noise_prior, time)
         self._stream = self._new_stream(state, problem.seed)
 
     def _continued(self) -> Stream:
