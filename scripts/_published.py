@@ -7,11 +7,13 @@ variance of f: that one is reported as metric "auc_latent_variance").
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep import datasets
+from tensorcep.inference import METHODS
 from tensorcep.inference._run import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse
@@ -29,6 +31,12 @@ class Fold(NamedTuple):
     problem: Problem
     test_rows: np.ndarray
     test_y: np.ndarray
+
+
+def options_with(name: str, **wanted: Any) -> Any:
+    """The settings of a method: those wanted that it has, and its defaults."""
+    fields = {field.name for field in dataclasses.fields(METHODS[name].options)}  # type: ignore[arg-type]
+    return METHODS[name].options(**{key: value for key, value in wanted.items() if key in fields})
 
 
 def prior_means(shape: tuple[int, ...], n: int, fold: int, rank: int, stream: str) -> list[np.ndarray]:

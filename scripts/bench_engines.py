@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from _common import Row, parser, report, row, say, words
+from _published import options_with
 from bench_sweep import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 
 from tensorcep.inference import METHODS
@@ -22,15 +23,14 @@ from tensorcep.inference._run import Problem, Threads
 from tensorcep.likelihoods import LIKELIHOODS
 
 WOPT_ITERATIONS = 10
+TIMED = [name for name in ("gaussian", "probit", "logit", "poisson", "negbinomial") if name in LIKELIHOODS]
 
 
 def options_of(method: str, likelihood: str) -> tuple[Any, int]:
-    """A method's settings, and how many sweeps one step stands for."""
-    if method == "cep":
-        return METHODS[method].options(damping=damping_of(likelihood, "modewise")), 1
-    if method == "wopt":
-        return METHODS[method].options(iterations=WOPT_ITERATIONS), WOPT_ITERATIONS
-    return METHODS[method].options(), 1
+    """A method's settings (of a sampler with one chain), and how many sweeps one step stands for."""
+    damping = damping_of(likelihood, "modewise")
+    options = options_with(method, damping=damping, n_chains=1, iterations=WOPT_ITERATIONS)
+    return options, WOPT_ITERATIONS if method == "wopt" else 1
 
 
 def time_steps(problem: Problem, name: str, n_threads: int, repeats: int) -> list[float]:
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, ranks="8", methods=",".join(METHODS), threads="1", seed=0)
     p.add_argument("--entries", type=entry_counts, default=[("alog", ALOG_ENTRIES)], help="numbers of entries, or alog")
-    p.add_argument("--likelihoods", type=words(*LIKELIHOODS), default=list(LIKELIHOODS))
+    p.add_argument("--likelihoods", type=words(*LIKELIHOODS), default=TIMED)
     p.add_argument("--repeats", type=int, default=20, help="sweeps timed after the first (default: %(default)s)")
     options = p.parse_args(arguments)
     wrong = [name for name in options.methods if name not in METHODS]

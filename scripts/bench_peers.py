@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from _common import Row, parser, report, row, say, words
-from _published import SHAPES, load, scores
+from _published import SHAPES, load, options_with, scores
 
 from tensorcep import datasets
 from tensorcep.inference import METHODS
@@ -66,7 +66,7 @@ def time_peer(python: Path, peer: str, fold: int, rank: int, sweeps: int, thread
 def time_ours(name: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:
     """Seconds of every sweep of one of our methods, and its RMSE."""
     loaded, method = load("alog", fold, rank, "gaussian", "vmp" if name == "vmp" else "cep"), METHODS[name]
-    options = method.options(iterations=1) if name == "wopt" else method.options()
+    options = options_with(name, max_iter=sweeps, n_chains=1, iterations=1)
     found = run(method, loaded.problem, options, max_iter=sweeps, tol=0.0, n_threads=threads)
     return found.trace["seconds"], scores(loaded, found.posterior)["rmse"]
 

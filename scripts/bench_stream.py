@@ -114,8 +114,8 @@ def memory(args: Any) -> list[Row]:
 
 def drift(args: Any) -> list[Row]:
     rows: list[Row] = []
-    rank, size, shape = args.ranks[0], 500, (60, 50, 40)
-    half = args.entries[0] // 2
+    rank, shape, half = args.ranks[0], (60, 50, 40), args.entries[0] // 2
+    size = min(500, half // 4)
     for forget in args.forget:
         before, after = Source(rank, args.seed, shape), Source(rank, args.seed + 1, shape)
         model = model_of(rank, args.seed, forget=forget).stream(before.batches(half, size))

@@ -6,7 +6,8 @@
 
 Folds, priors and scores are the published ones (scripts/_published.py). cep: first messages of precision 1e-6, damping
 0.5 in the parallel schedule; the modewise schedule needs no damping for real values. vmp: as published. wopt: a sweep
-is one iteration of L-BFGS-B. Other methods have their default settings. Methods for logistic models see Enron only.
+is one iteration of L-BFGS-B. Samplers: one chain, the mean prediction of the draws so far without the first fifth.
+Other methods have their default settings, with damping 0.5 for labels. Methods for logistic models see Enron only.
 
 Rows: the metric after each reported sweep and the seconds until then, the median seconds of a sweep, and the means and
 standard deviations over folds.
@@ -20,13 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _common import Row, parser, report, row, say, words
-from _published import SHAPES, load, scores
+from _published import SHAPES, load, options_with, scores
 
 from tensorcep._files import atomic_write
 from tensorcep.inference import METHODS
 from tensorcep.inference._run import Sweep, run
 from tensorcep.inference.cep import CEPOptions
-from tensorcep.inference.wopt import WOPTOptions
 from tensorcep.likelihoods import LIKELIHOODS
 
 # Binary messages are damped in either schedule: undamped modewise updates of a probit can cycle.
@@ -36,24 +36,33 @@ REPORTED_SWEEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 CANDIDATES = {"alog": ("gaussian",), "enron": ("probit", "logit")}
 
 
+# Most sweeps of a method whose sweeps cost many times those of the others, and which needs few.
+MOST_SWEEPS = {"laplace": 100}
+WOPT_ITERATIONS = 10
+
+
 class Recipe(NamedTuple):
-    """How a method is run: its options, the stream of the priors, what one step counts for, and the most sweeps."""
+    """How a method is run: its options, the stream of the priors, what one step counts for, and the steps."""
 
     options: Any
-    stream: str = "cep"
-    stride: int = 1
-    most: int = 10**9
+    stream: str
+    stride: int
+    steps: int
 
 
-def recipe_of(method: str, data: str, schedule: str | None) -> Recipe:
+def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Recipe:
     """The published settings where there are any, otherwise the method's own."""
+    sweeps = min(sweeps, MOST_SWEEPS.get(method, sweeps))
     if method == "cep":
         damping = DAMPING[data, schedule or "parallel"]
         published = {"positive": False, "message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
-        return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published))
+        return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps)
     if method == "wopt":
-        return Recipe(WOPTOptions(iterations=10), stride=10)
-    return Recipe(METHODS[method].options(), stream="vmp" if method == "vmp" else "cep")
+        options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS))
+        return Recipe(options, "cep", options.iterations, sweeps // options.iterations)
+    chain = {"max_iter": sweeps, "burn_in": sweeps // 5, "n_chains": 1}
+    options = options_with(method, damping=DAMPING[data, "modewise"], **chain)
+    return Recipe(options, "vmp" if method == "vmp" else "cep", 1, sweeps)
 
 
 def likelihood_for(method: str, data: str) -> str | None:
@@ -74,20 +83,18 @@ class Setting(NamedTuple):
 def trajectory(setting: Setting, fold: int, sweeps: int, threads: int) -> list[Row]:
     """Rows of one fit: metrics after each reported sweep, and the median seconds of a sweep."""
     data, name, likelihood, schedule, rank = setting
-    recipe, method = recipe_of(name, data, schedule), METHODS[name]
+    recipe, method = recipe_of(name, data, schedule, sweeps), METHODS[name]
     loaded = load(data, fold, rank, likelihood, recipe.stream)
-    steps = max(1, min(sweeps, recipe.most) // recipe.stride)
-    reported = {s for s in REPORTED_SWEEPS if s <= sweeps}
     found: list[tuple[int, dict[str, float]]] = []
     problems = {"skipped": 0, "shrunk": 0}
 
     def score(step: int, info: Sweep, state: Any) -> None:
         problems["skipped"] += info.skipped
         problems["shrunk"] += info.shrunk
-        if step == steps or (step * recipe.stride in reported and not method.sampler):
+        if step == recipe.steps or step * recipe.stride in REPORTED_SWEEPS:
             found.append((step, scores(loaded, method.finish(state, loaded.problem))))
 
-    how: dict[str, Any] = {"max_iter": steps, "tol": 0.0, "n_threads": threads, "callbacks": [score]}
+    how: dict[str, Any] = {"max_iter": recipe.steps, "tol": 0.0, "n_threads": threads, "callbacks": [score]}
     seconds = run(method, loaded.problem, recipe.options, **how).trace["seconds"]
     about = {"data": data, "fold": fold, "rank": rank, "method": name, "likelihood": likelihood, "schedule": schedule}
     rows = [

@@ -76,16 +76,14 @@ def kills(folder: Path, data: Path, how: list[str], n: int, rng: np.random.Gener
     """Kill and resume n times; rows of how many ended like the uninterrupted run."""
     folder.mkdir()
     whole = folder / "whole"
-    finished(whole, data, how, resume=False)  # the first run may compile
-    for written in WRITTEN:
-        (whole / written).unlink()
     seconds = finished(whole, data, how, resume=False)
-    equal = with_checkpoint = 0
+    equal = running = with_checkpoint = 0
     for kill in range(n):
         place = folder / str(kill)
         process = start(place, data, how, resume=False)
         after = float(rng.uniform(0.0, seconds))
         time.sleep(after)
+        running += process.poll() is None
         process.kill()
         process.wait()
         with_checkpoint += (place / WRITTEN[0]).exists()
@@ -95,6 +93,7 @@ def kills(folder: Path, data: Path, how: list[str], n: int, rng: np.random.Gener
         say(f"kill {kill + 1}: after {after:.2f} of {seconds:.2f} s, {'equal' if same else 'DIFFERENT'}")
     return [
         row("kills", n, seconds=seconds, **about),
+        row("kills_while_running", running, **about),
         row("kills_after_a_checkpoint", with_checkpoint, **about),
         row("runs_equal", equal, **about),
     ]

@@ -22,8 +22,8 @@ from tensorcep.tensor import SparseTensor
 
 # Central intervals whose coverage gives the calibration error of real values and counts.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-# Entries of the fit that compiles, or loads, the kernels of a method before it is timed.
-WARM_UP_ENTRIES = 64
+# Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed.
+WARM_UP_ENTRIES, WARM_UP_SWEEPS = 64, 2
 MEGABYTE = 1e6
 
 
@@ -43,7 +43,7 @@ def compare(
     tensor_train, tensor_test : SparseTensor
         Entries to fit, and entries to predict; the two should have none in common.
     methods : iterable of str, optional
-        Names from `tensorcep.inference.METHODS`; by default every one that fits the estimator's likelihood.
+        Names from `tensorcep.inference.METHODS`; by default every one that fits the estimator's likelihood and prior.
     estimator : CPRegressor, CPClassifier or CPCountRegressor, optional
         The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. Default:
         ``CPRegressor(random_state=0)``.
@@ -92,7 +92,7 @@ def compare(
     if not isinstance(estimator, BaseCP):
         raise TypeError(f"estimator must be one of tensorcep's; got {type(estimator).__name__}.")
     check_fraction("coverage", coverage)
-    names = _checked_methods(methods, estimator)
+    names = _checked_methods(methods, estimator, tensor_train.order)
     params = {} if params is None else params
     for name in params:
         check_choice("a name in params", name, names)
@@ -103,12 +103,13 @@ def compare(
     return pd.DataFrame(lines).set_index("method")
 
 
-def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP) -> list[str]:
-    """The methods to compare, each one in the registry and able to use the likelihood."""
+def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, order: int) -> list[str]:
+    """The methods to compare, each one in the registry and able to use the likelihood; by default all that can."""
     likelihood = estimator._likelihood()
     fitting = [name for name, method in METHODS.items() if not method.lacks(likelihood)]
     if methods is None:
-        return fitting
+        abilities = estimator._needs_of_the_method(estimator._checked_options(order))
+        return [name for name in fitting if all(getattr(METHODS[name], ability) for ability in abilities)]
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names or len(set(names)) < len(names):
         fail_value(f"methods must hold at least one name, each once; got {names}.")
@@ -140,7 +141,7 @@ def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float
 def _warm_up(model: Any, train: SparseTensor) -> None:
     """Let every kernel of the fit compile, or load from the cache, on a few entries."""
     few = np.arange(train.nnz) < WARM_UP_ENTRIES
-    small = clone(model).set_params(max_iter=2, verbose=0, callbacks=None)
+    small = clone(model).set_params(verbose=0, callbacks=lambda sweep, *_: sweep >= WARM_UP_SWEEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         small.fit(train.select(few))

@@ -228,17 +228,20 @@ def draw_rows(moments: RowMoments, n_draws: int, rng: np.random.Generator) -> np
 
 
 def draw(
-    result: Result, belief: Belief, likelihood: Likelihood, n_draws: int, rng: np.random.Generator
+    result: Result, belief: Belief, likelihood: Likelihood, n_draws: int | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, EntryTheta]:
     """Draws of every row of the belief, (n_draws, n_rows, R), and of the likelihood's parameter.
 
-    A sampler's draws are taken as they are, without repetition where there are enough of them.
+    A sampler's draws are taken as they are, without repetition where there are enough of them; n_draws=None takes them
+    all, in their order.
     """
     theta = theta_of(result, likelihood)
     if isinstance(belief, RowDraws):
         S = len(belief.values)
-        which = rng.choice(S, n_draws, replace=n_draws > S)
+        which = np.arange(S) if n_draws is None else rng.choice(S, n_draws, replace=n_draws > S)
         return belief.values[which], theta._replace(values=theta.values[which % len(theta.values)])
+    if n_draws is None:
+        raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
     values = draw_rows(belief, n_draws, rng)
     if isinstance(result, Posterior) and result.noise is not None:
         theta = theta._replace(values=rng.gamma(result.noise.a, 1.0 / result.noise.b, (n_draws, 1)))

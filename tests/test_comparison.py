@@ -87,6 +87,14 @@ def test_compare_takes_every_method_that_fits_by_default() -> None:
     assert "vmp" not in fitting
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_compare_leaves_out_methods_that_cannot_learn_the_prior() -> None:
+    train, test = split("regressor")
+    table = compare(train, test, estimator=new("regressor", max_iter=20, prior="learned"))
+    assert "cep" in table.index
+    assert not {"vmp", "wopt"} & set(table.index)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

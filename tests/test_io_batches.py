@@ -76,6 +76,14 @@ def test_read_batches_of_parquet_equals_csv(tmp_path):
     assert [b.keys for b in rest] == [(["b"], ["z"])]
 
 
+def test_read_batches_first_batch_has_a_size_of_its_own_at_the_beginning_only(tmp_path):
+    path = write(tmp_path / "a.tns", LINES)
+    batches = list(read_batches(path, 3, first_batch=7))
+    assert [len(b.values) for b in batches] == [7, 3, 2]
+    rest = read_batches(path, 3, first_batch=7, start=batches[0].position)
+    assert [len(b.values) for b in rest] == [3, 2]
+
+
 BAD = {
     "1 2 3": "has 3 fields where 4 are expected",
     "1 x 3 0.5": "has index 'x' in field 2, which is not an integer",

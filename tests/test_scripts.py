@@ -19,24 +19,10 @@ TINY = {
     "bench_peers.py": ["--peers", "none", "--methods", "vmp,wopt", "--folds", "1", "--ranks", "2", "--sweeps", "3"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
-    "bench_stream.py": (
-        [
-            "--entries",
-            "400",
-            "--stream-entries",
-            "400",
-            "--ranks",
-            "2",
-            "--batch-sizes",
-            "100",
-            "--points",
-            "2",
-            "--orders",
-            "2",
-            "--forget",
-            "0,0.1",
-        ]
-    ),
+    "bench_stream.py": [
+        *("--entries", "400", "--stream-entries", "400", "--ranks", "2", "--batch-sizes", "100"),
+        *("--points", "2", "--orders", "2", "--forget", "0,0.1"),
+    ],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
     "measure_coverage.py": [
         "--ranks",
@@ -66,24 +52,10 @@ TINY = {
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
-    "reproduce_dblp_streaming.py": (
-        [
-            "--methods",
-            "cep,vmp,batch,wopt",
-            "--entries",
-            "600",
-            "--batch-sizes",
-            "300",
-            "--orders",
-            "2",
-            "--ranks",
-            "2",
-            "--sets",
-            "1",
-            "--sweeps",
-            "3",
-        ]
-    ),
+    "reproduce_dblp_streaming.py": [
+        *("--methods", "cep,vmp,batch,wopt", "--entries", "600", "--batch-sizes", "300", "--orders", "2"),
+        *("--ranks", "2", "--sets", "1", "--sweeps", "3"),
+    ],
     "stream_kill_test.py": ["--kills", "1", "--entries", "600", "--batch-sizes", "50", "--ranks", "1"],
 }
 NEEDS_DATA = (

@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
     group.add_argument("--batch-size", type=int, default=1000, metavar="N", help="entries per batch (default: 1000)")
     group.add_argument(
+        "--first-batch",
+        type=int,
+        metavar="N",
+        help="entries of the first batch, which should be large (default: as all)",
+    )
+    group.add_argument(
         "--checkpoint-every", type=int, default=50, metavar="N", help="batches between two checkpoints (default: 50)"
     )
     group.add_argument("--resume", action="store_true", help="go on from the checkpoint in MODEL, if there is one")
@@ -95,6 +101,7 @@ def run(args: argparse.Namespace) -> None:
             found = read_batches(
                 args.data,
                 args.batch_size,
+                first_batch=args.first_batch,
                 format=args.format,
                 index_base=args.index_base,
                 header=args.header,
@@ -141,6 +148,8 @@ def _check(args: argparse.Namespace) -> None:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
     for option in ("batch_size", "checkpoint_every", "rank", "max_iter"):
         check_int(f"--{option.replace('_', '-')}", getattr(args, option))
+    if args.first_batch is not None:
+        check_int("--first-batch", args.first_batch)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
@@ -170,6 +179,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "data": list(args.data),
         "batch_size": args.batch_size,
+        "first_batch": args.first_batch,
         "position": position,
         "aside": 0,
         "trace": 0,
@@ -187,7 +197,7 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     if progress is None:
         fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
     model = load(args.output)
-    for name in ("data", "batch_size"):
+    for name in ("data", "batch_size", "first_batch"):
         now = _new_progress(args)[name]
         if progress[name] != now:
             fail_value(

@@ -72,6 +72,7 @@ class Arrivals(NamedTuple):
     value: Any
     time: Any
     batch_size: int
+    first_batch: int | None
     reading: dict[str, Any]
 
 
@@ -113,12 +114,13 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
     if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
         if how.time is not None:
             fail_value("time names a column of a DataFrame; a stream from files is discounted per batch.")
-        source = read_batches(source, how.batch_size, modes=how.modes, value=how.value, **how.reading)
+        columns = {"modes": how.modes, "value": how.value}
+        source = read_batches(source, how.batch_size, first_batch=how.first_batch, **columns, **how.reading)
     if not isinstance(source, Iterable):
         raise TypeError(f"source must be an iterable of batches, a DataFrame, or paths; got {type(source).__name__}.")
-    for item in source:
+    for number, item in enumerate(source):
         if isinstance(item, pd.DataFrame):
-            yield from _frame_parts(item, how)
+            yield from _frame_parts(item, how, number == 0)
         elif isinstance(item, FileBatch):
             yield Arrival(item.coords, item.keys, item.names, item.values)
         elif isinstance(item, SparseTensor):
@@ -132,13 +134,14 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
             )
 
 
-def _frame_parts(frame: pd.DataFrame, how: Arrivals) -> Iterator[Arrival]:
+def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Arrival]:
     others = [name for name in frame.columns if how.time is None or name != how.time]
     value = others[-1] if how.value is None else how.value
     modes = [name for name in others if name != value] if how.modes is None else list(how.modes)
     check_columns(frame.columns, [*modes, value, *([] if how.time is None else [how.time])])
-    for start in range(0, len(frame), how.batch_size):
-        part = frame.iloc[start : start + how.batch_size]
+    size = how.first_batch if first and how.first_batch is not None else how.batch_size
+    for start in [0, *range(size, len(frame), how.batch_size)]:
+        part = frame.iloc[start : size if start == 0 else start + how.batch_size]
         time = None if how.time is None else part[how.time].iloc[-1]
         yield arrival_of(part[modes], part[value], time)
 

@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep._checks import check_fraction, check_int, check_random_state, check_values, fail_value
+from tensorcep.estimators._arviz_export import export_draws
 from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, modes_of_columns, parts_of
 from tensorcep.persist import write_model
-from tensorcep.posterior import PointEstimate, offsets, pack
+from tensorcep.posterior import Draws, PointEstimate, offsets, pack
 from tensorcep.predict import (
     Belief,
     EntryTheta,
@@ -129,19 +130,33 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         values = likelihood.check_y(check_values(y, len(rows), name="y"))
         return observed_logpdf(likelihood, belief, rows, self._theta(), values)
 
-    def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
-        """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
+    def _row_draws(
+        self, n_samples: int | None, X: Any, rng: np.random.Generator
+    ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
+        """Draws of all rows, the model's and then the unknown ones of X, and of the parameter; X's packed rows.
+
+        The latter are given twice: counting every unknown row as one of its own, and as `_rows` does.
+        """
         belief, rows = self._fitted_belief(), self._rows(X)
         distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
         if isinstance(belief, RowMoments):
             belief = RowMoments(belief.mean[origin], belief.cov[origin])
-            values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
-        else:
-            values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
-            values = values[:, origin]
-            for new in range(sum(self.shape_), len(origin)):  # unknown rows are independent of each other
-                values[:, new] = belief.values[rng.integers(0, len(belief.values), n_samples), origin[new]]
+            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
+        values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
+        values = values[:, origin]
+        for new in range(sum(self.shape_), len(origin)):  # unknown rows are independent of each other
+            values[:, new] = belief.values[rng.integers(0, len(belief.values), len(values)), origin[new]]
+        return values, theta, distinct, rows
+
+    def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
+        """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
+        values, theta, distinct, rows = self._row_draws(n_samples, X, rng)
         return draw_latent(values, distinct), rows, theta
+
+    def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
+        """A new observation for each latent value f (S, n) at packed rows (n, K)."""
+        each = np.broadcast_to(theta.of(rows), f.shape)
+        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
@@ -169,8 +184,41 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("sample_y")
         rng = check_random_state(random_state)
         f, rows, theta = self._draws(check_int("n_samples", n_samples), X, rng)
-        each = np.broadcast_to(theta.of(rows), f.shape)
-        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
+        return self._observations(f, rows, theta, rng)
+
+    def to_arviz(self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None) -> Any:
+        """Draws of the posterior in the container of ArviZ (`pip install 'tensorcep[arviz]'`).
+
+        The group "posterior" holds factor_0, factor_1, ... with one row per index (or label) of the mode, and the
+        noise precision or dispersion where there is one. With X there is "posterior_predictive", and with its values
+        "observed_data".
+
+        Parameters
+        ----------
+        X : entries as in `predict`, optional
+        y : array-like of shape (n,), optional
+            Observed values of the entries X; a SparseTensor brings its own.
+        n_samples : int, default=1000
+            Draws from the posterior of a method that does not sample; they are independent, and the attribute
+            "approximate" of the groups is 1. A sampler's fit gives its chains, all draws of them.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        ValueError
+            If the method gives a point estimate, or y comes without X.
+        """
+        self._check_has_uncertainty("to_arviz")
+        if X is None and y is not None:
+            fail_value("y must be None without X, the entries whose values it holds.")
+        n = None if isinstance(self.posterior_, Draws) else check_int("n_samples", n_samples)
+        return export_draws(self, X, y, n, check_random_state(random_state))
 
     def to_tensorly(self) -> Any:
         """The posterior means as a TensorLy CPTensor with unit weights."""

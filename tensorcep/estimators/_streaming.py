@@ -102,6 +102,7 @@ class StreamingCP(CPPredictions):
         source: Any,
         *,
         batch_size: int = 1000,
+        first_batch: int | None = None,
         modes: Any = None,
         value: Any = None,
         time: Any = None,
@@ -117,13 +118,16 @@ class StreamingCP(CPPredictions):
             cut into batches; files are read in pieces, so they may be larger than memory.
         batch_size : int, default=1000
             Entries per batch from DataFrames and files; batches from elsewhere are taken as they are.
+        first_batch : int, optional
+            Entries of the first batch from DataFrames and files. It should be large enough to say what the factors
+            are: a first posterior that is wrong and sure of itself takes long to mend.
         modes, value, time : column names, optional
             Of DataFrames and files: the modes, the value (default: the last other column), and the time of `forget`,
             of which a batch has the last.
         callback : callable, optional
             Called as ``callback(model, scores)`` after each batch; a true value stops the stream.
         **reading
-            How to read files, as in `tensorcep.io.read_batches`: format, index_base, header, labels, bad_lines.
+            How to read files, as in `tensorcep.io.read_batches`: format, index_base, header, labels, bad_line, start.
 
         Returns
         -------
@@ -138,7 +142,9 @@ class StreamingCP(CPPredictions):
             As `partial_fit`, and on a malformed line of a file, with its number; the batches before it are learned.
         """
         check_int("batch_size", batch_size)
-        how = Arrivals(modes, value, time, batch_size, reading)
+        if first_batch is not None:
+            check_int("first_batch", first_batch)
+        how = Arrivals(modes, value, time, batch_size, first_batch, reading)
         trace = {name: array("d") for name in SCORES}
         with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
             for batch in arrivals(source, how):
@@ -172,9 +178,8 @@ class StreamingCP(CPPredictions):
         problem = self._fit_entries(coords, arrival.values, shape, labels)
         time = 0.0 if arrival.time is None else arrival.time
         Lam, eta = problem.prior_Lam, problem.prior_eta
-        learned = getattr(self.posterior_, "mode_prior", None)
-        if learned is not None:  # the stream keeps the prior that its first batch taught
-            Lam, eta = natural_prior(Prior(learned.mean, learned.precision), self.shape_, problem.rank)
+        if self.posterior_.mode_prior is not None:  # what the first batch says of the prior stays
+            Lam, eta = self._mean_prior()
         state = begin(self.posterior_, Lam, eta, problem.noise_prior, time)
         self._stream = self._new_stream(state, problem.seed)
 
@@ -183,17 +188,21 @@ class StreamingCP(CPPredictions):
         if "_stream" in self.__dict__:
             return self._stream
         posterior = self.posterior_
-        mean, cov = self._unseen_mean, self._unseen_cov
-        prior = Prior(list(mean), [np.linalg.inv(c) for c in cov])
-        Lam, eta = natural_prior(prior, posterior.shape, posterior.rank)
+        Lam, eta = self._mean_prior()
         seed = int(check_random_state(self.random_state).integers(2**63))
         noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is
         return self._new_stream(begin(posterior, Lam, eta, noise, float(self.n_batches_ - 1)), seed)
 
+    def _mean_prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Natural parameters of every row's prior where that is the same for all rows of a mode."""
+        prior = Prior(list(self._unseen_mean), [np.linalg.inv(cov) for cov in self._unseen_cov])
+        return natural_prior(prior, self.posterior_.shape, self.posterior_.rank)
+
     def _new_stream(self, state: StreamState, seed: int) -> Stream:
         keys, names = keys_of(self.labels_)
-        plain = all(len(modes) == len(names) for modes in self.column_modes_)
-        return Stream(state, keys, names, seed, plain and self.prior is None and self.prior_mean == "uniform")
+        free = self._checked_options(len(keys)).free
+        drawn = self.prior is None and self.prior_mean == "uniform" and bool(free.all())
+        return Stream(state, keys, names, seed, drawn)
 
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()

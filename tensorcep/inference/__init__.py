@@ -5,11 +5,15 @@ from __future__ import annotations
 from tensorcep._checks import check_choice, fail_value
 from tensorcep.inference._run import Method
 from tensorcep.inference.cep import CEP
+from tensorcep.inference.gibbs import GIBBS
+from tensorcep.inference.laplace import LAPLACE
+from tensorcep.inference.pg_gibbs import PG_GIBBS
+from tensorcep.inference.pg_vb import PG_VB
 from tensorcep.inference.vmp import VMP
 from tensorcep.inference.wopt import WOPT
 from tensorcep.likelihoods._record import Likelihood
 
-METHODS: dict[str, Method] = {method.name: method for method in (CEP, VMP, WOPT)}
+METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 
 
 ABILITIES = {

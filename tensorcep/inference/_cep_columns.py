@@ -142,6 +142,14 @@ def offset_moments(k, with_square, columns, R, w, at):  # type: ignore[no-untype
             _add_product(columns.square[k], p, w, at.square, at)
 
 
+@block_kernel
+def remove_offset(R, w, at):  # type: ignore[no-untyped-def]
+    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c])."""
+    for lane in range(LANES):
+        w[at.scalar, lane] = -w[at.theta, lane]
+    axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
+
+
 def free_problem(problem: Problem) -> Problem:
     """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel
-from tensorcep.inference._cep_columns import offset_moments, structured_products
+from tensorcep.inference._cep_columns import offset_moments, remove_offset, structured_products
 from tensorcep.inference._cep_moments import first_order, second_order
 from tensorcep.kernels.lanes import add_outer, moments, site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.slots import LANES, axpy, copy, damp, dot, multiply, scale, subtract
@@ -39,12 +39,16 @@ class Messages(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,)."""
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
 
     Lam: np.ndarray
     eta: np.ndarray
     noise: np.ndarray
     skipped: np.ndarray
+    counts: np.ndarray
 
 
 class Rule(NamedTuple):
@@ -81,7 +85,7 @@ class Rule(NamedTuple):
 
 
 @block_kernel
-def _cavity(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[no-untyped-def]
+def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[no-untyped-def]
     """Moments of the rows of one block without the entries' own messages, to number `slot` of S, m and vt."""
     P, R = Lam.shape[1], eta.shape[1]
     gather(rows, Lam, w, at.a)
@@ -92,11 +96,8 @@ def _cavity(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):  # type: ignore[
 
 
 @block_kernel
-def _products_of_others(k, columns, K, R, w, at):  # type: ignore[no-untyped-def]
+def products_of_others(k, K, R, w, at):  # type: ignore[no-untyped-def]
     """z and Z2 of mode k (CEP eqs 16-17)."""
-    if columns.z.shape[2] > 0:
-        structured_products(k, columns, w, at)
-        return
     P = R * (R + 1) // 2
     first = 1 if k == 0 else 0
     copy(w, at.z, w, at.m + first * R, w, 0, R, w, 0)
@@ -108,19 +109,15 @@ def _products_of_others(k, columns, K, R, w, at):  # type: ignore[no-untyped-def
 
 
 @block_kernel
-def _gaussian_message(structured, R, w, at):  # type: ignore[no-untyped-def]
-    """T = E[tau] Z2 and eta = E[tau] (y z - E[z c]) (CEP eqs 14-15, first order)."""
+def gaussian_message(R, w, at):  # type: ignore[no-untyped-def]
+    """T = E[tau] Z2 and eta = E[tau] y z (CEP eqs 14-15, first order)."""
     multiply(w, at.scalar, w, at.theta, w, at.y, 1, w, 0)
     scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.theta)
     scale(w, at.eta, w, at.z, w, 0, R, w, at.scalar)
-    if structured:
-        for lane in range(LANES):
-            w[at.scalar, lane] = -w[at.theta, lane]
-        axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
 
 
 @block_kernel
-def _tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
+def tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
     """Message of any likelihood: new covariance S - S A S and new mean m + S g, minus the cavity.
 
     Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
@@ -142,7 +139,7 @@ def _tilted_message(rule, slot, R, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # type: ignore[no-untyped-def]
+def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # type: ignore[no-untyped-def]
     """Step (c): damp in natural parameters and add to the row sums; returns the number of skipped updates."""
     skipped = 0
     for lane in range(LANES):
@@ -199,7 +196,7 @@ def _load_block(b, unused, entries, state, messages, noise, rule, w, at):  # typ
             gather(rows, state.cov, w, at.S + k * P)
             gather(rows, state.mean, w, at.m + k * R)
         else:
-            _cavity(rows, state.Lam, state.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
+            cavity_moments(rows, state.Lam, state.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
         m = at.m + k * R
         add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
@@ -228,20 +225,25 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
             _load_block(b, unused, entries, state, messages, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 rows, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
-                _products_of_others(k, columns, K, R, w, at)
+                if structured:
+                    structured_products(k, columns, w, at)
+                else:
+                    products_of_others(k, K, R, w, at)
                 if structured and closed_form:
                     offset_moments(k, k == K - 1, columns, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
                 if rule.gaussian and k == K - 1:
                     _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
                 if closed_form:
-                    _gaussian_message(structured, R, w, at)
+                    gaussian_message(R, w, at)
+                    if structured:
+                        remove_offset(R, w, at)
                 elif rule.from_posterior:
-                    _cavity(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
-                    _tilted_message(rule, K, R, w, at)
+                    cavity_moments(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
+                    tilted_message(rule, K, R, w, at)
                 else:
-                    _tilted_message(rule, k, R, w, at)
-                skipped += _store_message(rows, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
+                    tilted_message(rule, k, R, w, at)
+                skipped += store_message(rows, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
         sums.skipped[c] = skipped
 
 

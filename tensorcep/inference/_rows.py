@@ -68,12 +68,18 @@ def learn_prior(prior: RowPrior, problem: Problem, rows: RowState, step: float, 
         return prior
     moments = moments_per_mode(rows.mean, rows.cov, prior.seen, problem.shape)
     modes = damped(prior.modes, expected_prior(problem.hyper, prior.modes, *moments), step)
-    new_Lam = np.repeat(pack(modes.precision), problem.shape, axis=0)
-    new_eta = np.repeat(np.einsum("kij,kj->ki", modes.precision, modes.mean), problem.shape, axis=0)
-    rows.Lam[:] += new_Lam - prior.Lam
-    rows.eta[:] += new_eta - prior.eta
-    refresh_rows(rows, 0, len(new_eta), threads)
-    return RowPrior(new_Lam, new_eta, modes, prior.seen)
+    new = prior_of_rows(modes, problem, prior.seen)
+    rows.Lam[:] += new.Lam - prior.Lam
+    rows.eta[:] += new.eta - prior.eta
+    refresh_rows(rows, 0, len(new.eta), threads)
+    return new
+
+
+def prior_of_rows(modes: ModePrior, problem: Problem, seen: np.ndarray) -> RowPrior:
+    """The prior of every row from that of its mode."""
+    Lam = np.repeat(pack(modes.precision), problem.shape, axis=0)
+    eta = np.repeat(np.einsum("kij,kj->ki", modes.precision, modes.mean), problem.shape, axis=0)
+    return RowPrior(Lam, eta, modes, seen)
 
 
 def refresh_rows(rows: RowState, first: int, last: int, threads: Threads) -> None:
@@ -124,10 +130,11 @@ def log_likelihoods(
     return result
 
 
-def train_score(problem: Problem, f: np.ndarray, theta: float) -> float:
-    """Mean log likelihood of the training entries at the latent values f (n_blocks, LANES)."""
+def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> float:
+    """Mean log likelihood of the training entries at latent values f (n_blocks, LANES); theta is a number or like f."""
     used = problem.entries.weight > 0
     y, f = problem.entries.y[used], f[used]
+    theta = theta[used] if isinstance(theta, np.ndarray) else theta
     if y.size == 0:
         return np.nan
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)

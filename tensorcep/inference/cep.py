@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep._checks import check_choice
 from tensorcep._jit import TILTED_SIGNATURE, address_of
+from tensorcep.inference._cep_averaged import averaged_pass
 from tensorcep.inference._cep_columns import Columns, all_columns, all_free, all_means, columns_of, free_problem
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._messages import empty_messages, empty_sums
 from tensorcep.inference._rows import (
     RowPrior,
     RowState,
@@ -53,6 +56,9 @@ class CEPOptions:
 
     Attributes
     ----------
+    messages : {"full", "averaged"}
+        "full" stores the message of every entry to every mode; "averaged" one message per row, the average of those of
+        its entries (stochastic EP): less accurate, for data whose messages do not fit the memory.
     schedule : {"modewise", "parallel"}
         "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
         messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
@@ -81,6 +87,7 @@ class CEPOptions:
         Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
     """
 
+    messages: str = "full"
     schedule: str = "modewise"
     moments: str = "cavity"
     order: int = 1
@@ -120,32 +127,25 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     problem = _in_free_columns(problem, options)
     entries, R = problem.entries, problem.rank
-    n_blocks, K, _ = entries.rows.shape
-    P = R * (R + 1) // 2
-    n_rows, n_chunks = len(problem.prior_eta), len(entries.chunk_start) - 1
-    messages = _empty_messages(problem, options, n_blocks, K, P, R)
-    sums = Sums(
-        np.zeros((n_chunks, n_rows, P)), np.zeros((n_chunks, n_rows, R)), np.zeros((n_chunks, 2)), np.zeros(n_chunks)
-    )
+    messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
     if options.message_precision:
-        for k in range(K):
-            used = entries.rows[:, k].ravel()[entries.weight.ravel() > 0]
-            counts = np.bincount(used, minlength=n_rows)
-            rows.Lam[:, diagonal(R)] += options.message_precision * counts[:, None]
+        rows.Lam[:, diagonal(R)] += options.message_precision * sums.counts[:, None]
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-    refresh_rows(rows, 0, n_rows, threads)
+    refresh_rows(rows, 0, len(rows.good), threads)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    if options.messages == "averaged":
+        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
     f = latent_of_entries(entries, _means(rows, problem), threads)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
     max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
-    prior, columns = initial_prior(problem), all_free(K)
+    prior, columns = initial_prior(problem), all_free(len(problem.shape))
     if problem.free is not None:
         columns = columns_of(problem.free)
     progress = (0, step, 1.0, np.inf)
@@ -153,8 +153,8 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
 
 
 def _in_free_columns(problem: Problem, options: CEPOptions) -> Problem:
-    """The problem that the kernels see. The second order knows clamped columns only by their prior."""
-    if problem.free is None or options.order == 2:
+    """The problem that the kernels see. Second order and averaged messages know clamped columns only by their prior."""
+    if problem.free is None or options.order == 2 or options.messages == "averaged":
         return problem._replace(free=None)
     return free_problem(problem)
 
@@ -164,19 +164,12 @@ def _means(rows: RowState, problem: Problem) -> np.ndarray:
     return rows.mean if problem.free is None else all_means(rows.mean, problem.free, problem.shape)
 
 
-def _empty_messages(problem: Problem, options: CEPOptions, n_blocks: int, K: int, P: int, R: int) -> Messages:
-    entries, dtype = problem.entries, np.dtype(options.dtype)
-    Lam = lane_zeros((n_blocks, K, P, LANES), dtype)
-    eta = lane_zeros((n_blocks, K, R, LANES), dtype)
-    weight = entries.weight
-    if options.message_precision:
-        for r in range(R):
-            Lam[:, :, r * (r + 3) // 2] = options.message_precision * weight[:, None]
-    if problem.noise_prior is None:
-        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
-    a, b = options.message_noise or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
-    return Messages(Lam, eta, a * weight, b * weight)
+def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
+    stored = check_choice("messages", options.messages, ("full", "averaged")) == "full"
+    messages = empty_messages(problem, options.dtype, options.message_noise, stored)
+    if options.message_precision and stored:
+        messages.Lam[:, :, diagonal(problem.rank)] = options.message_precision * problem.entries.weight[:, None, None]
+    return messages
 
 
 def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
@@ -249,6 +242,10 @@ def _pass(
         positive=options.positive,
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
     )
+    if options.messages == "averaged":
+        noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
+        first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
+        return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, threads)
 
     def sweep(first: int, last: int) -> None:
         at = layout(len(problem.shape), problem.rank)
@@ -302,7 +299,8 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    scale_messages(factor, problem.entries.rows, state.messages.Lam, state.messages.eta)
+    stored = len(state.messages.Lam)
+    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
     return int(bad.size)
 
 

@@ -86,6 +86,7 @@ def read_batches(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     batch_size: int = 1000,
     *,
+    first_batch: int | None = None,
     format: str | None = None,
     index_base: int = 1,
     header: bool = True,
@@ -103,6 +104,8 @@ def read_batches(
         .tns, csv (both also with .gz) and parquet files; "-" is standard input, for which `format` says what it is.
     batch_size : int, default=1000
         Entries per batch; the last may have fewer.
+    first_batch : int, optional
+        Entries of the batch at the very beginning, if it is to be of another size.
     format, index_base, header, labels, modes, value
         As in `read_tensor`. Labels of a csv file are text here, since a later line may hold any.
     bad_line : callable, optional
@@ -124,6 +127,7 @@ def read_batches(
     """
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     check_int("batch_size", batch_size)
+    size = batch_size if first_batch is None else check_int("first_batch", first_batch)
     check_choice("index_base", str(index_base), ("0", "1"))
     kinds = [_kind_of(name, format) for name in names]
     reading = _Reading(format, index_base, header, labels, modes, value, bad_line)
@@ -133,7 +137,9 @@ def read_batches(
         for file, (path, kind) in enumerate(zip(names, kinds, strict=True))
         if file >= start.file
     )
-    while part := list(itertools.islice(entries, batch_size)):
+    size = size if start == (0, 0) else batch_size
+    while part := list(itertools.islice(entries, size)):
+        size = batch_size
         yield _batch(part)
 
 

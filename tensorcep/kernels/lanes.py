@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from tensorcep._jit import block_kernel
 from tensorcep.kernels.slots import (
+    LANES,
     axpy,
     copy,
     dot,
     dot_add,
     dot_pair,
+    multiply,
     neg_dot_scaled,
     neg_pair,
     pivot_step,
@@ -75,6 +77,16 @@ def solve_lower(w, a, inv_diag, t, R):  # type: ignore[no-untyped-def]
     """In place t = L^-1 t, L from `cholesky`."""
     for i in range(R):
         solve_step(w, t + i, w, a + i * (i + 1) // 2, w, t, i, w, inv_diag + i)
+
+
+@block_kernel
+def solve_upper(w, a, inv_diag, t, work, R):  # type: ignore[no-untyped-def]
+    """In place t = L'^-1 t, L from `cholesky`; slot ``work`` is overwritten."""
+    for i in range(R - 1, -1, -1):
+        multiply(w, t + i, w, t + i, w, inv_diag + i, 1, w, 0)
+        for lane in range(LANES):
+            w[work, lane] = -w[t + i, lane]
+        axpy(w, t, w, t, w, a + i * (i + 1) // 2, i, w, work)
 
 
 @block_kernel

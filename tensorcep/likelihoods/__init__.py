@@ -8,6 +8,7 @@ from tensorcep._checks import check_choice
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.step import STEP
@@ -19,6 +20,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         PROBIT,
         LOGIT,
         POISSON,
+        NEGBINOMIAL,
         STEP,
         LOGIT_MACKAY,
     )
@@ -31,7 +33,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson", "step" or "logit_mackay".
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "step" or "logit_mackay".
 
     Returns
     -------

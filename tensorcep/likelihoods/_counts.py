@@ -1,15 +1,25 @@
-"""Distribution function and quantiles of a Poisson count whose log rate is normal."""
+"""Distribution functions, quantiles and draws of counts whose latent value is normal."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from scipy.special import gammaincc, ndtr, ndtri
+from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
 from tensorcep.kernels.quadrature import DROP, REACH
 
 CHUNK = 2048  # entries at a time, so that the table of nodes stays small
 # Above this the count's own noise moves a quantile by less than 1 part in 1e7 and floats no longer hold every integer.
 CONTINUOUS_FROM = 2.0**52
+# Draws with a rate above e^41 are normal to 1 part in 1e9, and beyond the sampler's range from e^43.6.
+NORMAL_FROM = 41.0
+# Nodes per unit of sqrt(1 + v kappa) for a distribution function whose steepness in f is that of a normal one of
+# precision kappa; a quantile needs no more than the largest number of them.
+DISPERSED_NODES, MAX_DISPERSED_NODES = 24.0, 512
+
+# cdf(k, rows): P(y <= k) for the entries `rows`
+CountCDF = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def _over_latent(k: np.ndarray, m: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -50,7 +60,7 @@ def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
     return result
 
 
-def _bracket(q: float, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.ndarray, np.ndarray]:
     """Return whole numbers low < high with P(y <= low) < q <= P(y <= high); -1 stands for no count at all."""
     z = ndtri(q)
     rate = np.exp(m + z * np.sqrt(v))
@@ -59,7 +69,7 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.nda
     width = np.maximum(1.0, np.floor(0.02 * guess))
     open_high = np.arange(m.size)
     while open_high.size:
-        short = mixture_cdf(high[open_high], m[open_high], v[open_high]) < q
+        short = cdf(high[open_high], open_high) < q
         open_high = open_high[short]
         low[open_high] = high[open_high]
         high[open_high] += width[open_high]
@@ -67,7 +77,7 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.nda
     width = np.maximum(1.0, np.floor(0.02 * guess))
     open_low = np.flatnonzero(low >= 0.0)
     while open_low.size:
-        open_low = open_low[mixture_cdf(low[open_low], m[open_low], v[open_low]) >= q]
+        open_low = open_low[cdf(low[open_low], open_low) >= q]
         high[open_low] = low[open_low]
         low[open_low] = np.maximum(low[open_low] - width[open_low], -1.0)
         width[open_low] *= 2.0
@@ -75,19 +85,55 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.nda
     return low, high
 
 
-def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the smallest whole k with P(y <= k) >= q; inf where it exceeds the range of float64."""
+def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> np.ndarray:
+    """Return the smallest whole k with cdf(k) >= q; inf where it exceeds the range of float64.
+
+    m and v are the moments of the log rate, about, from which the search starts.
+    """
     with np.errstate(over="ignore"):
         result = np.exp(m + ndtri(q) * np.sqrt(v))
         upper = np.exp(m + max(ndtri(q), 0.0) * np.sqrt(v))
     rows = np.flatnonzero(upper < CONTINUOUS_FROM)
-    low, high = _bracket(q, m[rows], v[rows])
+    low, high = _bracket(q, m[rows], v[rows], lambda k, part: cdf(k, rows[part]))
     active = np.flatnonzero(high - low > 1.0)
     while active.size:
         middle = np.floor(0.5 * (low[active] + high[active]))
-        enough = mixture_cdf(middle, m[rows][active], v[rows][active]) >= q
+        enough = cdf(middle, rows[active]) >= q
         high[active] = np.where(enough, middle, high[active])
         low[active] = np.where(enough, low[active], middle)
         active = active[high[active] - low[active] > 1.0]
     result[rows] = high
     return np.where(np.isnan(result), result, np.floor(result))
+
+
+def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:
+    """The distribution function of negative-binomial counts of dispersion r with f ~ N(m, v), each argument (n,)."""
+
+    def some(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        kappa = (k + 1.0) * r[rows] / (k + 1.0 + r[rows])
+        n_nodes = int(np.ceil(DISPERSED_NODES * np.sqrt(1.0 + (v[rows] * kappa).max())))
+        u = np.linspace(-REACH, REACH, min(n_nodes, MAX_DISPERSED_NODES)) if v[rows].any() else np.zeros(1)
+        weight = np.exp(-0.5 * u * u)
+        f = m[rows, None] + np.sqrt(v[rows, None]) * u
+        return betainc(r[rows, None], k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
+
+    def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        result = np.empty_like(k)
+        for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
+            if part.size:
+                result[part] = some(k[part], rows[part])
+        return result
+
+    return cdf
+
+
+def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
+    """Return a Poisson draw for each log rate (n,); inf where it exceeds the range of float64."""
+    draws = rng.poisson(np.exp(np.minimum(log_rate, NORMAL_FROM))).astype(np.float64)
+    large = log_rate > NORMAL_FROM
+    if large.any():
+        with np.errstate(over="ignore"):
+            rate = np.exp(log_rate[large])
+        spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
+        draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
+    return draws

@@ -8,6 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+class PolyaGamma(NamedTuple):
+    """What Polya-Gamma augmentation needs: p(y | f) is in proportion to e^(kappa f) / (2 cosh(f / 2))^trials.
+
+    Attributes
+    ----------
+    kappa, trials : callable
+        ``kappa(y, theta)`` and ``trials(y, theta) > 0``, elementwise on arrays.
+    """
+
+    kappa: Callable[[Any, Any], Any]
+    trials: Callable[[Any, Any], Any]
+
+
 class Likelihood(NamedTuple):
     """One observation model. A part that does not exist is None; methods say which parts they need.
 
@@ -33,6 +46,8 @@ class Likelihood(NamedTuple):
         ``logpdf(y, m, v, theta) -> (n,)``: the log predictive density or mass of y when f ~ N(m, v).
     sample : callable
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
+    pg : PolyaGamma or None
+        Its Polya-Gamma form.
     """
 
     name: str
@@ -44,3 +59,4 @@ class Likelihood(NamedTuple):
     quantile: Callable[..., np.ndarray]
     logpdf: Callable[..., np.ndarray]
     sample: Callable[..., np.ndarray]
+    pg: PolyaGamma | None = None

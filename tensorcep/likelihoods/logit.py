@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy.special import expit
 
 from tensorcep._jit import kernel
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.likelihoods._binary import binary_likelihood
+from tensorcep.likelihoods._record import PolyaGamma
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
@@ -124,5 +126,7 @@ def tilted_mackay(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped
         beta[n] = alpha[n] * (alpha[n] + MACKAY_SLOPE * m[n] / widened)
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit)
+LOGIT = binary_likelihood("logit", tilted, loglik, expit)._replace(
+    pg=PolyaGamma(kappa=lambda y, theta: 0.5 * y, trials=lambda y, theta: np.ones_like(y))
+)
 LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)

@@ -22,7 +22,7 @@ from tensorcep._jit import kernel
 from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods._arrays import aligned, tilted_moments
-from tensorcep.likelihoods._counts import mixture_quantile
+from tensorcep.likelihoods._counts import mixture_cdf, mixture_quantile, poisson_draws
 from tensorcep.likelihoods._record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
@@ -33,8 +33,6 @@ STRIP_SLOPE = math.pi / 4.0
 SHARP = 30.0
 # log y! by Stirling's series from here on: its first term left out is below 1e-18.
 STIRLING_FROM = 16.0
-# Draws with a rate above e^41 are normal to 1 part in 1e9, and beyond the sampler's range from e^43.6.
-NORMAL_FROM = 41.0
 
 
 @kernel
@@ -204,7 +202,7 @@ def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, n
 def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return the smallest count with a predictive probability of at least q of not being exceeded."""
     m, v, theta = aligned(m, v, theta)
-    return mixture_quantile(check_fraction("q", q), m, v)
+    return mixture_quantile(check_fraction("q", q), m, v, lambda k, rows: mixture_cdf(k, m[rows], v[rows]))
 
 
 def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
@@ -214,15 +212,7 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
 
 def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return a draw of y for each f."""
-    f = np.atleast_1d(np.asarray(f, dtype=np.float64))
-    draws = rng.poisson(np.exp(np.minimum(f, NORMAL_FROM))).astype(np.float64)
-    large = f > NORMAL_FROM
-    if large.any():
-        with np.errstate(over="ignore"):
-            rate = np.exp(f[large])
-        spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
-        draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
-    return draws
+    return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
 
 
 POISSON = Likelihood("poisson", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample)

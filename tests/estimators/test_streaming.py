@@ -172,6 +172,25 @@ def test_stream_of_frames_grows_labels_and_predicts_by_them():
     assert tc.metrics.auc(y, model.decision_function(frame[["user", "item", "week"]])) > 0.7
 
 
+def test_stream_first_batch_of_a_frame_has_a_size_of_its_own():
+    model = new("classifier").stream(frame_of("classifier"), batch_size=100, first_batch=350)
+    assert model.stream_trace_["n_samples_seen"].tolist() == [350, 450, 550, 600]
+    tiny = new("classifier").stream(frame_of("classifier"), batch_size=1000, first_batch=2000)
+    assert tiny.n_samples_seen_ == 600
+
+
+def test_stream_of_interactions_and_learned_priors_goes_on(tmp_path):
+    X, y = entries("classifier")
+    model = new("classifier", interactions="main+cp", prior="learned").partial_fit(X[:300], y[:300])
+    prior = model.posterior_.mode_prior
+    model.partial_fit(np.array([[30, 0, 0]]), np.array([1.0]))
+    np.testing.assert_allclose(model.factors_[0][20], prior.mean[0], rtol=1e-6)
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    same(model.partial_fit(X[300:], y[300:]), again.partial_fit(X[300:], y[300:]))
+    assert tc.metrics.auc(y, model.decision_function(X)) > 0.75
+
+
 def test_stream_of_labelled_tensors_equals_the_stream_of_frames():
     frames = [frame_of("classifier", part) for part in PARTS]
     tensors = [tc.SparseTensor.from_pandas(f, ["user", "item", "week"], "y") for f in frames]

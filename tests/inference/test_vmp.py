@@ -97,6 +97,31 @@ def test_vmp_matrix_factorisation_reaches_the_best_known_bound(rng):
     np.testing.assert_allclose(u[:2] @ u[2:].T, right, atol=1e-5)
 
 
+def test_vmp_fixed_point_is_that_of_cep_with_moments_of_the_posterior(rng):
+    _, _, p = problem(rng, 2, 2, 100, shape=(12, 10))
+    one, other = vmp(p, 1500, tol=1e-13), fit(p, 1500, tol=1e-13, moments="posterior")
+    assert one.converged
+    assert other.converged
+    assert np.abs(one.state.f).mean() > 0.5
+    # the rows of both are free to rotate together
+    np.testing.assert_allclose(one.state.f, other.state.f, rtol=1e-6, atol=1e-8)
+    assert one.posterior.noise == pytest.approx(other.posterior.noise, rel=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+def test_vmp_follows_a_relabelling_of_the_rows(rng, likelihood):
+    coords, y, p = problem(rng, 3, 2, 45, likelihood)
+    first, relabel = offsets(p.shape), [rng.permutation(n) for n in p.shape]
+    moved = np.stack([new[column] for new, column in zip(relabel, coords.T, strict=True)], axis=1)
+    rows = np.concatenate([new + start for new, start in zip(relabel, first, strict=False)])
+    start = np.empty_like(p.start)
+    start[rows] = p.start
+    one = vmp(p, 5).posterior
+    other = vmp(build(moved, y, p.shape, 2, likelihood, start=start), 5).posterior
+    np.testing.assert_allclose(other.Lam[rows], one.Lam, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(other.eta[rows], one.eta, rtol=1e-9, atol=1e-11)
+
+
 def published_means(shape, n, rank):
     """Prior means of fold 1: the stream shuffles the entries once per rank, then fills (n_k, R) by columns."""
     stream = np.random.RandomState(5489)

@@ -8,11 +8,12 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
-from tensorcep.likelihoods._counts import mixture_cdf
+from tensorcep.likelihoods._counts import dispersed_cdf, mixture_cdf
 
 # The step has no slope, and the other is an approximation: they have tests of their own in test_step.py.
 SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay")]
 EVERY = pytest.mark.parametrize("name", SMOOTH)
+COUNTS = ("poisson", "negbinomial")
 BINARY = pytest.mark.parametrize("name", ["probit", "logit"])
 
 
@@ -28,20 +29,20 @@ def reference(name, y, f, theta):
         "probit": lambda: stats.norm.logcdf(y * f),
         "logit": lambda: stats.logistic.logcdf(y * f),
         "poisson": lambda: stats.poisson.logpmf(y, np.exp(f)),
+        "negbinomial": lambda: stats.nbinom.logpmf(y, theta, expit(-f)),
     }[name]()
 
 
 def observations(name, rng, n):
     if name == "gaussian":
         return rng.normal(size=n)
-    return rng.integers(0, 40, n).astype(float) if name == "poisson" else rng.choice([-1.0, 1.0], n)
+    return rng.integers(0, 40, n).astype(float) if name in COUNTS else rng.choice([-1.0, 1.0], n)
 
 
 def test_get_likelihood_lists_what_exists():
     assert get_likelihood("probit").name == "probit"
-    with pytest.raises(
-        ValueError, match="'gaussian', 'probit', 'logit', 'poisson', 'step', 'logit_mackay'; got 'cauchy'"
-    ):
+    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'step', 'logit_mackay'"
+    with pytest.raises(ValueError, match=f"{listed}; got 'cauchy'"):
         get_likelihood("cauchy")
 
 
@@ -135,7 +136,13 @@ def test_sample_has_the_moments_of_the_likelihood(name, rng):
     record, n, f, theta = get_likelihood(name), 100_000, 0.7, 4.0
     draws = record.sample(rng, np.full(n, f), np.full(n, theta))
     p = {"probit": stats.norm.cdf(f), "logit": expit(f)}.get(name, 0.5)
-    mean, variance = {"gaussian": (f, 1 / theta), "poisson": (np.exp(f), np.exp(f))}.get(name, (p, p * (1 - p)))
+    mu = theta * np.exp(f)
+    known = {
+        "gaussian": (f, 1 / theta),
+        "poisson": (np.exp(f), np.exp(f)),
+        "negbinomial": (mu, mu + mu * mu / theta),
+    }
+    mean, variance = known.get(name, (p, p * (1 - p)))
     assert abs(draws.mean() - mean) < 6 * np.sqrt(variance / n)
     squares = (draws - mean) ** 2
     assert abs(squares.mean() - variance) < 6 * squares.std() / np.sqrt(n) + 1e-3 * variance
@@ -207,6 +214,36 @@ def test_quantile_poisson_handles_empty_and_overflowing_input():
     assert large[1] == np.inf
 
 
+@pytest.mark.parametrize("q", [1e-6, 0.05, 0.5, 0.95, 0.999])
+def test_quantile_negbinomial_is_the_first_count_that_reaches_q(q):
+    grid = np.meshgrid([-6.0, 0.0, 2.0], [0.0, 1e-4, 0.3, 2.0], [0.4, 3.0, 200.0])
+    m, v, r = (axis.ravel() for axis in grid)
+    k = get_likelihood("negbinomial").quantile(q, m, v, r)
+    cdf, rows = dispersed_cdf(m, v, r), np.arange(m.size)
+    assert (cdf(k, rows) >= q).all()
+    positive = rows[k > 0]
+    assert (cdf(k[positive] - 1, positive) < q).all()
+    exact = rows[v == 0.0]
+    np.testing.assert_array_equal(k[exact], stats.nbinom.ppf(q, r[exact], expit(-m[exact])))
+
+
+@pytest.mark.parametrize(("m", "v", "r"), [(0.5, 0.3, 0.7), (-2.0, 4.0, 3.0), (3.0, 1e-4, 12.0), (1.0, 0.0, 2.5)])
+def test_dispersed_cdf_is_the_running_sum_of_the_masses(m, v, r):
+    k = np.arange(60.0)
+    masses = np.exp(get_likelihood("negbinomial").logpdf(k, m, v, r))
+    found = dispersed_cdf(np.full(60, m), np.full(60, v), np.full(60, r))(k, np.arange(60))
+    np.testing.assert_allclose(found, np.cumsum(masses), rtol=1e-8)
+
+
+@pytest.mark.parametrize(("name", "y"), [("logit", [-1.0, 1.0]), ("negbinomial", [0.0, 7.0])])
+def test_polya_gamma_form_gives_the_likelihood_up_to_a_constant(name, y):
+    f, pg = np.linspace(-4.0, 4.0, 9), get_likelihood(name).pg
+    for value in y:
+        target = np.full(9, value)
+        form = pg.kappa(target, 2.5) * f - pg.trials(target, 2.5) * np.log(2.0 * np.cosh(0.5 * f))
+        np.testing.assert_allclose(np.ptp(derivatives(name, target, f, 2.5)[0] - form), 0.0, atol=1e-13)
+
+
 @EVERY
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, np.nan])
 def test_quantile_refuses_q_outside_the_open_unit_interval(name, q):
@@ -235,7 +272,7 @@ def test_logpdf_integrates_to_one(name):
     if name == "gaussian":
         total = integrate.quad(lambda y: np.exp(record.logpdf(y, 0.4, 1.3, 2.0)[0]), -12, 12)[0]
     else:
-        y = np.arange(4000.0) if name == "poisson" else record.check_y([0, 1])
+        y = np.arange(20_000.0) if name in COUNTS else record.check_y([0, 1])
         total = np.exp(record.logpdf(y, 0.4, 1.3, 2.0)).sum()
     assert abs(total - 1) < 1e-9
 

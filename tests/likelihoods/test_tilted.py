@@ -30,7 +30,7 @@ def worst_errors(name, points, theta=1.0):
     y, m, v = (np.array(column, dtype=float) for column in zip(*points, strict=True))
     found = moments(name, y, m, v, theta)
     worst = np.zeros(3)
-    extra = (theta,) if name == "gaussian" else ()
+    extra = (theta,) if name in ("gaussian", "negbinomial") else ()
     for n in range(len(points)):
         wanted = getattr(oracle, name)(float(y[n]), float(m[n]), float(v[n]), *extra)
         scales = (abs(wanted[0]), max(abs(wanted[1]), wanted[2] * mp.sqrt(v[n])), wanted[2])
@@ -74,6 +74,12 @@ def test_tilted_poisson_zero_equals_quadrature_where_zero_is_expected():
     assert (worst_errors("poisson", points) < 2e-13).all()
 
 
+@pytest.mark.parametrize(("y", "r"), [(0, 0.3), (0, 40.0), (1, 1.0), (5, 2.5), (200, 0.8), (3000, 150.0)])
+def test_tilted_negbinomial_equals_quadrature_with_40_digits(rng, y, r):
+    points = [(y, rng.uniform(-12, 12), v) for v in VARIANCES] + [(y, np.log((y + 0.5) / r), v) for v in (0.01, 30.0)]
+    assert (worst_errors("negbinomial", points, theta=r) < 1e-10).all()
+
+
 @pytest.mark.parametrize("name", ["probit", "logit"])
 def test_tilted_equals_stored_moments(name):
     for row in STORED["moments"]:
@@ -90,7 +96,8 @@ def test_tilted_probit_gives_stored_posteriors():
 
 
 def random_entries(name, rng, n=200):
-    y = {"gaussian": rng.normal(size=n), "poisson": rng.integers(0, 12, n).astype(float)}
+    counts = rng.integers(0, 12, n).astype(float)
+    y = {"gaussian": rng.normal(size=n), "poisson": counts, "negbinomial": counts}
     labels = rng.choice([-1.0, 1.0], n)
     return y.get(name, labels), rng.normal(size=n), rng.choice([0.05, 0.6, 3.0, 20.0], n)
 
@@ -176,7 +183,7 @@ def test_tilted_nan_or_negative_variance_is_not_hidden(name):
 @EVERY
 @pytest.mark.parametrize("m", [-1e3, -200.0, 200.0, 600.0])
 def test_tilted_far_means_stay_finite(name, m):
-    for y in (0.0, 3.0) if name == "poisson" else (-1.0, 1.0):
+    for y in (0.0, 3.0) if name in ("poisson", "negbinomial") else (-1.0, 1.0):
         logz, alpha, beta = np.concatenate(moments(name, y, m, 0.7))
         assert np.isfinite([logz, alpha, beta]).all()
         assert logz <= 0

@@ -130,3 +130,35 @@ def gaussian(y, m, v, theta):
     residual = mp.mpf(y) - mp.mpf(m)
     logz = -(mp.log(2 * mp.pi * variance) + residual**2 / variance) / 2
     return logz, residual / variance, 1 / variance
+
+
+def negbinomial(y, m, v, r):
+    y, m, v, r = mp.mpf(y), mp.mpf(m), mp.mpf(v), mp.mpf(r)
+    n, low, high = y + r, m - r * v - 1, m + y * v + 1
+    for _ in range(200):  # bisection for the mode
+        f = (low + high) / 2
+        p = 1 / (1 + mp.exp(-f))
+        low, high = (f, high) if y - n * p - (f - m) / v > 0 else (low, f)
+    sigma = 1 / mp.sqrt(n * p * (1 - p) + 1 / v)
+
+    def log_density(x):
+        return y * x - n * mp.log1p(mp.exp(x)) - (x - m) ** 2 / (2 * v)
+
+    def edge(side):
+        d = sigma
+        while log_density(f) - log_density(f + side * d) < 90:
+            d *= mp.mpf("1.3")
+        return f + side * d
+
+    peak = log_density(f)
+    left, right = edge(-1), edge(1)
+
+    def functions(x):
+        w, q = mp.exp(log_density(x) - peak), 1 / (1 + mp.exp(-x))
+        d1 = y - n * q
+        return w, w * d1, w * (d1 * d1 - n * q * (1 - q))
+
+    z, first, second = _integrate(functions, left, right, min((right - left) / 12, mp.mpf(1)))
+    constant = mp.loggamma(n) - mp.loggamma(r) - mp.loggamma(y + 1)
+    logz = constant + peak + mp.log(z / mp.sqrt(2 * mp.pi * v))
+    return logz, first / z, (first / z) ** 2 - second / z

@@ -1,0 +1,210 @@
+"""What the Gibbs samplers of the CP model share: chains, their schedule, the draws of the factor rows, and the result.
+
+A sampler augments the likelihood, so that every entry says something Gaussian about its latent value; then the rows of
+one mode after the other are drawn given everything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep._checks import check_int, check_range, fail_value
+from tensorcep.inference._gibbs_sweep import draw_rows, layout, padded
+from tensorcep.inference._hyper import sampled_prior
+from tensorcep.inference._row_blocks import RowBlocks, row_blocks
+from tensorcep.inference._rows import RowPrior, initial_prior, prior_of_rows, seen_rows
+from tensorcep.inference._run import Problem, Threads
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.kernels.streams import new_stream
+from tensorcep.posterior import Draws, offsets, unpack
+
+# With thin=None this many draws of every chain are kept: enough for means and 90 % intervals, within bounded memory.
+KEPT_DRAWS = 100
+# Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
+AUGMENTATION, TABLES, PARAMETER = 1 << 20, 1 << 21, 1 << 22
+
+
+@dataclass(frozen=True)
+class SamplerOptions:
+    """Settings of a sampler.
+
+    Attributes
+    ----------
+    max_iter : int
+        Sweeps of every chain.
+    burn_in : int or None
+        Sweeps at the start that are not kept; None means half of max_iter.
+    thin : int or None
+        Every thin-th draw is kept; None keeps about 100 draws of each chain.
+    n_chains : int
+        The first chain starts at the start given, the others at draws around it.
+    anneal : int
+        Sweeps at the start in which every entry counts `anneal_power` times: a chain that starts at random otherwise
+        stays for long where components are near zero. They are part of the burn-in.
+    anneal_power : float
+    """
+
+    max_iter: int = 200
+    burn_in: int | None = None
+    thin: int | None = None
+    n_chains: int = 2
+    anneal: int = 0
+    anneal_power: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_int("max_iter", self.max_iter)
+        check_int("n_chains", self.n_chains)
+        check_int("anneal", self.anneal, 0)
+        check_range("anneal_power", self.anneal_power, 1.0)
+        if self.thin is not None:
+            check_int("thin", self.thin)
+        if self.burn_in is not None and check_int("burn_in", self.burn_in, 0) >= self.max_iter:
+            fail_value(f"burn_in must be below max_iter={self.max_iter}; got {self.burn_in}; increase max_iter.")
+
+    @property
+    def first_kept(self) -> int:
+        """Number of the first sweep whose draw may be kept, counted from 0."""
+        return self.max_iter // 2 if self.burn_in is None else self.burn_in
+
+    @property
+    def spacing(self) -> int:
+        """Sweeps from one kept draw to the next."""
+        return max(1, (self.max_iter - self.first_kept) // KEPT_DRAWS) if self.thin is None else self.thin
+
+
+class Chains(NamedTuple):
+    """Chains of draws.
+
+    Attributes
+    ----------
+    factors : (C, n_rows + 1, padded rank) float64
+        Current rows; the last one is zero, for padding.
+    theta : (C, m) float64
+        Current parameter of the likelihood.
+    weight, target : (n + 1,) float64
+        What entries say about their latent values (see `_gibbs_sweep`), room for one chain.
+    blocks : tuple of RowBlocks, one per mode
+    priors : tuple of RowPrior, one per chain
+    kept : tuple of (C, n_rows, R), and kept_theta : tuple of (C, m)
+    sweeps : int
+    """
+
+    factors: np.ndarray
+    theta: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    blocks: tuple[RowBlocks, ...]
+    priors: tuple[RowPrior, ...]
+    kept: tuple[np.ndarray, ...]
+    kept_theta: tuple[np.ndarray, ...]
+    sweeps: int
+
+
+def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
+    """Chains at their starts: the problem's, and draws with the prior's covariance around the start."""
+    C, R = options.n_chains, problem.rank
+    n_rows = len(problem.prior_eta)
+    Lam = unpack(problem.prior_Lam, R)
+    mean = np.linalg.solve(Lam, problem.prior_eta[..., None])[..., 0]
+    factors = np.zeros((C, n_rows + 1, padded(R)))
+    rng = np.random.default_rng([problem.seed, 1])
+    root = np.linalg.cholesky(np.linalg.inv(Lam)) if n_rows else Lam
+    for c in range(C):
+        draw = mean + np.einsum("nij,nj->ni", root, rng.standard_normal((n_rows, R)))
+        factors[c, :n_rows, :R] = problem.start if c == 0 and problem.start is not None else draw
+    n = problem.entries.y.size
+    blocks = tuple(row_blocks(problem.entries, k) for k in range(len(problem.shape)))
+    priors = tuple(initial_prior(problem) for _ in range(C))
+    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, priors, (), (), 0)
+
+
+def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
+    """Seed, sweep and part of the streams of one step of one chain."""
+    return problem.seed, sweep * (1 << 16) + chain, what
+
+
+def draw_factors(
+    chains: Chains,
+    chain: int,
+    problem: Problem,
+    precision: float,
+    weighted: bool,
+    threads: Threads,
+) -> float:
+    """Draw the rows of every mode in turn; gives sum weight f^2 - 2 target f over the entries, at the new rows."""
+    at, prior = layout(problem.rank), chains.priors[chain]
+    fit = np.zeros(1)
+    for k, blocks in enumerate(chains.blocks):
+        fit = np.zeros(problem.shape[k])
+        key = stream_key(problem, chain, chains.sweeps, k)
+
+        def work(a: int, b: int, blocks: RowBlocks = blocks, key: tuple = key, fit: np.ndarray = fit) -> None:
+            draw_rows(
+                a,
+                b,
+                blocks,
+                chains.factors[chain],
+                (chains.weight, chains.target, weighted),
+                prior.Lam,
+                prior.eta,
+                precision,
+                key,
+                fit,
+                new_stream(),
+                lane_zeros((at.size, LANES)),
+                at,
+            )
+
+        threads.over(problem.shape[k], work, LANES)
+    return float(fit.sum())
+
+
+def draw_priors(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
+    """Draw the rows' prior of every chain given its rows that have entries, where it is learned and annealing is over.
+
+    Rows without entries are left out and drawn after it, from it.
+    """
+    if problem.hyper is None or power_of(chains, options) != 1.0:
+        return chains
+    priors = []
+    for c, prior in enumerate(chains.priors):
+        values = chains.factors[c, : len(prior.seen), : problem.rank]
+        first = offsets(problem.shape)
+        rows = [values[a:b][prior.seen[a:b]] for a, b in itertools.pairwise(first)]
+        rng = np.random.default_rng([problem.seed, 4, chains.sweeps, c])
+        if prior.modes is not None:
+            prior = prior_of_rows(sampled_prior(problem.hyper, prior.modes, rows, rng), problem, prior.seen)
+        priors.append(prior)
+    return chains._replace(priors=tuple(priors))
+
+
+def power_of(chains: Chains, options: SamplerOptions) -> float:
+    """How often an entry counts in this sweep: more than once while annealing."""
+    return options.anneal_power if chains.sweeps < min(options.anneal, options.first_kept) else 1.0
+
+
+def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
+    """Count the sweep, and keep its draw if it is due."""
+    since = chains.sweeps - options.first_kept
+    if since >= 0 and since % options.spacing == 0:
+        draw, theta = _current(chains, problem)
+        chains = chains._replace(kept=(*chains.kept, draw), kept_theta=(*chains.kept_theta, theta))
+    return chains._replace(sweeps=chains.sweeps + 1)
+
+
+def _current(chains: Chains, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    return chains.factors[:, : len(problem.prior_eta), : problem.rank].copy(), chains.theta.copy()
+
+
+def collect(chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool) -> Draws:
+    """The kept draws; those of the last sweep when a run was stopped before any was kept."""
+    kept, kept_theta = chains.kept, chains.kept_theta
+    if not kept:
+        draw, theta = _current(chains, problem)
+        kept, kept_theta = (draw,), (theta,)
+    draws = np.stack(kept_theta, axis=1) if has_theta else None
+    return Draws(problem.shape, problem.rank, np.stack(kept, axis=1), draws, theta_mode, seen_rows(problem))

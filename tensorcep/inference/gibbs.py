@@ -1,0 +1,113 @@
+"""Gibbs sampling of the CP model, for real values with Gaussian noise and for labels with the probit link.
+
+In every sweep of every chain: for labels a latent normal per entry (Albert and Chib 1993, JASA 88), then the rows of
+one mode after the other, then the noise precision; each given everything else, so that the posterior is the stationary
+law.
+
+Source: Klami (2014), "Polya-Gamma augmentations for factor models" (PG) sec. 2.1 for order 2; the same conditionals
+hold for any order. Where we differ: the prior is fixed, as in the other methods (no ARD).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.inference._chains import (
+    AUGMENTATION,
+    Chains,
+    SamplerOptions,
+    collect,
+    draw_factors,
+    draw_priors,
+    keep,
+    power_of,
+    start_chains,
+    stream_key,
+)
+from tensorcep.inference._gibbs_sweep import draw_probit
+from tensorcep.inference._rows import latent_of_entries, relative_change, train_score
+from tensorcep.inference._run import Method, Problem, Sweep, Threads
+from tensorcep.kernels.special import LOG_SQRT_2PI
+from tensorcep.kernels.streams import new_stream
+from tensorcep.posterior import Draws
+
+
+class GibbsState(NamedTuple):
+    """Chains; latent values (C, n_blocks, LANES) of the entries, no blocks for real values; their sum of squares."""
+
+    chains: Chains
+    f: np.ndarray
+    squares: float
+
+
+def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsState:
+    """Every chain at its start, the noise at the variance of the data."""
+    entries, C = problem.entries, options.n_chains
+    squares = float((entries.y * entries.y).sum())
+    mean_square = squares / max(1, len(entries.permutation))
+    chains = start_chains(problem, options, np.full((C, 1), 1.0 / max(mean_square, np.finfo(float).tiny)))
+    if problem.noise_prior is not None:
+        chains.target[:-1] = entries.y.ravel()
+        return GibbsState(chains, np.zeros((C, 0, 0)), squares)
+    f = np.stack([latent_of_entries(entries, chains.factors[c], threads) for c in range(C)])
+    return GibbsState(chains, f, squares)
+
+
+def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
+    """One sweep of every chain; the figures are means over the chains, at their present draws."""
+    chains, old = draw_priors(state.chains, problem, options), state.chains.factors.copy()
+    state = state._replace(chains=chains)
+    power = power_of(chains, options)
+    score = np.empty(options.n_chains)
+    for c in range(options.n_chains):
+        if problem.noise_prior is not None:
+            score[c] = _real_values(state, c, problem, power, threads)
+        else:
+            score[c] = _labels(state, c, problem, power, threads)
+    noise = float(chains.theta.mean()) if problem.noise_prior is not None else np.nan
+    sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
+    return state._replace(chains=keep(chains, problem, options)), sweep
+
+
+def _real_values(state: GibbsState, c: int, problem: Problem, power: float, threads: Threads) -> float:
+    """Draw the rows and the noise precision of chain c; gives the mean log likelihood."""
+    chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation)
+    fit = draw_factors(chains, c, problem, power * float(chains.theta[c, 0]), False, threads)
+    squares = max(0.0, state.squares + fit)
+    rng = np.random.default_rng([problem.seed, 2, chains.sweeps, c])
+    if prior is not None:
+        chains.theta[c, 0] = rng.gamma(prior.a + 0.5 * n) / (prior.b + 0.5 * squares)
+    tau = float(chains.theta[c, 0])
+    return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
+
+
+def _labels(state: GibbsState, c: int, problem: Problem, power: float, threads: Threads) -> float:
+    """Draw the latent normals and the rows of chain c; gives the mean log likelihood."""
+    chains, entries, f = state.chains, problem.entries, state.f
+    key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
+    target = chains.target[:-1].reshape(entries.y.shape)
+    threads.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
+    draw_factors(chains, c, problem, power, False, threads)
+    f[c] = latent_of_entries(entries, chains.factors[c], threads)
+    return train_score(problem, f[c], problem.likelihood.default_theta)
+
+
+def finish(state: GibbsState, problem: Problem) -> Draws:
+    """The draws kept, and those of the noise precision."""
+    return collect(state.chains, problem, None, problem.noise_prior is not None)
+
+
+GIBBS = Method(
+    name="gibbs",
+    needs=(),
+    options=SamplerOptions,
+    init=init,
+    step=step,
+    finish=finish,
+    source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
+    likelihoods=("gaussian", "probit"),
+    sampler=True,
+    learns_prior=True,
+)

@@ -1,0 +1,180 @@
+"""Polya-Gamma and Chinese-restaurant-table variables: draws, means and variances.
+
+omega ~ PG(b, c) makes the logistic terms Gaussian in f: e^(y f) / (1 + e^f)^b = 2^-b e^(kappa f) E[e^(-omega f^2 / 2)],
+kappa = y - b / 2, over omega ~ PG(b, 0); given f, omega ~ PG(b, f).
+
+Source: Polson, Scott and Windle (2013, JASA 108); Klami (2014), "Polya-Gamma augmentations for factor models" (PG)
+sec. 3, whose density lacks a factor (its Gamma(2 n + b) is 2 n + b). CRT: Zhou and Carin (2015, IEEE TPAMI 37).
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorcep._jit import block_kernel, kernel
+from tensorcep.kernels.special import exp_parts, log1p_unit
+from tensorcep.kernels.streams import exponential, gamma, normal, uniform
+
+# Where the two series of the density of J*(1, 0) = 4 PG(1, 0) take over from one another (Devroye 2009).
+SWITCH = 0.64
+# Up to this b the whole part of b is a sum of exact PG(1, c) draws; that costs time in proportion to b.
+MAX_EXACT = 64.0
+# Terms of the gamma series; one more gamma variable stands for the others, with their mean and variance. What is left
+# is the error of its third cumulant: 1e-7 of that of PG(b, 0) for 10 terms.
+TERMS = 10
+# From here on to 1 the variance comes from a series, as its closed form cancels.
+SERIES_BELOW = 1.0
+TINY = 1e-150
+PI = math.pi
+SQRT_HALF = math.sqrt(0.5)
+# (2 / pi)^(3 / 2) pi
+LEFT_SCALE = (2.0 / PI) ** 1.5 * PI
+
+
+@block_kernel
+def _right_share(z, rate):  # type: ignore[no-untyped-def]
+    """The probability that the proposal for J*(1, z) lies above SWITCH."""
+    root = math.sqrt(1.0 / SWITCH)
+    below = math.log(0.5 * math.erfc(-root * (SWITCH * z - 1.0) * SQRT_HALF))
+    above = math.log(0.5 * math.erfc(root * (SWITCH * z + 1.0) * SQRT_HALF))
+    level = math.log(rate) + rate * SWITCH
+    return 1.0 / (1.0 + 4.0 / PI * (math.exp(level - z + below) + math.exp(level + z + above)))
+
+
+@block_kernel
+def _left_proposal(s, z):  # type: ignore[no-untyped-def]
+    """An inverse Gaussian draw of mean 1 / z and shape 1, given that it is at most SWITCH."""
+    if z * SWITCH < 1.0:
+        while True:
+            e = exponential(s)
+            if e * e * SWITCH <= 2.0 * exponential(s):
+                root = 1.0 + e * SWITCH
+                x = SWITCH / (root * root)
+                if uniform(s) <= math.exp(-0.5 * z * z * x):
+                    return x
+    mu = 1.0 / z
+    x = 2.0 * SWITCH
+    while x > SWITCH:
+        y = normal(s)
+        y *= mu * y
+        x = mu + 0.5 * mu * (y - math.sqrt(4.0 * y + y * y))
+        if uniform(s) * (mu + x) > mu:
+            x = mu * mu / x
+    return x
+
+
+@block_kernel
+def _coefficient(n, x):  # type: ignore[no-untyped-def]
+    """Term n of the alternating series for the density of J*(1, 0) at x, up to what the terms share with n = 0."""
+    half = n + 0.5
+    if x > SWITCH:
+        return 2.0 * half * math.exp(-0.5 * PI * PI * x * (half * half - 0.25))
+    return 2.0 * half * math.exp(-2.0 * (half * half - 0.25) / x)
+
+
+@block_kernel
+def draw_pg_one(s, c):  # type: ignore[no-untyped-def]
+    """An exact draw from PG(1, c) with the stream s (Devroye's alternating series)."""
+    z = 0.5 * abs(c)
+    rate = 0.5 * z * z + PI * PI / 8.0
+    right = _right_share(z, rate)
+    while True:
+        x = SWITCH + exponential(s) / rate if uniform(s) < right else _left_proposal(s, z)
+        total = 1.0
+        y = uniform(s)
+        n = 0
+        while True:
+            n += 1
+            if n % 2 == 1:
+                total -= _coefficient(n, x)
+                if y <= total:
+                    return 0.25 * x
+            else:
+                total += _coefficient(n, x)
+                if y > total:
+                    break
+
+
+@block_kernel
+def _draw_pg_series(s, b, c):  # type: ignore[no-untyped-def]
+    """A draw from sum_k g_k / (2 pi^2 ((k - 1/2)^2 + c^2 / (4 pi^2))), g_k ~ Gamma(b): TERMS of them, then the rest."""
+    square = c * c / (4.0 * PI * PI)
+    total, mean, variance = 0.0, 0.0, 0.0
+    for k in range(TERMS):
+        scale = 1.0 / (2.0 * PI * PI * ((k + 0.5) * (k + 0.5) + square))
+        total += scale * gamma(s, b)
+        mean += scale
+        variance += scale * scale
+    mean = pg_mean(1.0, c) - mean
+    variance = pg_variance(1.0, c) - variance
+    return total + variance / mean * gamma(s, b * mean * mean / variance)
+
+
+@block_kernel
+def draw_pg(s, b, c):  # type: ignore[no-untyped-def]
+    """A draw from PG(b, c), b > 0, with the stream s.
+
+    Exact for whole b up to MAX_EXACT. Otherwise the fraction of b (all of a b above MAX_EXACT) comes from the gamma
+    series, cut after TERMS and with the mean and the variance of what was cut put back.
+    """
+    if b > MAX_EXACT:
+        return _draw_pg_series(s, b, c)
+    whole = math.floor(b)
+    total = 0.0
+    for _ in range(int(whole)):
+        total += draw_pg_one(s, c)
+    return total + _draw_pg_series(s, b - whole, c) if b > whole else total
+
+
+@block_kernel
+def draw_pg_block(s, b, c, omega):  # type: ignore[no-untyped-def]
+    """omega[n] ~ PG(b[n], c[n]), all (n,) float64."""
+    for n in range(omega.shape[0]):
+        omega[n] = draw_pg(s, b[n], c[n])
+
+
+@kernel
+def pg_mean(b, c):  # type: ignore[no-untyped-def]
+    """Mean of PG(b, c): b tanh(c / 2) / (2 c)."""
+    c = abs(c) + TINY
+    e, excess = exp_parts(-c)
+    return 0.5 * b * (c - excess) / ((1.0 + e) * c)
+
+
+@kernel
+def pg_variance(b, c):  # type: ignore[no-untyped-def]
+    """Variance of PG(b, c): b (sinh c - c) / (2 c^3 (1 + cosh c))."""
+    c = abs(c)
+    e, _ = exp_parts(-c)
+    if c < SERIES_BELOW:
+        q = c * c
+        series = 1.0 + q / 20.0 * (1.0 + q / 42.0 * (1.0 + q / 72.0 * (1.0 + q / 110.0 * (1.0 + q / 156.0))))
+        return b * series / 6.0 * e / ((1.0 + e) * (1.0 + e))
+    return 0.5 * b * ((1.0 - e * e) - 2.0 * c * e) / ((1.0 + e) * (1.0 + e) * c * c * c)
+
+
+@kernel
+def log_two_cosh_half(c):  # type: ignore[no-untyped-def]
+    """log(2 cosh(c / 2)), minus the bound that PG(1, c) puts on the log of a logistic term."""
+    c = abs(c)
+    e, _ = exp_parts(-c)
+    return 0.5 * c + log1p_unit(e)
+
+
+@block_kernel
+def draw_crt(s, x, r):  # type: ignore[no-untyped-def]
+    """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with x."""
+    tables = 0
+    for n in range(int(x)):
+        if uniform(s) * (r + n) <= r:
+            tables += 1
+    return tables
+
+
+@block_kernel
+def crt_mean(x, r):  # type: ignore[no-untyped-def]
+    """Mean of CRT(x, r): sum over n < x of r / (r + n)."""
+    total = 0.0
+    for n in range(int(x)):
+        total += r / (r + n)
+    return total

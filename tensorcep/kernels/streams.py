@@ -1,0 +1,113 @@
+"""Random numbers inside compiled code: streams that depend on (seed, sweep, block) alone, not on threads.
+
+A stream is a (4,) uint64 array, the state of xoshiro256++ (Blackman and Vigna 2021, ACM TOMS 47), which `start_stream`
+sets by splitmix64 from three numbers. A sampler starts a new stream for every block of work of every sweep, so that
+the draws are the same whichever thread does the block.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorcep._jit import block_kernel
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_U5, _U11, _U17, _U19 = np.uint64(5), np.uint64(11), np.uint64(17), np.uint64(19)
+_U23, _U27, _U30, _U31, _U41, _U45 = (np.uint64(n) for n in (23, 27, 30, 31, 41, 45))
+UNIT = 2.0**-53
+# Above this a one-sided normal comes cheaper from an exponential proposal than from normal ones (Robert 1995).
+EXPONENTIAL_FROM = 0.4
+
+
+def new_stream() -> np.ndarray:
+    """Room for the state of one stream."""
+    return np.zeros(4, dtype=np.uint64)
+
+
+@block_kernel
+def _mixed(x):  # type: ignore[no-untyped-def]
+    """The output function of splitmix64."""
+    x = (x ^ (x >> _U30)) * _MIX_1
+    x = (x ^ (x >> _U27)) * _MIX_2
+    return x ^ (x >> _U31)
+
+
+@block_kernel
+def start_stream(s, seed, sweep, block):  # type: ignore[no-untyped-def]
+    """Set the stream s to the one of (seed, sweep, block), three integers."""
+    key = _mixed(np.uint64(seed) + _GOLDEN)
+    key = _mixed((key ^ np.uint64(sweep)) + _GOLDEN)
+    key = _mixed((key ^ np.uint64(block)) + _GOLDEN)
+    for i in range(4):
+        key += _GOLDEN
+        s[i] = _mixed(key)
+
+
+@block_kernel
+def uniform(s):  # type: ignore[no-untyped-def]
+    """A number between 0 and 1, both excluded."""
+    total = s[0] + s[3]
+    bits = ((total << _U23) | (total >> _U41)) + s[0]
+    shifted = s[1] << _U17
+    s[2] ^= s[0]
+    s[3] ^= s[1]
+    s[1] ^= s[2]
+    s[0] ^= s[3]
+    s[2] ^= shifted
+    s[3] = (s[3] << _U45) | (s[3] >> _U19)
+    return (np.float64(np.int64(bits >> _U11)) + 0.5) * UNIT
+
+
+@block_kernel
+def exponential(s):  # type: ignore[no-untyped-def]
+    """A draw from the exponential distribution of mean 1."""
+    return -math.log(uniform(s))
+
+
+@block_kernel
+def normal(s):  # type: ignore[no-untyped-def]
+    """A standard normal draw (Marsaglia's polar method)."""
+    while True:
+        x = 2.0 * uniform(s) - 1.0
+        y = 2.0 * uniform(s) - 1.0
+        q = x * x + y * y
+        if q < 1.0 and q > 0.0:
+            return x * math.sqrt(-2.0 * math.log(q) / q)
+
+
+@block_kernel
+def truncated_normal(s, low):  # type: ignore[no-untyped-def]
+    """A standard normal draw given that it is above `low` (Robert 1995, Statistics and Computing 5)."""
+    if low < EXPONENTIAL_FROM:
+        x = normal(s)
+        while x <= low:
+            # Below 0 at least half of the proposals are above; up to EXPONENTIAL_FROM at least a third are.
+            x = normal(s)
+        return x
+    rate = 0.5 * (low + math.sqrt(low * low + 4.0))
+    while True:
+        x = low + exponential(s) / rate
+        if exponential(s) > 0.5 * (x - rate) ** 2:
+            return x
+
+
+@block_kernel
+def gamma(s, shape):  # type: ignore[no-untyped-def]
+    """A draw from the Gamma distribution of this shape and rate 1 (Marsaglia and Tsang 2000, ACM TOMS 26)."""
+    log_boost = 0.0
+    if shape < 1.0:  # Gamma(a) = Gamma(a + 1) U^(1 / a)
+        log_boost = math.log(uniform(s)) / shape
+        shape += 1.0
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = normal(s)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v = v * v * v
+            if math.log(uniform(s)) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return d * v * math.exp(log_boost)
