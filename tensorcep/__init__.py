@@ -13,7 +13,18 @@ from tensorcep._version import __version__
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
     from tensorcep.comparison import compare
-    from tensorcep.estimators import BayesPointMachine, CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.estimators import (
+        BayesianCCA,
+        BayesianFactorAnalysis,
+        BayesianPCA,
+        BayesPointMachine,
+        CollectiveMatrixFactorization,
+        CPClassifier,
+        CPCountRegressor,
+        CPRegressor,
+        GroupFactorAnalysis,
+        load,
+    )
     from tensorcep.inference.ep import GaussianEP
     from tensorcep.inference.loopy_bp import LoopyBP
     from tensorcep.io import read_tensor, write_tensor
@@ -24,9 +35,14 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BayesPointMachine": "estimators",
+    "BayesianCCA": "estimators",
+    "BayesianFactorAnalysis": "estimators",
+    "BayesianPCA": "estimators",
     "CPClassifier": "estimators",
     "CPCountRegressor": "estimators",
     "CPRegressor": "estimators",
+    "CollectiveMatrixFactorization": "estimators",
+    "GroupFactorAnalysis": "estimators",
     "GaussianEP": "inference.ep",
     "Labels": "labels",
     "LoopyBP": "inference.loopy_bp",
@@ -42,10 +58,15 @@ _MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
     "BayesPointMachine",
+    "BayesianCCA",
+    "BayesianFactorAnalysis",
+    "BayesianPCA",
     "CPClassifier",
     "CPCountRegressor",
     "CPRegressor",
+    "CollectiveMatrixFactorization",
     "GaussianEP",
+    "GroupFactorAnalysis",
     "Labels",
     "LoopyBP",
     "Prior",

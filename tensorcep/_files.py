@@ -109,6 +109,15 @@ def read_archive(
     return _checked_header(text, arrays.pop(HEADER, None), kind, version), arrays
 
 
+def archive_kind(path: str | os.PathLike[str]) -> str | None:
+    """The kind that an archive's header names; None for what is no readable archive."""
+    try:
+        with open(check_file(path), "rb") as handle, np.load(handle, allow_pickle=False) as archive:
+            return str(json.loads(archive[HEADER].tobytes())["kind"])
+    except (ValueError, EOFError, OSError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
 def _starts_like_zip(path: str) -> bool:
     with open(path, "rb") as handle:
         return handle.read(2) == b"PK"

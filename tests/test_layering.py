@@ -32,6 +32,7 @@ LEVELS = {
     "kernels.special": 2.0,
     "kernels.streams": 2.0,
     "kernels": 2.1,
+    "kernels.row_draws": 2.2,
     "sites": 3.0,
     "likelihoods": 3.0,
     "models": 3.0,

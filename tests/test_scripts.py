@@ -15,6 +15,7 @@ from _source_graph import ROOT
 SCRIPTS = ROOT / "scripts"
 TINY = {
     "bench_engines.py": ["--methods", "vmp,wopt", "--ranks", "2", "--entries", "500", "--repeats", "1"],
+    "bench_factor_models.py": ["--shape", "40,16", "--ranks", "3", "--sweeps", "4"],
     "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],
     "bench_peers.py": ["--peers", "none", "--methods", "vmp,wopt", "--folds", "1", "--ranks", "2", "--sweeps", "3"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
@@ -24,6 +25,21 @@ TINY = {
         *("--points", "2", "--orders", "2", "--forget", "0,0.1"),
     ],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "engine_calibration.py": [
+        "--methods",
+        "cep,laplace,wopt-ridge,cep-averaged",
+        "--likelihoods",
+        "gaussian,logit",
+        "--true-rank",
+        "1",
+        "--shape",
+        "12,10,8",
+        "--density",
+        "0.4",
+        "--seeds",
+        "1",
+    ],
+    "factor_model_examples.py": ["--ranks", "3", "--sweeps", "6", "--every", "20", "--methods", "vb-factorized"],
     "measure_coverage.py": [
         "--ranks",
         "1",
@@ -55,6 +71,20 @@ TINY = {
     "reproduce_dblp_streaming.py": [
         *("--methods", "cep,vmp,batch,wopt", "--entries", "600", "--batch-sizes", "300", "--orders", "2"),
         *("--ranks", "2", "--sets", "1", "--sweeps", "3"),
+    ],
+    "reproduce_polya_gamma.py": [
+        "--data",
+        "binary-extreme,negbinomial-small,poisson-small",
+        "--shape",
+        "30,12",
+        "--true-rank",
+        "2",
+        "--sweeps",
+        "6",
+        "--seeds",
+        "1",
+        "--points",
+        "2",
     ],
     "stream_kill_test.py": ["--kills", "1", "--entries", "600", "--batch-sizes", "50", "--ranks", "1"],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,7 +24,7 @@ from tensorcep.cli._command import (
 from tensorcep.cli._fit import LIKELIHOODS, threads_of
 
 if TYPE_CHECKING:
-    from tensorcep.io import FileBatch, Position
+    from tensorcep.io import FileBatch
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
@@ -77,10 +78,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
+@dataclasses.dataclass
+class Work:
+    """One run: options, progress (what a checkpoint holds beside the model), and the files written along the way."""
+
+    args: argparse.Namespace
+    progress: dict[str, Any]
+    aside: BinaryIO | None
+    trace: BinaryIO | None
+
+    def batches(self) -> Iterator[FileBatch]:
+        """Batches of the input from where the progress is."""
+        from tensorcep.io import read_batches
+
+        args = self.args
+        found = read_batches(
+            args.data,
+            args.batch_size,
+            first_batch=args.first_batch,
+            format=args.format,
+            index_base=args.index_base,
+            header=args.header,
+            labels=args.labels,
+            modes=chosen_modes(args),
+            value=chosen_value(args),
+            bad_line=self.set_aside,
+            start=self.progress["position"],
+        )
+        for batch in found:
+            self.progress["position"] = batch.position
+            yield batch
+
+    def set_aside(self, path: str, number: int, problem: str, text: str) -> None:
+        """Write a malformed line to its file, or refuse it."""
+        if self.aside is None:
+            fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
+        self.aside.write(text.encode("utf-8", "surrogateescape"))
+        self.progress["bad"] += 1
+        say(f"line {number} of '{path}' {problem}; set aside in '{self.args.bad_lines}'")
+
+    def learned(self, model: Any, scores: dict[str, float]) -> None:
+        """Note the scores of a batch, and write a checkpoint if it is time."""
+        if self.trace is not None:
+            self.trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
+        if model.n_batches_ % self.args.checkpoint_every == 0:
+            self.checkpoint(model)
+
+    def checkpoint(self, model: Any) -> None:
+        """Write model and progress in one step, after the files that they refer to are on the disk."""
+        from tensorcep.persist import write_model
+
+        for name, handle in (("aside", self.aside), ("trace", self.trace)):
+            if handle is not None:
+                handle.flush()
+                os.fsync(handle.fileno())
+                self.progress[name] = handle.tell()
+        write_model(self.args.output, model, {"progress": self.progress})
+
+
 def run(args: argparse.Namespace) -> None:
     _check(args)
-    from tensorcep.io import read_batches
-
     model, progress = _model(args), _new_progress(args)
     if args.resume and os.path.exists(args.output):
         model, progress = _resumed(args, model)
@@ -89,42 +146,11 @@ def run(args: argparse.Namespace) -> None:
     with _side_file(args.bad_lines, progress["aside"]) as aside, _side_file(args.trace, progress["trace"]) as trace:
         if trace is not None and trace.tell() == 0:
             trace.write((",".join(TRACE) + "\n").encode())
-
-        def set_aside(path: str, number: int, problem: str, text: str) -> None:
-            if aside is None:
-                fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
-            aside.write(text.encode("utf-8", "surrogateescape"))
-            progress["bad"] += 1
-            say(f"line {number} of '{path}' {problem}; set aside in '{args.bad_lines}'")
-
-        def batches() -> Iterator[FileBatch]:
-            found = read_batches(
-                args.data,
-                args.batch_size,
-                first_batch=args.first_batch,
-                format=args.format,
-                index_base=args.index_base,
-                header=args.header,
-                labels=args.labels,
-                modes=chosen_modes(args),
-                value=chosen_value(args),
-                bad_line=set_aside,
-                start=progress["position"],
-            )
-            for batch in found:
-                progress["position"] = batch.position
-                yield batch
-
-        def learned(model: Any, scores: dict[str, float]) -> None:
-            if trace is not None:
-                trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
-            if model.n_batches_ % args.checkpoint_every == 0:
-                _checkpoint(args.output, model, progress, aside, trace)
-
-        model.stream(batches(), callback=learned)
+        work = Work(args, progress, aside, trace)
+        model.stream(work.batches(), callback=work.learned)
         if not hasattr(model, "n_batches_"):
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
-        _checkpoint(args.output, model, progress, aside, trace)
+        work.checkpoint(model)
     if not args.quiet:
         print(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
         print(f"rows        {' x '.join(map(str, model.shape_))}")
@@ -135,14 +161,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse, before any work, what cannot succeed."""
-    for path in (args.output, args.bad_lines, args.trace):
+    written = [path for path in (args.output, args.bad_lines, args.trace) if path is not None]
+    for path in written:
         if path == STDOUT:
             fail_value("a stream writes files only; give a name other than -.")
-        if path is not None:
-            check_output(path, *args.data)
-    if len({os.path.realpath(p) for p in (args.output, args.bad_lines, args.trace) if p}) < sum(
-        p is not None for p in (args.output, args.bad_lines, args.trace)
-    ):
+        check_output(path, *args.data)
+    if len({os.path.realpath(path) for path in written}) < len(written):
         fail_value("MODEL, --bad-lines and --trace must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
@@ -175,12 +199,11 @@ def _model(args: argparse.Namespace) -> Any:
 
 def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
     """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
-    position: Position | tuple[int, int] = (0, 0)
     return {
         "data": list(args.data),
         "batch_size": args.batch_size,
         "first_batch": args.first_batch,
-        "position": position,
+        "position": (0, 0),
         "aside": 0,
         "trace": 0,
         "bad": 0,
@@ -231,20 +254,6 @@ def _side_file(path: str | None, size: int) -> Iterator[BinaryIO | None]:
         handle.truncate(size)
         handle.seek(size)
         yield handle
-
-
-def _checkpoint(
-    path: str, model: Any, progress: dict[str, Any], aside: BinaryIO | None, trace: BinaryIO | None
-) -> None:
-    """Write model and progress in one step, after what it refers to is on the disk."""
-    from tensorcep.persist import write_model
-
-    for name, handle in (("aside", aside), ("trace", trace)):
-        if handle is not None:
-            handle.flush()
-            os.fsync(handle.fileno())
-            progress[name] = handle.tell()
-    write_model(path, model, {"progress": progress})
 
 
 COMMAND = Command(

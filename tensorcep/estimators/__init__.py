@@ -6,15 +6,38 @@ import os
 from typing import Any
 
 from tensorcep._checks import fail_value
+from tensorcep._files import archive_kind
+from tensorcep.estimators._relation_store import KIND as FACTOR_MODEL
+from tensorcep.estimators._relation_store import read_relations
 from tensorcep.estimators.bayes_point_machine import BayesPointMachine
+from tensorcep.estimators.bayesian_pca import BayesianFactorAnalysis, BayesianPCA
+from tensorcep.estimators.collective import CollectiveMatrixFactorization
 from tensorcep.estimators.cp_classifier import CPClassifier
 from tensorcep.estimators.cp_count import CPCountRegressor
 from tensorcep.estimators.cp_regressor import CPRegressor
+from tensorcep.estimators.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.persist import read_model
 
-__all__ = ["ESTIMATORS", "BayesPointMachine", "CPClassifier", "CPCountRegressor", "CPRegressor", "load"]
+__all__ = [
+    "ESTIMATORS",
+    "FACTOR_MODELS",
+    "BayesPointMachine",
+    "BayesianCCA",
+    "BayesianFactorAnalysis",
+    "BayesianPCA",
+    "CPClassifier",
+    "CPCountRegressor",
+    "CPRegressor",
+    "CollectiveMatrixFactorization",
+    "GroupFactorAnalysis",
+    "load",
+]
 
 ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
+FACTOR_MODELS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (BayesianPCA, BayesianFactorAnalysis, CollectiveMatrixFactorization, BayesianCCA, GroupFactorAnalysis)
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -27,17 +50,29 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
     """
-    stored = read_model(path)
-    if stored.class_name not in ESTIMATORS:
-        known = ", ".join(ESTIMATORS)
-        fail_value(f"'{os.fspath(path)}' holds a {stored.class_name!r}, which is not one of {known}; update tensorcep.")
-    odd = sorted(set(stored.params) - set(ESTIMATORS[stored.class_name]().get_params(deep=False)))
+    if archive_kind(path) == FACTOR_MODEL:
+        class_name, params, fitted = read_relations(path)
+        model = _made(path, class_name, params, FACTOR_MODELS)
+        finish = "_set_attributes"
+    else:
+        stored = read_model(path)
+        fitted = stored.fitted
+        model = _made(path, stored.class_name, stored.params, ESTIMATORS)
+        finish = "_set_moments"
+    for name, value in fitted.items():
+        setattr(model, name, value)
+    getattr(model, finish)()
+    return model
+
+
+def _made(path: str | os.PathLike[str], class_name: str, params: dict[str, Any], known: dict[str, Any]) -> Any:
+    """An unfitted estimator of this class and these parameters."""
+    if class_name not in known:
+        listed = ", ".join(known)
+        fail_value(f"'{os.fspath(path)}' holds a {class_name!r}, which is not one of {listed}; update tensorcep.")
+    odd = sorted(set(params) - set(known[class_name]._get_param_names()))
     if odd:
         fail_value(
             f"'{os.fspath(path)}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep."
         )
-    model = ESTIMATORS[stored.class_name](**stored.params)
-    for name, value in stored.fitted.items():
-        setattr(model, name, value)
-    model._set_moments()
-    return model
+    return known[class_name](**params)

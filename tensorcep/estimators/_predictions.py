@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep._checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.estimators._arviz_export import export_draws
 from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.inference._diagnostics import effective_size, split_r_hat
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, modes_of_columns, parts_of
@@ -22,6 +23,7 @@ from tensorcep.posterior import Draws, PointEstimate, offsets, pack
 from tensorcep.predict import (
     Belief,
     EntryTheta,
+    RowDraws,
     RowMoments,
     belief_of,
     draw,
@@ -219,6 +221,29 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
             fail_value("y must be None without X, the entries whose values it holds.")
         n = None if isinstance(self.posterior_, Draws) else check_int("n_samples", n_samples)
         return export_draws(self, X, y, n, check_random_state(random_state))
+
+    def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Split R-hat and effective sample size of the latent value of each entry, for methods that draw chains.
+
+        Parameters
+        ----------
+        X : entries as in `predict`
+
+        Returns
+        -------
+        r_hat, effective_size : ndarray of shape (n,)
+            R-hat is near 1 (below 1.01, as a rule) where the chains agree.
+
+        Raises
+        ------
+        ValueError
+            If the method draws no chains.
+        """
+        belief, rows = self._fitted_belief(), self._rows(X)
+        if not isinstance(self.posterior_, Draws) or not isinstance(belief, RowDraws):
+            fail_value(f"chain_diagnostics needs chains, but method {self.method!r} draws none; use method='gibbs'.")
+        draws = draw_latent(belief.values, rows).reshape(*self.posterior_.rows.shape[:2], len(rows))
+        return split_r_hat(draws), effective_size(draws)
 
     def to_tensorly(self) -> Any:
         """The posterior means as a TensorLy CPTensor with unit weights."""

@@ -8,16 +8,17 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
-from tensorcep._checks import check_choice
+from tensorcep._checks import check_choice, check_range
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import matching_scale
+from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
 
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
 class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
-    """Bayesian CP decomposition of a sparse tensor of counts, y ~ Poisson(exp(sum_r prod_k U_k[i_k, r])).
+    """Bayesian CP decomposition of a sparse tensor of counts, with a log-linear mean, exp(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their counts. Any order K >= 2. An absent entry is
     unobserved; zeros that were observed are entries too.
@@ -25,7 +26,10 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     Parameters
     ----------
     <parameters>
-    likelihood : {"poisson"}, default="poisson"
+    likelihood : {"poisson", "negbinomial"}, default="poisson"
+        Poisson counts, or negative-binomial ones: the mean r e^f comes with the variance r e^f (1 + e^f).
+    dispersion : float, default=1
+        r of negative-binomial counts. The methods "pg-vb" and "pg-gibbs" infer it instead (see their method_options).
 
     Attributes
     ----------
@@ -37,6 +41,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         rank: int = 8,
         *,
         likelihood: str = "poisson",
+        dispersion: float = 1.0,
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
@@ -88,9 +93,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             callbacks=callbacks,
         )
         self.likelihood = likelihood
+        self.dispersion = dispersion
 
     def _likelihood_name(self) -> str:
-        return check_choice("likelihood", self.likelihood, ("poisson",))
+        return check_choice("likelihood", self.likelihood, ("poisson", "negbinomial"))
+
+    def _likelihood(self) -> Likelihood:
+        r = check_range("dispersion", self.dispersion, 0.0, include_low=False)
+        record = super()._likelihood()
+        return record._replace(default_theta=r) if record.name == "negbinomial" else record
 
     def _intercept(self, y: np.ndarray) -> float:
         return float(np.log(max(float(np.mean(y)), 0.5 / len(y))))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._checks import check_int, check_range, fail_value
+from tensorcep._checks import check_int, fail_value
 from tensorcep.inference._gibbs_sweep import draw_rows, layout, padded
 from tensorcep.inference._hyper import sampled_prior
 from tensorcep.inference._row_blocks import RowBlocks, row_blocks
@@ -41,25 +41,18 @@ class SamplerOptions:
     thin : int or None
         Every thin-th draw is kept; None keeps about 100 draws of each chain.
     n_chains : int
-        The first chain starts at the start given, the others at draws around it.
-    anneal : int
-        Sweeps at the start in which every entry counts `anneal_power` times: a chain that starts at random otherwise
-        stays for long where components are near zero. They are part of the burn-in.
-    anneal_power : float
+        The first chain starts at the start given, the others at draws from the prior. The posterior of a factorisation
+        has many modes that one chain does not leave in any practical time, so that several chains predict better.
     """
 
     max_iter: int = 200
     burn_in: int | None = None
     thin: int | None = None
-    n_chains: int = 2
-    anneal: int = 0
-    anneal_power: float = 10.0
+    n_chains: int = 4
 
     def __post_init__(self) -> None:
         check_int("max_iter", self.max_iter)
         check_int("n_chains", self.n_chains)
-        check_int("anneal", self.anneal, 0)
-        check_range("anneal_power", self.anneal_power, 1.0)
         if self.thin is not None:
             check_int("thin", self.thin)
         if self.burn_in is not None and check_int("burn_in", self.burn_in, 0) >= self.max_iter:
@@ -105,7 +98,7 @@ class Chains(NamedTuple):
 
 
 def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
-    """Chains at their starts: the problem's, and draws with the prior's covariance around the start."""
+    """Chains at their starts: the problem's, and draws from the prior."""
     C, R = options.n_chains, problem.rank
     n_rows = len(problem.prior_eta)
     Lam = unpack(problem.prior_Lam, R)
@@ -163,12 +156,12 @@ def draw_factors(
     return float(fit.sum())
 
 
-def draw_priors(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
-    """Draw the rows' prior of every chain given its rows that have entries, where it is learned and annealing is over.
+def draw_priors(chains: Chains, problem: Problem) -> Chains:
+    """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
 
     Rows without entries are left out and drawn after it, from it.
     """
-    if problem.hyper is None or power_of(chains, options) != 1.0:
+    if problem.hyper is None:
         return chains
     priors = []
     for c, prior in enumerate(chains.priors):
@@ -180,11 +173,6 @@ def draw_priors(chains: Chains, problem: Problem, options: SamplerOptions) -> Ch
             prior = prior_of_rows(sampled_prior(problem.hyper, prior.modes, rows, rng), problem, prior.seen)
         priors.append(prior)
     return chains._replace(priors=tuple(priors))
-
-
-def power_of(chains: Chains, options: SamplerOptions) -> float:
-    """How often an entry counts in this sweep: more than once while annealing."""
-    return options.anneal_power if chains.sweeps < min(options.anneal, options.first_kept) else 1.0
 
 
 def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:

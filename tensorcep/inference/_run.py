@@ -112,7 +112,7 @@ class Method(NamedTuple):
     options: Callable[..., Any]
     init: Callable[..., Any]
     step: Callable[..., tuple[Any, Sweep]]
-    finish: Callable[..., Result]
+    finish: Callable[..., Any]
     source: str
     likelihoods: tuple[str, ...] | None = None
     sampler: bool = False

@@ -22,7 +22,6 @@ from tensorcep.inference._chains import (
     draw_factors,
     draw_priors,
     keep,
-    power_of,
     start_chains,
     stream_key,
 )
@@ -57,24 +56,23 @@ def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsSt
 
 def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem, options), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
     state = state._replace(chains=chains)
-    power = power_of(chains, options)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
         if problem.noise_prior is not None:
-            score[c] = _real_values(state, c, problem, power, threads)
+            score[c] = _real_values(state, c, problem, threads)
         else:
-            score[c] = _labels(state, c, problem, power, threads)
+            score[c] = _labels(state, c, problem, threads)
     noise = float(chains.theta.mean()) if problem.noise_prior is not None else np.nan
     sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def _real_values(state: GibbsState, c: int, problem: Problem, power: float, threads: Threads) -> float:
+def _real_values(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
     """Draw the rows and the noise precision of chain c; gives the mean log likelihood."""
     chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation)
-    fit = draw_factors(chains, c, problem, power * float(chains.theta[c, 0]), False, threads)
+    fit = draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads)
     squares = max(0.0, state.squares + fit)
     rng = np.random.default_rng([problem.seed, 2, chains.sweeps, c])
     if prior is not None:
@@ -83,13 +81,13 @@ def _real_values(state: GibbsState, c: int, problem: Problem, power: float, thre
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
-def _labels(state: GibbsState, c: int, problem: Problem, power: float, threads: Threads) -> float:
+def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
     """Draw the latent normals and the rows of chain c; gives the mean log likelihood."""
     chains, entries, f = state.chains, problem.entries, state.f
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
     target = chains.target[:-1].reshape(entries.y.shape)
     threads.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
-    draw_factors(chains, c, problem, power, False, threads)
+    draw_factors(chains, c, problem, 1.0, False, threads)
     f[c] = latent_of_entries(entries, chains.factors[c], threads)
     return train_score(problem, f[c], problem.likelihood.default_theta)
 

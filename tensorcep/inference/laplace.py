@@ -44,10 +44,11 @@ class LaplaceOptions:
     schedule : {"modewise", "parallel"}
         "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
         messages of an entry from one mode, at a third of the price for a third-order tensor, and needs damping.
-    curvature : {"marginal", "conditional"}
-        Precision of a row's message: from the block of the inverse of the joint (Gauss-Newton) curvature of the K
-        rows, which counts the uncertainty of the other rows; or from the row's own block, as if the others were known.
-        Both are positive definite.
+    curvature : {"conditional", "marginal"}
+        Precision of a row's message: from the row's own block of the joint curvature of the K rows, as if the others
+        were known; or from its block of the inverse (with Gauss-Newton curvature), which counts their uncertainty.
+        Both are positive definite. The second moves a row as if the others stayed where they were, and then further
+        than the likelihood allows: with counts it can diverge.
     damping : float
         Fraction of the old natural parameters kept in an update, in [0, 1).
     dtype : str
@@ -57,7 +58,7 @@ class LaplaceOptions:
     """
 
     schedule: str = "modewise"
-    curvature: str = "marginal"
+    curvature: str = "conditional"
     damping: float = 0.0
     dtype: str = "float64"
     anneal: int = 0
@@ -84,7 +85,7 @@ def init(problem: Problem, options: LaplaceOptions, threads: Threads) -> Laplace
     ValueError
         If the curvature has no such name, or the damping is adaptive.
     """
-    check_choice("curvature", options.curvature, ("marginal", "conditional"))
+    check_choice("curvature", options.curvature, ("conditional", "marginal"))
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
     entries = problem.entries

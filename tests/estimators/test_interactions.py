@@ -43,7 +43,7 @@ def clamped_values(model):
     return [factor[:, ~free[k]] for k, factor in enumerate(model.factors_)]
 
 
-@pytest.mark.parametrize("method", ["cep", "vmp"])
+@pytest.mark.parametrize("method", ["cep", "laplace", "vmp"])
 def test_main_effects_alone_are_bayesian_additive_regression(method):
     X, y, _ = additive(400)
     model = tc.CPRegressor(method=method, interactions={"main": 1}, noise_prior=(1e9, 1e8), tol=1e-7, max_iter=500)

@@ -16,7 +16,7 @@ from tensorcep.posterior import GammaNoise, Prior, natural_prior, offsets
 SHAPE = (3, 2, 2)
 RANK = 2
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])
-SD = 0.8
+SD = 0.6
 MEAN = 0.3
 THETA_PRIOR = (6.0, 4.0)
 PRIOR = natural_prior(Prior([MEAN] * 3, [1.0 / SD**2] * 3), SHAPE, RANK)
@@ -31,7 +31,15 @@ def statistics(rows, theta, y):
     f = latent(rows)
     log_theta = np.log(theta)
     return np.array(
-        [rows.mean(), (rows**2).mean(), f.mean(), (f**2).mean(), log_theta, log_theta**2, (np.abs(y) * f).mean()]
+        [
+            rows.mean(),
+            (rows**2).mean(),
+            np.tanh(f).mean(),
+            np.tanh(f) @ np.tanh(f),
+            log_theta,
+            log_theta**2,
+            (np.log1p(np.abs(y)) * np.tanh(f)).mean(),
+        ]
     )
 
 

@@ -13,7 +13,7 @@ from tensorcep.posterior import GammaNoise, Prior, offsets, unpack
 
 FIXED = 1e12  # a prior precision at which a row does not move
 KNOWN_NOISE = GammaNoise(1e12 * 2.5, 1e12)
-OPTIONS = [{}, {"schedule": "parallel"}, {"curvature": "conditional"}]
+OPTIONS = [{}, {"schedule": "parallel"}, {"curvature": "marginal"}]
 
 
 def fit(p, sweeps, threads=1, **options):
@@ -117,9 +117,9 @@ def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng
         for k in range(3):
             np.testing.assert_allclose(u[k], at[k] + theta * (y[n] - f) * cavity[k] @ z[k], atol=1e-5)
         v = np.array([z[k] @ cavity[k] @ z[k] for k in range(3)])
-        spread = v.sum() / (1 + theta * v.sum())
-        if options.get("curvature") == "conditional":
-            spread = (v / (1 + theta * v)).sum()
+        spread = (v / (1 + theta * v)).sum()
+        if options.get("curvature") == "marginal":
+            spread = v.sum() / (1 + theta * v.sum())
         total += 0.5 * ((y[n] - f) ** 2 + spread)
     assert a == pytest.approx(1e-3 + 15.0)
     assert b == pytest.approx(1e-3 + total, rel=1e-5)

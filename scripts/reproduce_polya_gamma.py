@@ -1,0 +1,213 @@
+"""Figures 1 and 2 of Klami (2014): error against wall-clock time of Polya-Gamma factor models, binary and count data.
+
+Binary data: psi = s u v' + b, N = 1000, D = 100, K = 10, (s, b) = (0.5, 0), (2.5, 0), (2, -4). Counts: N = 500, D = 50,
+K = 10, Poisson with rate e^psi, or negative binomial with r_j ~ Gamma(5, 1); the paper does not give its scales s of
+small and large counts, here they are 0.25 and 0.6, with b = 0. Every model has 1.5 K components and no biases. The
+error is the mean absolute error of the expected cell on the training matrix, the log likelihood that of the training
+cells; both at a rising number of sweeps. The clock counts sweeps alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+import numpy as np
+from _common import Row, parser, report, row, say, words
+from scipy.special import expit, gammaln
+
+from tensorcep.estimators._matrices import Matrix
+from tensorcep.estimators._relation_fit import RELATION_METHODS, Link, build_problem, fit_problem
+from tensorcep.estimators._relation_predict import predict_cells
+from tensorcep.inference._relation_sites import Priors
+from tensorcep.models.relations import DenseCells
+
+DATA = {
+    "binary-easy": ("bernoulli", 0.5, 0.0),
+    "binary-extreme": ("bernoulli", 2.5, 0.0),
+    "binary-few-ones": ("bernoulli", 2.0, -4.0),
+    "negbinomial-small": ("negbinomial", 0.25, 0.0),
+    "negbinomial-large": ("negbinomial", 0.6, 0.0),
+    "poisson-small": ("poisson", 0.25, 0.0),
+    "poisson-large": ("poisson", 0.6, 0.0),
+}
+# name: augmentation, method, its options; the paper's step is 0.3
+METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "pg-direct-f": ("direct", "vb-factorized", {"step": 0.3}),
+    "pg-direct-f-best": ("direct", "vb-factorized", {"step": "best"}),
+    "pg-direct-naive": ("direct", "vb", {}),
+    "pg-noise-f": ("noise", "vb-factorized", {"step": 0.3}),
+    "pg-direct-gibbs": ("direct", "gibbs", {"burn_in": 10**9}),
+    "boehning": ("boehning", "vb-factorized", {"step": 0.3}),
+    "gaussian": ("direct", "vb-factorized", {"step": 0.3}),
+}
+
+
+class Simulated(NamedTuple):
+    """A matrix and the expectations of its cells; `p` is the probability of a one in binary data."""
+
+    x: np.ndarray
+    expected: np.ndarray
+    likelihood: str
+
+
+def simulate(name: str, shape: tuple[int, int], K: int, seed: int) -> Simulated:
+    """One data set of the paper's section 6."""
+    likelihood, s, b = DATA[name]
+    rng = np.random.default_rng(seed)
+    psi = s * rng.standard_normal((shape[0], K)) @ rng.standard_normal((shape[1], K)).T + b
+    if likelihood == "bernoulli":
+        p = expit(psi)
+        return Simulated((rng.random(shape) < p).astype(float), p, likelihood)
+    r = rng.gamma(5.0, 1.0, shape[1]) if likelihood == "negbinomial" else np.ones(shape[1])
+    rate = np.exp(psi) * r
+    noisy = rng.gamma(r, np.exp(psi)) if likelihood == "negbinomial" else rate
+    return Simulated(rng.poisson(noisy).astype(float), rate, likelihood)
+
+
+def link_of(data: Simulated, method: str) -> Link:
+    """How a method models the data."""
+    augmentation = METHODS[method][0]
+    if method == "gaussian":
+        likelihood = "gaussian"
+    elif data.likelihood == "bernoulli":
+        likelihood = "bernoulli"
+    else:  # Boehning's bound is for Poisson counts, the Polya-Gamma variables for negative-binomial ones
+        likelihood = "poisson" if method == "boehning" else "negbinomial"
+    groups = "column" if likelihood == "negbinomial" else "all"
+    matrix = Matrix(DenseCells(data.x.shape), data.x)
+    return Link(matrix, 0, 1, likelihood, augmentation, "none", groups)
+
+
+def expected_cells(link: Link, state: Any) -> np.ndarray:
+    """What a state expects of every cell; a Gaussian model's values are cut to what is possible."""
+    sites, (f, variance) = state.sites[0], state.latent[0]
+    if link.likelihood == "gaussian":
+        return np.clip(f, 0.0, None)
+    if sites.psi is not None:
+        f, variance = sites.psi, sites.psi_var
+    r = None if sites.r is None else link.matrix.cells.spread(sites.r.mean, link.groups)
+    return predict_cells(link.likelihood, f, np.broadcast_to(variance, f.shape), np.zeros((1, 1)), r)[0]
+
+
+class Watch:
+    """Scores states at a rising number of sweeps; averages over the last four fifths of a sampler's draws."""
+
+    def __init__(self, data: Simulated, link: Link, sampler: bool, points: set[int]):
+        self.data, self.link, self.sampler, self.points = data, link, sampler, points
+        self.draws: list[tuple[int, np.ndarray]] = []
+        self.scores: dict[int, dict[str, float]] = {}
+
+    def __call__(self, sweep: int, info: Any, state: Any) -> bool:
+        if self.sampler:
+            chain = state.state
+            chain = chain._replace(latent=[(chain.latent[0][0], np.zeros((1, 1)))])
+            if sweep % 5 == 0 or sweep in self.points:
+                self.draws.append((sweep, expected_cells(self.link, chain).astype(np.float32)))
+                self.draws = [item for item in self.draws if item[0] > sweep // 5]
+        if sweep in self.points:
+            if self.sampler:
+                found = np.mean([draw for _, draw in self.draws], axis=0, dtype=np.float64)
+            else:
+                found = expected_cells(self.link, state)
+            self.scores[sweep] = scores(self.data, found)
+        return False
+
+
+def scores(data: Simulated, found: np.ndarray) -> dict[str, float]:
+    """Errors against the truth, and the mean log likelihood of the cells."""
+    error = np.abs(found - data.expected)
+    result = {"error": float(error.mean())}
+    if data.likelihood != "bernoulli":
+        rate = np.maximum(found, 1e-6)
+        result["poisson log likelihood"] = float(np.mean(data.x * np.log(rate) - rate - gammaln(data.x + 1.0)))
+        return result
+    p = np.clip(found, 1e-3, 1.0 - 1e-3) if found.max() > 1.0 or found.min() <= 0.0 else found
+    extreme, high = (data.expected < 0.05) | (data.expected > 0.95), data.expected > 0.95
+    if extreme.any():
+        result["error below .05 or above .95"] = float(np.abs(p - data.expected)[extreme].mean())
+    if high.any():
+        result["error above .95"] = float(np.abs(p - data.expected)[high].mean())
+    p = np.clip(p, 1e-3, 1.0 - 1e-3) if p.max() >= 1.0 else p
+    result["log likelihood"] = float(np.mean(np.where(data.x > 0.0, np.log(p), np.log1p(-p))))
+    return result
+
+
+def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> list[Row]:
+    """Fit one method to one data set and score it along the way."""
+    shape = options.shape or ((1000, 100) if DATA[name][0] == "bernoulli" else (500, 50))
+    K = options.true_rank
+    data = simulate(name, shape, K, seed)
+    link = link_of(data, method)
+    _, inference, own = METHODS[method]
+    sweeps = options.sweeps
+    if method == "pg-direct-gibbs" and options.gibbs_sweeps:
+        sweeps = options.gibbs_sweeps
+    points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
+    rng = np.random.default_rng(1000 + seed)
+    problem, _ = build_problem([link], list(shape), 3 * K // 2, [False, True], Priors(), rng, "random")
+    chosen = RELATION_METHODS[inference]
+    watch = Watch(data, link, chosen.sampler, points)
+    result = fit_problem(
+        chosen, problem, chosen.options(**own), max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False
+    )
+    clock = np.cumsum(result.trace["seconds"])
+    common = {"data": name, "fold": seed, "rank": 3 * K // 2, "method": method}
+    rows = [
+        row(metric, value, sweep=sweep, seconds=float(clock[sweep - 1]), **common)
+        for sweep, found in watch.scores.items()
+        for metric, value in found.items()
+    ]
+    last = watch.scores[sweeps]
+    rows.append(row("ms per sweep", 1e3 * float(np.median(result.trace["seconds"])), sweep=sweeps, **common))
+    say(f"{name} {method} seed {seed}: {clock[-1]:.1f} s, " + ", ".join(f"{k} {v:.4f}" for k, v in last.items()))
+    return rows
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """Mean and standard deviation over data sets of the last sweep's scores, and of the time of a sweep."""
+    last: dict[tuple[Any, ...], int] = {}
+    for item in rows:
+        key = (item["data"], item["method"], item["fold"])
+        last[key] = max(last.get(key, 0), item["sweep"])
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for item in rows:
+        if item["sweep"] == last[(item["data"], item["method"], item["fold"])]:
+            groups.setdefault((item["data"], item["method"], item["metric"]), []).append(item)
+    result = []
+    for (data, method, metric), items in groups.items():
+        values = [item["value"] for item in items]
+        sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        seconds = [item["seconds"] for item in items if "seconds" in item]
+        mean_seconds = float(np.mean(seconds)) if seconds else None
+        result.append(
+            row(metric, np.mean(values), data=data, method=method, sd=sd, seconds=mean_seconds, n=len(values))
+        )
+    return result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    p = parser(__doc__, data=",".join(DATA), methods=",".join(METHODS), sweeps=3000, seed=0)
+    p.add_argument("--seeds", type=int, default=10, help="data sets for each setting (default: %(default)s)")
+    p.add_argument("--gibbs-sweeps", type=int, help="sweeps of the sampler, if not those of the others")
+    p.add_argument("--points", type=int, default=12, help="sweeps to score at (default: %(default)s)")
+    p.add_argument("--true-rank", type=int, default=10)
+    p.add_argument("--shape", type=lambda s: tuple(int(n) for n in s.split(",")), help="rows and columns")
+    options = p.parse_args(arguments)
+    options.data, options.methods = words(*DATA)(",".join(_listed(options.data))), _listed(options.methods)
+    words(*METHODS)(",".join(options.methods))
+    rows = []
+    for name in options.data:
+        for method in options.methods:
+            for seed in range(options.seed, options.seed + options.seeds):
+                rows += measure(name, method, seed, options)
+    report(summary(rows) + (rows if options.json else []), options.json)
+
+
+def _listed(value: Any) -> list[str]:
+    return value.split(",") if isinstance(value, str) else value
+
+
+if __name__ == "__main__":
+    main()

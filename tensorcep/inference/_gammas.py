@@ -1,0 +1,29 @@
+"""Gamma distributions of precisions and dispersions, and their share of a lower bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+
+class Gammas(NamedTuple):
+    """Means and log means of independent Gamma distributions, and their divergence from the prior."""
+
+    mean: np.ndarray
+    log_mean: np.ndarray
+    divergence: float
+
+
+def known(values: np.ndarray) -> Gammas:
+    """Values that are not inferred."""
+    return Gammas(values, np.log(values), 0.0)
+
+
+def gammas(a: np.ndarray, b: np.ndarray, prior_a: float, prior_b: float) -> Gammas:
+    """Gamma(a, rate b) with a Gamma(prior_a, rate prior_b) prior."""
+    mean, log_mean = a / b, digamma(a) - np.log(b)
+    divergence = (a - prior_a) * digamma(a) - gammaln(a) + gammaln(prior_a)
+    divergence = divergence + prior_a * (np.log(b) - np.log(prior_b)) + mean * (prior_b - b)
+    return Gammas(mean, log_mean, float(np.sum(divergence)))

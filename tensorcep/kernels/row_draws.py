@@ -1,0 +1,46 @@
+"""Draws from the Gaussian distributions of many rows, given their natural parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep._jit import kernel
+from tensorcep.kernels.lanes import cholesky, invert_triangle, solve_lower
+from tensorcep.kernels.slots import LANES, dot
+from tensorcep.kernels.streams import normal, start_stream
+
+
+@kernel
+def draw_rows(first, last, Lam, eta, seed, sweep, out, good):  # type: ignore[no-untyped-def]
+    """out[i] ~ N(Lam_i^-1 eta_i, Lam_i^-1) for the blocks of LANES rows first:last; one Lam (1, P) serves all rows.
+
+    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite.
+    """
+    n, R = eta.shape
+    P = Lam.shape[1]
+    a, t, inv_diag, vt = 0, P, P + R, P + 2 * R
+    ok, x = vt + R * R, vt + R * R + 1
+    w = np.zeros((x + 1, LANES))
+    s = np.zeros(4, dtype=np.uint64)
+    for block in range(first, last):
+        start_stream(s, seed, sweep, block)
+        for lane in range(LANES):
+            i = min(block * LANES + lane, n - 1)
+            j = min(i, Lam.shape[0] - 1)
+            w[ok, lane] = 1.0
+            for p in range(P):
+                w[a + p, lane] = Lam[j, p]
+            for k in range(R):
+                w[t + k, lane] = eta[i, k]
+        cholesky(w, a, inv_diag, ok, R)
+        invert_triangle(w, a, inv_diag, vt, R)
+        solve_lower(w, a, inv_diag, t, R)
+        for lane in range(LANES):
+            for k in range(R):
+                w[t + k, lane] += normal(s)
+        for k in range(R):
+            dot(w, x, w, vt + k * R + k, w, t + k, R - k, w, 0)
+            for lane in range(min(LANES, n - block * LANES)):
+                out[block * LANES + lane, k] = w[x, lane]
+        for lane in range(min(LANES, n - block * LANES)):
+            good[block * LANES + lane] = w[ok, lane]
