@@ -52,6 +52,19 @@ TINY = {
         "--seeds",
         "1",
     ],
+    "measure_structure.py": [
+        "--data",
+        "alog,enron",
+        "--folds",
+        "1",
+        "--ranks",
+        "2",
+        "--sweeps",
+        "4",
+        "--inner",
+        "--interactions",
+        "main=1:cp=1",
+    ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
@@ -75,7 +88,13 @@ TINY = {
     ],
     "stream_kill_test.py": ["--kills", "1", "--entries", "600", "--batch-sizes", "50", "--ranks", "1"],
 }
-NEEDS_DATA = ("bench_peers.py", "reproduce_bpm.py", "reproduce_cep_tensor.py", "reproduce_dblp_streaming.py")
+NEEDS_DATA = (
+    "bench_peers.py",
+    "measure_structure.py",
+    "reproduce_bpm.py",
+    "reproduce_cep_tensor.py",
+    "reproduce_dblp_streaming.py",
+)
 
 
 def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

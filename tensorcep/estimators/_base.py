@@ -155,6 +155,7 @@ class BaseCP(StreamingCP):
             noise_prior=self._noise_prior(values),
             seed=int(rng.integers(2**63)),
             hyper=hyper,
+            free=None if options.free.all() else options.free,
         )
         how = run_settings(options, bool(self.verbose))
         if 0 < trial_iter < options.max_iter:

@@ -72,6 +72,10 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Entries and batches learned since the last `fit`, which counts as a batch.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
+    relevance_ : ndarray (R,)
+        Share of each component in the mean square of the latent values.
+    n_components_ : int
+        Components that are not switched off: those with at least 0.001 of the largest share.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Draws or PointEstimate"""

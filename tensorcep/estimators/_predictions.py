@@ -7,12 +7,14 @@ import os
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep._checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.estimators._arviz_export import export_draws
+from tensorcep.estimators._components import NEGLIGIBLE, components_table, relevance, signs
 from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.inference._diagnostics import effective_size, split_r_hat
 from tensorcep.likelihoods import get_likelihood
@@ -64,6 +66,41 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """The modes that each column of the factors belongs to; in the others it is 1."""
         check_is_fitted(self, "posterior_")
         return modes_of_columns(free_columns(parts_of(self.interactions, self.rank), len(self.shape_)))
+
+    @property
+    def relevance_(self) -> np.ndarray:
+        """Share of each component in the mean square of the latent values, (R,)."""
+        check_is_fitted(self, "posterior_")
+        first = offsets(self.shape_)
+        return relevance(self.factors_, [self.posterior_.seen[a:b] for a, b in itertools.pairwise(first)])
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components that are not switched off."""
+        shares = self.relevance_
+        return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
+
+    def components_frame(self, mode: int) -> pd.DataFrame:
+        """Means and standard deviations of the factors of a mode, the most relevant component first.
+
+        Of a component that several modes share, all factors but the first are turned to have a positive sum; products
+        stay as they are. Columns that are held at 1 are left out.
+
+        Parameters
+        ----------
+        mode : int
+
+        Returns
+        -------
+        DataFrame
+            A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
+        """
+        check_is_fitted(self, "posterior_")
+        k, modes = check_int("mode", mode, 0, len(self.shape_) - 1), self.column_modes_
+        order = [r for r in np.argsort(-self.relevance_, kind="stable") if k in modes[r]]
+        index = None if self.labels_[k] is None else self.labels_[k].index
+        sign = signs(self.factors_, modes)[k]
+        return components_table(self.factors_[k], self.factor_covs_[k], sign, np.array(order, dtype=int), index)
 
     def _fitted_belief(self) -> Belief:
         check_is_fitted(self, "posterior_")

@@ -59,6 +59,10 @@ class Slots(NamedTuple):
     beta: int
     spread: int
     scalar: int  # 20 slots: stencil steps, points and values (0:6), contractions (6:10), derivatives (10:20)
+    offset: int  # mean of the sum c of the columns that are clamped in the mode being updated (0 without such)
+    square: int  # E[c^2]
+    product: int
+    cross: int  # E[z c]
     size: int
 
 
@@ -87,7 +91,8 @@ def layout(K: int, R: int) -> Slots:
     y = x + 5 * R
     return Slots(
         S, m, vt, G, z, Z2, T, eta, g, A, a, t, inv_diag, full, v, Y, Yt, Om, x, x + R, x + 2 * R, x + 3 * R, x + 4 * R,
-        y, y + 1, y + 2, y + 3, y + 4, y + 5, y + 6, y + 7, y + 8, y + 9, y + 10, y + 11, y + 12, y + 32,
+        y, y + 1, y + 2, y + 3, y + 4, y + 5, y + 6, y + 7, y + 8, y + 9, y + 10, y + 11, y + 12,
+        y + 32, y + 33, y + 34, y + 35, y + 35 + R,
     )  # fmt: skip
 
 
@@ -112,6 +117,7 @@ def first_order(tilted, positive, w, at, S, m, R):  # type: ignore[no-untyped-de
     ``positive`` limits the second term (`_spread`).
     """
     dot(w, at.f_mean, w, at.z, w, m, R, w, 0)
+    axpy(w, at.f_mean, w, at.f_mean, w, at.offset, 1, w, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
     call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     _spread(positive, w, at)

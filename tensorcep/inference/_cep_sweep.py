@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel
+from tensorcep.inference._cep_columns import offset_moments, remove_offset, structured_products
 from tensorcep.inference._cep_moments import first_order, second_order
 from tensorcep.kernels.lanes import add_outer, moments, site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.slots import LANES, axpy, copy, damp, dot, multiply, scale, subtract
@@ -157,10 +158,15 @@ def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # typ
 
 
 @block_kernel
-def _noise_message(k, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
+def _noise_message(k, structured, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
     trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
+    if structured:  # E[f^2] of f = z'u + c
+        dot(w, at.product, w, at.cross, w, at.m + k * R, R, w, 0)
+        for lane in range(LANES):
+            w[at.f_mean, lane] += w[at.offset, lane]
+            w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
     for lane in range(LANES):
         y, f1, f2 = w[at.y, lane], w[at.f_mean, lane], w[at.f_var, lane]
         if w[at.ok, lane] > 0.0:
@@ -196,15 +202,17 @@ def _load_block(b, unused, entries, state, messages, noise, rule, w, at):  # typ
 
 
 @block_kernel
-def sweep_chunks(chunks, modes, entries, state, messages, sums, noise, rule, w, at):  # type: ignore[no-untyped-def]
+def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, rule, w, at):  # type: ignore[no-untyped-def]
     """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks ``chunks[0]:chunks[1]``.
 
     All messages of one entry are computed from the same state (the parallel schedule when modes covers all of them).
-    New messages replace old ones in place; their sums per row of the updated modes go to ``sums``. ``noise`` is the
-    (a, b) of the noise posterior, whose messages are updated with those of the last mode.
+    `columns` tells which columns are clamped, if any are. New messages replace old ones in place; their sums per row of
+    the updated modes go to ``sums``. ``noise`` is the (a, b) of the noise posterior, whose messages are updated with
+    those of the last mode.
     """
     K, R = entries.rows.shape[1], state.eta.shape[1]
     closed_form = rule.gaussian and rule.order == 1
+    structured = columns.z.shape[2] > 0
     # the Gaussian message to a mode does not depend on that mode; its moments serve the noise message alone
     unused = modes[0] if closed_form and modes[1] == modes[0] + 1 and modes[1] < K else -1
     first_row, last_row = entries.offsets[modes[0]], entries.offsets[modes[1]]
@@ -217,12 +225,19 @@ def sweep_chunks(chunks, modes, entries, state, messages, sums, noise, rule, w, 
             _load_block(b, unused, entries, state, messages, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 rows, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
-                products_of_others(k, K, R, w, at)
+                if structured:
+                    structured_products(k, columns, w, at)
+                else:
+                    products_of_others(k, K, R, w, at)
+                if structured and closed_form:
+                    offset_moments(k, k == K - 1, columns, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
                 if rule.gaussian and k == K - 1:
-                    _noise_message(k, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
+                    _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
                 if closed_form:
                     gaussian_message(R, w, at)
+                    if structured:
+                        remove_offset(R, w, at)
                 elif rule.from_posterior:
                     cavity_moments(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
                     tilted_message(rule, K, R, w, at)

@@ -41,12 +41,22 @@ class Hyper(NamedTuple):
         Standard deviation of a factor element to expect.
     free : (K, R) bool
         Columns that are inferred; the others keep the prior that they have.
+    component : (K, R) int64 or None
+        The component that each column of a mode belongs to, where that is not the column's number.
     """
 
     kind: str
     mean: np.ndarray
     scale: np.ndarray
     free: np.ndarray
+    component: np.ndarray | None = None
+
+    @property
+    def components(self) -> np.ndarray:
+        """The component that each column belongs to, (K, R)."""
+        if self.component is None:
+            return np.broadcast_to(np.arange(self.free.shape[1]), self.free.shape)
+        return self.component
 
 
 class NormalWishart(NamedTuple):
@@ -75,12 +85,13 @@ def normal_wishart(hyper: Hyper, k: int, mean: np.ndarray, cov: np.ndarray) -> N
 
 
 def ard_precisions(hyper: Hyper, means: list[np.ndarray], covs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Shape and rate (R,) of the posterior of every component's precision, in units of the prior scale."""
-    a, b = np.full(hyper.free.shape[1], ARD_SHAPE), np.full(hyper.free.shape[1], ARD_SHAPE)
+    """Shape and rate (R components) of the posterior of every component's precision, in units of the prior scale."""
+    n_components = int(hyper.components.max()) + 1
+    a, b = np.full(n_components, ARD_SHAPE), np.full(n_components, ARD_SHAPE)
     for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
         square = ((mean - hyper.mean[k]) ** 2).sum(axis=0) + np.einsum("nrr->r", cov)
-        a += 0.5 * len(mean) * hyper.free[k]
-        b += 0.5 * square / hyper.scale[k] ** 2 * hyper.free[k]
+        np.add.at(a, hyper.components[k], 0.5 * len(mean) * hyper.free[k])
+        np.add.at(b, hyper.components[k], 0.5 * square / hyper.scale[k] ** 2 * hyper.free[k])
     return a, b
 
 
@@ -128,7 +139,7 @@ def sampled_prior(hyper: Hyper, now: ModePrior, rows: list[np.ndarray], rng: np.
 def _with_diagonal(hyper: Hyper, now: ModePrior, relative: np.ndarray) -> ModePrior:
     precision = now.precision.copy()
     for k, free in enumerate(hyper.free):
-        precision[k][np.ix_(free, free)] = np.diag((relative / hyper.scale[k] ** 2)[free])
+        precision[k][np.ix_(free, free)] = np.diag((relative[hyper.components[k]] / hyper.scale[k] ** 2)[free])
     return ModePrior(np.where(hyper.free, hyper.mean, now.mean), precision)
 
 

@@ -36,6 +36,8 @@ class Problem(NamedTuple):
         Seed of the methods that draw random numbers.
     hyper : Hyper or None
         Prior of the rows' prior where that is learned, which then starts at prior_Lam and prior_eta.
+    free : (K, R) bool or None
+        Columns that are not clamped to 1 by the prior (`tensorcep.models.columns`); None when all are free.
     """
 
     entries: Entries
@@ -48,6 +50,7 @@ class Problem(NamedTuple):
     noise_prior: GammaNoise | None
     seed: int = 0
     hyper: Hyper | None = None
+    free: np.ndarray | None = None
 
 
 class Sweep(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 from tensorcep._checks import check_choice
 from tensorcep._jit import TILTED_SIGNATURE, address_of
 from tensorcep.inference._cep_averaged import averaged_pass
+from tensorcep.inference._cep_columns import Columns, all_columns, all_free, all_means, columns_of, free_problem
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
 from tensorcep.inference._messages import empty_messages, empty_sums
@@ -101,7 +102,10 @@ class CEPOptions:
 
 
 class CEPState(NamedTuple):
-    """Messages, rows and their prior, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling."""
+    """Messages, rows and their prior, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling.
+
+    With clamped columns messages, rows and prior are those of the problem in the free ones, `small`.
+    """
 
     messages: Messages
     sums: Sums
@@ -115,10 +119,13 @@ class CEPState(NamedTuple):
     change: float
     tilted: int
     max_variance: float
+    columns: Columns
+    small: Problem
 
 
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
+    problem = _in_free_columns(problem, options)
     entries, R = problem.entries, problem.rank
     messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
@@ -135,10 +142,26 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
-    f = latent_of_entries(entries, rows.mean, threads)
+    f = latent_of_entries(entries, _means(rows, problem), threads)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
     max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
-    return CEPState(messages, sums, rows, initial_prior(problem), noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
+    prior, columns = initial_prior(problem), all_free(len(problem.shape))
+    if problem.free is not None:
+        columns = columns_of(problem.free)
+    progress = (0, step, 1.0, np.inf)
+    return CEPState(messages, sums, rows, prior, noise, f, *progress, tilted, max_variance, columns, problem)
+
+
+def _in_free_columns(problem: Problem, options: CEPOptions) -> Problem:
+    """The problem that the kernels see. Second order and averaged messages know clamped columns only by their prior."""
+    if problem.free is None or options.order == 2 or options.messages == "averaged":
+        return problem._replace(free=None)
+    return free_problem(problem)
+
+
+def _means(rows: RowState, problem: Problem) -> np.ndarray:
+    """Row means of all columns."""
+    return rows.mean if problem.free is None else all_means(rows.mean, problem.free, problem.shape)
 
 
 def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
@@ -151,6 +174,7 @@ def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
 
 def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
     """One sweep: every message once."""
+    problem = state.small
     K = len(problem.shape)
     passes = [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]
     noise, skipped, shrunk = state.noise, 0, 0
@@ -161,7 +185,7 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
     if state.sweeps >= options.anneal:
         state, n_shrunk = _learn(state, problem, threads)
         shrunk += n_shrunk
-    f = latent_of_entries(problem.entries, state.rows.mean, threads)
+    f = latent_of_entries(problem.entries, _means(state.rows, problem), threads)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / state.step
     new_step, ceiling = _adapted(state, change, skipped) if options.damping == "adaptive" else (state.step, 1.0)
@@ -227,7 +251,7 @@ def _pass(
         at = layout(len(problem.shape), problem.rank)
         work = lane_zeros((at.size, LANES))
         work[at.one] = 1.0
-        sweep_chunks((first, last), modes, entries, rows, state.messages, sums, noise, rule, work, at)
+        sweep_chunks((first, last), modes, entries, state.columns, rows, state.messages, sums, noise, rule, work, at)
 
     threads.over(len(entries.chunk_start) - 1, sweep)
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
@@ -283,15 +307,16 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
 def finish(state: CEPState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(
+    posterior = Posterior(
         problem.shape,
-        problem.rank,
+        state.small.rank,
         state.rows.Lam,
         state.rows.eta,
         noise,
         seen_rows(problem),
         mode_prior=state.prior.modes,
     )
+    return posterior if state.small.free is None else all_columns(posterior, state.small.free)
 
 
 def trial_sweeps(options: CEPOptions) -> int:

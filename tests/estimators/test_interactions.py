@@ -140,3 +140,15 @@ def test_interactions_refuse_what_does_not_fit(params, words):
     X, y = entries("regressor")
     with pytest.raises(ValueError, match=words):
         new("regressor", **params).fit(X, y)
+
+
+@pytest.mark.parametrize("prior", [None, "learned"])
+def test_a_stream_keeps_clamped_columns_and_the_learned_prior(prior):
+    X, y, f = additive()
+    order = np.argsort(X[:, 0] >= 15, kind="stable")  # the last rows of mode 0 arrive later
+    X, y, f = X[order], y[order], f[order]
+    model = tc.CPRegressor(1, interactions="main+cp", prior=prior, forget=0.1, random_state=0, tol=1e-2)
+    model.stream((X[a : a + 400], y[a : a + 400]) for a in range(0, 1200, 400))
+    for values in clamped_values(model):
+        np.testing.assert_allclose(values, 1.0, rtol=0, atol=1e-6)
+    assert rmse(f, model.predict_latent(X)[0]) < 0.35

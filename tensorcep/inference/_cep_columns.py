@@ -1,0 +1,213 @@
+"""CEP with main effects and interactions at the cost of the free columns alone.
+
+Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do. What differs is z and Z2: an
+element of them is a product, over the other modes, of a slot of the work array, the second moment G, the mean m or a
+one, according to which of the two columns are free in that mode. Which slots is a table made once. The columns that are
+clamped in the mode being updated add up to an offset c of the latent value, f = z'u + c.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep._jit import block_kernel
+from tensorcep.inference._cep_moments import Slots, layout
+from tensorcep.inference._hyper import Hyper
+from tensorcep.inference._run import Problem
+from tensorcep.kernels.slots import LANES, axpy, copy, multiply
+from tensorcep.models.columns import CLAMPED
+from tensorcep.posterior import ModePrior, Posterior, offsets, pack, unpack
+
+
+class Columns(NamedTuple):
+    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free.
+
+    Attributes
+    ----------
+    z : (K, K - 1, Q)
+    Z2 : (K, K - 1, P)
+    offset : (K, K - 1, C)
+        Columns clamped in mode k: c is the sum of their products.
+    cross : (K, K - 1, Q * C)
+        E[z_q z_c] of free and clamped columns.
+    square : (K, K - 1, C * C)
+        E[z_c z_d] of clamped columns.
+    """
+
+    z: np.ndarray
+    Z2: np.ndarray
+    offset: np.ndarray
+    cross: np.ndarray
+    square: np.ndarray
+
+
+def all_free(K: int) -> Columns:
+    """The columns of the CP model: no tables."""
+    return Columns(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in Columns._fields))
+
+
+def columns_of(free: np.ndarray) -> Columns:
+    """Tables for the free columns (K, R) bool."""
+    K, Q = len(free), int(free.sum(axis=1).max())
+    C = int((~free).sum(axis=1).max())
+    at = layout(K, Q)
+    mine = [_padded(np.flatnonzero(row), Q) for row in free]
+    others = [_padded(np.flatnonzero(~row), C) for row in free]
+    lower = np.tril_indices(Q)
+    tables: dict[str, list[list[list[int]]]] = {name: [] for name in Columns._fields}
+    for k in range(K):
+        pairs = {
+            "z": [(a, a) for a in mine[k]],
+            "Z2": [(mine[k][i], mine[k][j]) for i, j in zip(*lower, strict=True)],
+            "offset": [(c, c) for c in others[k]],
+            "cross": [(a, c) for a in mine[k] for c in others[k]],
+            "square": [(c, d) for c in others[k] for d in others[k]],
+        }
+        for name, wanted in pairs.items():
+            slot = _mean_slot if name in ("z", "offset") else _second_moment_slot
+            tables[name].append([[slot(free, at, j, a, b) for a, b in wanted] for j in range(K) if j != k])
+    return Columns(**{name: np.array(table, dtype=np.int64).reshape(K, K - 1, -1) for name, table in tables.items()})
+
+
+def _padded(columns: np.ndarray, n: int) -> list[int]:
+    return [int(c) for c in columns] + [-1] * (n - len(columns))
+
+
+def _mean_slot(free: np.ndarray, at: Slots, j: int, a: int, b: int) -> int:
+    """Slot of the mean of column a in mode j; of a zero for padding (-1)."""
+    if a < 0:
+        return at.zero
+    Q = int(free.sum(axis=1).max())
+    return at.m + j * Q + int(free[j, :a].sum()) if free[j, a] else at.one
+
+
+def _second_moment_slot(free: np.ndarray, at: Slots, j: int, a: int, b: int) -> int:
+    """Slot of E[u_a u_b] in mode j."""
+    if a < 0 or b < 0:
+        return at.zero
+    if not (free[j, a] and free[j, b]):
+        return _mean_slot(free, at, j, a if free[j, a] else b, 0)
+    Q = int(free.sum(axis=1).max())
+    p, q = sorted((int(free[j, :a].sum()), int(free[j, :b].sum())))
+    return at.G + j * (Q * (Q + 1) // 2) + q * (q + 1) // 2 + p
+
+
+@block_kernel
+def _product(table, p, w, out):  # type: ignore[no-untyped-def]
+    """Slot out = element p of a table (K - 1, n)."""
+    copy(w, out, w, table[0, p], w, 0, 1, w, 0)
+    for j in range(1, table.shape[0]):
+        multiply(w, out, w, out, w, table[j, p], 1, w, 0)
+
+
+@block_kernel
+def _add_product(table, p, w, out, at):  # type: ignore[no-untyped-def]
+    """Slot out += element p of a table (K - 1, n)."""
+    if table.shape[0] == 1:
+        axpy(w, out, w, out, w, table[0, p], 1, w, at.one)
+    elif table.shape[0] == 2:
+        axpy(w, out, w, out, w, table[0, p], 1, w, table[1, p])
+    else:
+        _product(table, p, w, at.product)
+        axpy(w, out, w, out, w, at.product, 1, w, at.one)
+
+
+@block_kernel
+def structured_products(k, columns, w, at):  # type: ignore[no-untyped-def]
+    """z and Z2 of the free columns of mode k, and the mean of the offset c of the clamped ones."""
+    for q in range(columns.z.shape[2]):
+        _product(columns.z[k], q, w, at.z + q)
+    for p in range(columns.Z2.shape[2]):
+        _product(columns.Z2[k], p, w, at.Z2 + p)
+    for lane in range(LANES):
+        w[at.offset, lane] = 0.0
+    for c in range(columns.offset.shape[2]):
+        _add_product(columns.offset[k], c, w, at.offset, at)
+
+
+@block_kernel
+def offset_moments(k, with_square, columns, R, w, at):  # type: ignore[no-untyped-def]
+    """E[z c] of mode k and, if asked, E[c^2]."""
+    C = columns.offset.shape[2]
+    w[at.cross : at.cross + R] = 0.0
+    for q in range(R):
+        for c in range(C):
+            _add_product(columns.cross[k], q * C + c, w, at.cross + q, at)
+    if with_square:
+        for lane in range(LANES):
+            w[at.square, lane] = 0.0
+        for p in range(C * C):
+            _add_product(columns.square[k], p, w, at.square, at)
+
+
+@block_kernel
+def remove_offset(R, w, at):  # type: ignore[no-untyped-def]
+    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c])."""
+    for lane in range(LANES):
+        w[at.scalar, lane] = -w[at.theta, lane]
+    axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
+
+
+def free_problem(problem: Problem) -> Problem:
+    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
+
+    The prior must not couple free and clamped columns.
+    """
+    free = problem.free
+    if free is None:
+        return problem
+    Q = int(free.sum(axis=1).max())
+    rows = np.repeat(np.arange(len(free)), problem.shape)
+    index = np.array([_padded(np.flatnonzero(row), Q) for row in free])
+    used = index >= 0
+    Lam = _taken(unpack(problem.prior_Lam, problem.rank), index[rows])
+    eta = np.take_along_axis(problem.prior_eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    start = problem.start
+    if start is not None:
+        start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    hyper = problem.hyper
+    if hyper is not None:
+        take = np.maximum(index, 0)
+        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
+        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take)
+    return problem._replace(rank=Q, prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
+
+
+def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
+    n = np.arange(len(full))[:, None, None]
+    part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]
+    used = index >= 0
+    part = part * (used[:, :, None] & used[:, None, :])
+    part[:, np.arange(index.shape[1]), np.arange(index.shape[1])] += part[:, :1, 0] * ~used
+    return part
+
+
+def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Row means (n_rows, R) of all columns from those of the free ones."""
+    full = np.ones((len(mean), free.shape[1]))
+    first = offsets(shape)
+    for k, row in enumerate(free):
+        full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
+    return full
+
+
+def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
+    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
+    first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]
+    Lam, eta = np.zeros((len(posterior.eta), R, R)), np.full((len(posterior.eta), R), CLAMPED)
+    Lam[:, np.arange(R), np.arange(R)] = CLAMPED
+    modes = posterior.mode_prior
+    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
+    for k, row in enumerate(free):
+        n, mine = int(row.sum()), slice(first[k], first[k + 1])
+        where = np.flatnonzero(row)
+        Lam[mine, where[:, None], where] = unpack(posterior.Lam[mine], Q)[:, :n, :n]
+        eta[mine, where] = posterior.eta[mine, :n]
+        if modes is not None:
+            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
+            mean[k, where] = modes.mean[k, :n]
+    modes = None if modes is None else ModePrior(mean, precision)
+    return posterior._replace(rank=R, Lam=pack(Lam), eta=eta, mode_prior=modes)
