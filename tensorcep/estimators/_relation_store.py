@@ -34,20 +34,8 @@ def plain(value: Any) -> bool:
 def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
     """Write a fitted model: class, parameters that JSON can hold, posterior, layout and trace."""
     posterior: RelationPosterior = model.posterior_
-    arrays: dict[str, np.ndarray] = {f"trace_{name}": values for name, values in model.trace_.items()}
-    for e, (moments, precisions) in enumerate(zip(posterior.moments, posterior.precisions, strict=True)):
-        arrays.update({f"mean_{e}": moments.mean, f"cov_{e}": moments.cov})
-        arrays.update({f"precision_{e}": precisions.mean, f"log_precision_{e}": precisions.log_mean})
-    for m, sites in enumerate(posterior.sites):
-        for name, found in (("noise", sites.noise), ("r", sites.r)):
-            if found is not None:
-                arrays[f"{name}_{m}"] = np.stack([found.mean, found.log_mean])
-        if links[m].known_r is not None:
-            arrays[f"known_r_{m}"] = np.asarray(links[m].known_r)
-    if posterior.draws is not None:
-        arrays.update({f"draws_{e}": rows for e, rows in enumerate(posterior.draws.rows)})
-        for name, values in (("noise", posterior.draws.noise), ("r", posterior.draws.r)):
-            arrays.update({f"draws_{name}_{m}": found for m, found in enumerate(values) if found is not None})
+    arrays = _arrays_of(posterior, links)
+    arrays.update({f"trace_{name}": values for name, values in model.trace_.items()})
     header = {
         "class": type(model).__name__,
         "params": {k: v for k, v in model.get_params(deep=False).items() if plain(v)},
@@ -74,6 +62,24 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         "draws": posterior.draws is not None,
     }
     write_archive(path, KIND, VERSION, header, arrays)
+
+
+def _arrays_of(posterior: RelationPosterior, links: list[Link]) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for e, (moments, precisions) in enumerate(zip(posterior.moments, posterior.precisions, strict=True)):
+        arrays.update({f"mean_{e}": moments.mean, f"cov_{e}": moments.cov})
+        arrays.update({f"precision_{e}": precisions.mean, f"log_precision_{e}": precisions.log_mean})
+    for m, sites in enumerate(posterior.sites):
+        for name, found in (("noise", sites.noise), ("r", sites.r)):
+            if found is not None:
+                arrays[f"{name}_{m}"] = np.stack([found.mean, found.log_mean])
+        if links[m].known_r is not None:
+            arrays[f"known_r_{m}"] = np.asarray(links[m].known_r)
+    if posterior.draws is not None:
+        arrays.update({f"draws_{e}": rows for e, rows in enumerate(posterior.draws.rows)})
+        for name, values in (("noise", posterior.draws.noise), ("r", posterior.draws.r)):
+            arrays.update({f"draws_{name}_{m}": found for m, found in enumerate(values) if found is not None})
+    return arrays
 
 
 def read_relations(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:

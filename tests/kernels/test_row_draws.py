@@ -1,0 +1,44 @@
+"""Row draws: their moments, one precision for all rows, and rows without a positive definite precision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.kernels.row_draws import draw_rows
+from tensorcep.kernels.slots import LANES
+from tensorcep.posterior import pack
+
+
+def drawn(Lam, eta, seed=3, sweep=0):
+    out, good = np.empty_like(eta), np.empty(len(eta))
+    draw_rows(0, -(-len(eta) // LANES), Lam, eta, seed, sweep, out, good)
+    return out, good
+
+
+def test_draw_rows_has_the_moments_of_the_normal(rng):
+    R, n = 3, 60000
+    root = rng.standard_normal((R, R + 2))
+    Lam, eta = root @ root.T, rng.standard_normal(R)
+    cov = np.linalg.inv(Lam)
+    out, good = drawn(pack(Lam)[None], np.tile(eta, (n, 1)))
+    assert (good == 1.0).all()
+    sd = np.sqrt(np.diag(cov))
+    np.testing.assert_array_less(np.abs(out.mean(axis=0) - cov @ eta), 6.0 * sd / np.sqrt(n))
+    found = np.cov(out.T)
+    error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    np.testing.assert_array_less(np.abs(found - cov), 6.0 * error)
+
+
+def test_draw_rows_shared_and_own_precisions_agree(rng):
+    Lam, eta = pack(2.0 * np.eye(2) + 0.3)[None], rng.standard_normal((LANES + 5, 2))
+    shared, _ = drawn(Lam, eta)
+    own, _ = drawn(np.repeat(Lam, len(eta), axis=0), eta)
+    np.testing.assert_array_equal(shared, own)
+    other, _ = drawn(Lam, eta, sweep=1)
+    assert (other != shared).all()
+
+
+def test_draw_rows_reports_rows_that_it_cannot_draw():
+    Lam = np.array([[1.0, 0.0, 1.0], [1.0, 2.0, 1.0]])
+    _, good = drawn(Lam, np.zeros((2, 2)))
+    np.testing.assert_array_equal(good, [1.0, 0.0])
