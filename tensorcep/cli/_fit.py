@@ -32,6 +32,7 @@ LIKELIHOODS = {
     "probit": ("CPClassifier", "link"),
     "logit": ("CPClassifier", "link"),
     "poisson": ("CPCountRegressor", "likelihood"),
+    "negbinomial": ("CPCountRegressor", "likelihood"),
 }
 
 
@@ -63,7 +64,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson: counts",
+        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
     )
 
 

@@ -9,6 +9,10 @@ import numpy as np
 from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.inference._run import Problem
 
+# Where r starts, whatever its prior: from a large r (nearly Poisson counts) the factors first explain noise, and stay
+# in a worse optimum when r falls.
+DISPERSION_START = 1.0
+
 
 class Groups(NamedTuple):
     """Which entries share a dispersion.

@@ -29,6 +29,7 @@ from tensorcep.inference._chains import (
     stream_key,
 )
 from tensorcep.inference._dispersion import (
+    DISPERSION_START,
     Groups,
     check_dispersion,
     check_dispersion_mode,
@@ -71,11 +72,10 @@ class PGGibbsState(NamedTuple):
 
 
 def init(problem: Problem, options: PGGibbsOptions, threads: Threads) -> PGGibbsState:
-    """Every chain at its start, the dispersion at its prior mean."""
+    """Every chain at its start, the dispersion at DISPERSION_START."""
     check_dispersion_mode(options.dispersion_mode, problem)
     groups = groups_of(problem, options.dispersion_mode if has_dispersion(problem) else None)
-    a, b = options.dispersion_prior
-    start = a / b if has_dispersion(problem) else problem.likelihood.default_theta
+    start = DISPERSION_START if has_dispersion(problem) else problem.likelihood.default_theta
     chains = start_chains(problem, options, np.full((options.n_chains, groups.size), start))
     f = np.stack([latent_of_entries(problem.entries, rows, threads) for rows in chains.factors])
     return PGGibbsState(chains, f, groups)

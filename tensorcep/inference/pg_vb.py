@@ -19,6 +19,7 @@ from scipy.special import digamma, gammaln
 
 from tensorcep._checks import check_int, check_range
 from tensorcep.inference._dispersion import (
+    DISPERSION_START,
     Groups,
     check_dispersion,
     check_dispersion_mode,
@@ -106,7 +107,7 @@ class PGVBState(NamedTuple):
 
 
 def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
-    """Rows at the starting means with the prior's covariance; the dispersion at its prior."""
+    """Rows at the starting means with the prior's covariance; the dispersion at DISPERSION_START."""
     check_dispersion_mode(options.dispersion_mode, problem)
     entries, R = problem.entries, problem.rank
     rows = rows_at_prior(problem)
@@ -127,7 +128,8 @@ def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
     pairs, multiplicity = np.unique(np.stack([groups.of_entry[used], entries.y[used]]), axis=1, return_counts=True)
     counts = (pairs[0].astype(np.int64), pairs[1], multiplicity.astype(float))
     blocks = tuple(row_blocks(entries, k) for k in range(len(problem.shape)))
-    a, b = (np.full(groups.size, value) for value in options.dispersion_prior)
+    shape = options.dispersion_prior[0]
+    a, b = np.full(groups.size, shape), np.full(groups.size, shape / DISPERSION_START)
     f = np.zeros(entries.y.shape)
     state = PGVBState(rows, q, blocks, f, np.zeros_like(f), prior_terms, groups, a, b, counts, 0)
     _refresh_entries(state, problem, threads)

@@ -45,7 +45,7 @@ def test_samplers_pass_the_joint_test(method, likelihood):
 
 
 def _tempered(original):
-    return lambda chains, c, p, precision, weighted, threads: original(chains, c, p, 1.4 * precision, weighted, threads)
+    return lambda chains, c, p, precision, weighted, threads: original(chains, c, p, 2.5 * precision, weighted, threads)
 
 
 def _more_trials(original):
