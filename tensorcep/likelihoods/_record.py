@@ -33,6 +33,9 @@ class Likelihood(NamedTuple):
         ``logpdf(y, m, v, theta) -> (n,)``: the log predictive density or mass of y when f ~ N(m, v).
     sample : callable
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
+    tilted2 : kernel or None
+        ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
+        m of alpha and of beta.
     """
 
     name: str
@@ -44,3 +47,4 @@ class Likelihood(NamedTuple):
     quantile: Callable[..., np.ndarray]
     logpdf: Callable[..., np.ndarray]
     sample: Callable[..., np.ndarray]
+    tilted2: Any = None
