@@ -12,6 +12,7 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
+    from tensorcep.comparison import compare
     from tensorcep.estimators import BayesPointMachine, CPClassifier, CPCountRegressor, CPRegressor, load
     from tensorcep.inference.ep import GaussianEP
     from tensorcep.inference.loopy_bp import LoopyBP
@@ -31,6 +32,7 @@ _HOME = {
     "LoopyBP": "inference.loopy_bp",
     "Prior": "posterior",
     "SparseTensor": "tensor",
+    "compare": "comparison",
     "load": "estimators",
     "read_tensor": "io",
     "simulate_cp": "simulate",
@@ -49,6 +51,7 @@ __all__ = [
     "Prior",
     "SparseTensor",
     "__version__",
+    "compare",
     "datasets",
     "load",
     "metrics",

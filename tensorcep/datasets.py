@@ -33,6 +33,8 @@ N_FOLDS = 5
 ALOG_SHAPE = (200, 100, 200)
 ENRON_SHAPE = (203, 203, 200)
 DBLP_SHAPE = (10_000, 200, 10_000)
+# name -> (file, the label that is 1)
+GP_FILES = {"ionosphere": ("gp/ionosphere.data", "g"), "sonar": ("gp/sonar.all-data", "M")}
 
 
 class Fold(NamedTuple):
@@ -47,6 +49,13 @@ class DBLP(NamedTuple):
 
     train: SparseTensor
     tests: list[SparseTensor]
+
+
+class Points(NamedTuple):
+    """Points (n, d) float64 with labels 0 and 1, (n,) int64."""
+
+    X: np.ndarray
+    y: np.ndarray
 
 
 class DatasetInfo(NamedTuple):
@@ -75,6 +84,7 @@ CATALOGUE = {
     "alog": ("file-access log, user x action x resource, log counts, five folds", "Zhe et al. (2016); CEP repository"),
     "enron": ("e-mails, sender x receiver x time, binary, five folds", "Zhe et al. (2016); CEP repository"),
     "dblp": ("publications, author x conference x keyword, binary, 50 test sets", "Du et al. (2018); CEP repository"),
+    "gp": ("ionosphere and sonar, points with two labels", "UCI repository, as kept by Zhang et al. (2020)"),
     "covid19_serology": ("serology, sample x antigen x receptor", "Zohar et al. (2020); ships with TensorLy"),
     "il2": ("IL-2 responses, ligand x time x dose x cell, some missing", "Orcutt-Jahns et al. (2021); with TensorLy"),
 }
@@ -142,6 +152,19 @@ def load_dblp() -> DBLP:
         for t in np.atleast_1d(data.test)
     ]
     return DBLP(ones, tests)
+
+
+def load_gp(name: str) -> Points:
+    """Load points with two labels: "ionosphere", 351 x 34 (1: a good return), or "sonar", 208 x 60 (1: a mine).
+
+    The second column of ionosphere is 0 throughout. Errors are those of `load_alog`.
+
+    Source: UCI machine learning repository; the files are those of Zhang, Walder, Bonilla, Rizoiu, Xie (2020),
+    Quantile propagation for Wasserstein-approximate Gaussian processes.
+    """
+    file, positive = GP_FILES[check_choice("name", name, GP_FILES)]
+    table = np.loadtxt(fetch(file), delimiter=",", dtype=str)
+    return Points(table[:, :-1].astype(np.float64), (table[:, -1] == positive).astype(np.int64))
 
 
 def load_covid19_serology() -> SparseTensor:

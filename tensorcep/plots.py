@@ -19,6 +19,7 @@ from tensorcep._checks import (
     check_choice,
     check_fraction,
     check_int,
+    check_not_empty,
     check_positive,
     check_range,
     check_vectors,
@@ -199,6 +200,36 @@ def plot_component(
     ax.invert_yaxis()
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return _finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
+
+
+def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
+    """Draw what every method needs, in seconds, against what it reaches.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `tensorcep.compare` returned.
+    y : str, optional
+        The column to draw; default: the first one, the accuracy.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    columns = list(getattr(table, "columns", ()))
+    if "seconds" not in columns:
+        fail_value(f"table must be what tensorcep.compare returns; got {type(table).__name__}.")
+    y = columns[0] if y is None else check_choice("y", y, columns)
+    drawn = table[np.isfinite(table[y])]
+    check_not_empty(len(drawn), f"the column {y!r}")
+    ax = _axes(ax)
+    ax.scatter(drawn["seconds"], drawn[y], s=36, color=MAIN)
+    for name, seconds, value in zip(drawn.index, drawn["seconds"], drawn[y], strict=True):
+        ax.annotate(name, (seconds, value), xytext=(6, 4), textcoords="offset points")
+    ax.set_xscale("log")
+    ax.margins(0.15)
+    return _finish(ax, "Comparison of methods", "seconds of the fit", y.replace("_", " "))
 
 
 def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:

@@ -323,7 +323,41 @@ def test_cli_failed_write_keeps_the_earlier_file(
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
 
 
+# compare
+
+
+def test_cli_compare_prints_and_writes_the_table_of_compare(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    parts = [tmp_path / "train.tns", tmp_path / "test.tns"]
+    assert cli("split", work / "plain.tns", *parts, "-q") == 0
+    wanted = ["--rank", 2, "--methods", "vmp, wopt", "--shape", "12,7,5", "--max-iter", 40]
+    files = [tmp_path / "table.csv", tmp_path / "figure.png"]
+    assert cli("compare", *parts, *wanted, "-o", files[0], "--figure", files[1]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    table = pd.read_csv(files[0], index_col="method")
+    assert shown[0].split() == list(table.columns)
+    assert [line.split()[0] for line in shown[2:]] == list(table.index) == ["vmp", "wopt"]
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    tensors = [read_tensor(path, shape=SHAPE) for path in parts]
+    expected = tensorcep.compare(*tensors, ["vmp"], estimator=CPRegressor(2, max_iter=40, random_state=0))
+    assert table.loc["vmp", "rmse"] == pytest.approx(expected.loc["vmp", "rmse"], rel=1e-9)
+
+
+def test_cli_compare_names_the_methods_that_fit(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = work / "poisson.tns"
+    assert cli("compare", path, path, "--likelihood", "poisson", "--methods", "vmp") == 1
+    assert "a method for the likelihood 'poisson' must be one of 'cep', " in capsys.readouterr().err
+
+
 # fit
+
+
+def test_cli_fit_takes_a_method(work: Path, tmp_path: Path) -> None:
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "-q", "--method", "vmp") == 0
+    found, expected = load(tmp_path / "m.npz"), CPRegressor(2, method="vmp", random_state=0).fit(simulated())
+    np.testing.assert_array_equal(found.posterior_.eta, expected.posterior_.eta)
 
 
 def test_cli_fit_defaults_are_the_estimators() -> None:
@@ -332,7 +366,7 @@ def test_cli_fit_defaults_are_the_estimators() -> None:
     given = vars(parser.parse_args(["x", "-o", "y"]))
     for cls in ESTIMATORS.values():
         expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}
-        for name in ("rank", "schedule", "damping", "max_iter", "tol", "dtype"):
+        for name in ("rank", "method", "schedule", "damping", "max_iter", "tol", "dtype"):
             assert given[name] == expected[name], (cls, name)
     assert f"(default: {given['tol']:g})" in parser.format_help().replace("\n", " ").replace("  ", "")
 

@@ -55,7 +55,7 @@ def server(tmp_path, monkeypatch):
 def test_registry_lists_every_file_of_the_loaders():
     files = datasets.registry()
     folds = {f"{n}/{p}-fold-{k}.txt" for n in ("alog", "enron") for p in ("train", "test") for k in range(1, 6)}
-    assert set(files) == folds | {"dblp/dblp.mat"}
+    assert set(files) == folds | {"dblp/dblp.mat", "gp/ionosphere.data", "gp/sonar.all-data"}
     for facts in files.values():
         assert re.fullmatch(r"https://\S+/[0-9a-f]{40}/\S+", facts["url"])  # a fixed commit
         assert re.fullmatch(r"[0-9a-f]{64}", facts["sha256"])
@@ -101,6 +101,14 @@ def test_load_dblp_has_ones_and_fifty_test_sets_apart(real_data):
     assert min(t.coords.min() for t in dblp.tests) == 0
     ones = set(map(tuple, dblp.train.coords.tolist()))
     assert not any(tuple(c) in ones for t in dblp.tests for c in t.coords.tolist())
+
+
+@pytest.mark.parametrize(("name", "shape", "ones"), [("ionosphere", (351, 34), 225), ("sonar", (208, 60), 111)])
+def test_load_gp_has_the_points_and_labels_of_the_files(real_data, name, shape, ones):
+    X, y = datasets.load_gp(name)
+    assert X.shape == shape
+    assert X.dtype == np.float64
+    assert (y.sum(), len(y)) == (ones, shape[0])
 
 
 def test_load_covid19_serology_has_labels():
@@ -194,7 +202,7 @@ def test_fetch_without_pooch_names_the_extra_and_the_file(data_folder, monkeypat
     url = re.escape(datasets.registry()[FILE]["url"])
     with pytest.raises(ImportError, match=rf"fetching {url} \(or else save it as {FILE} .*'tensorcep\[datasets\]'"):
         datasets.fetch(FILE)
-    assert [info.cached for info in datasets.available()] == [False, False, False, True, True]
+    assert [info.cached for info in datasets.available()] == [False, False, False, False, True, True]
 
 
 def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server, monkeypatch, tmp_path):

@@ -40,7 +40,7 @@ LEVELS = {
     "io": 6.0,
     "plots": 6.0,
     "distributed": 6.0,
-    "compare": 6.0,
+    "comparison": 6.0,
     "demo": 6.1,
     "cli": 6.2,
 }

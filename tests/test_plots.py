@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtri
 
@@ -193,3 +194,28 @@ def test_plot_component_refuses(options: dict[str, Any], message: str, model: CP
 def test_plot_component_needs_a_fitted_model(ax: Any) -> None:
     with pytest.raises(ValueError, match="not fitted"):
         plots.plot_component(CPRegressor(), 0, ax=ax)
+
+
+def test_plot_comparison_shows_every_method_that_has_the_score(ax: Any) -> None:
+    columns = {"rmse": [0.9, 0.8, 0.7], "coverage": [0.9, 0.85, np.nan], "seconds": [0.1, 2.0, 0.5]}
+    table = pd.DataFrame(columns, index=["vmp", "cep", "wopt"])
+    assert plots.plot_comparison(table, ax=ax) is ax
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), [[0.1, 0.9], [2.0, 0.8], [0.5, 0.7]])
+    assert [text.get_text() for text in ax.texts] == ["vmp", "cep", "wopt"]
+    assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "rmse")
+    ax.clear()
+    plots.plot_comparison(table, y="coverage", ax=ax)
+    assert [text.get_text() for text in ax.texts] == ["vmp", "cep"]
+
+
+@pytest.mark.parametrize(
+    ("table", "y", "message"),
+    [
+        ({"rmse": [1.0]}, None, "table must be what tensorcep.compare returns; got dict"),
+        (pd.DataFrame({"seconds": [1.0]}), "auc", "y must be one of 'seconds'; got 'auc'"),
+        (pd.DataFrame({"coverage": [np.nan], "seconds": [1.0]}), None, "the column 'coverage' holds no entries"),
+    ],
+)
+def test_plot_comparison_refuses(table: Any, y: str | None, message: str, ax: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.plot_comparison(table, y=y, ax=ax)

@@ -30,9 +30,11 @@ TINY = {
         "--seeds",
         "1",
     ],
+    "reproduce_bpm.py": ["--data", "sonar", "--splits", "1", "--tol", "0.01"],
+    "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_cep_tensor.py": ["--data", "alog", "--folds", "1", "--ranks", "3", "--sweeps", "2"],
 }
-NEEDS_DATA = ("reproduce_cep_tensor.py",)
+NEEDS_DATA = ("reproduce_bpm.py", "reproduce_cep_tensor.py")
 
 
 def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

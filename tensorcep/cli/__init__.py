@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorcep._version import __version__
-from tensorcep.cli import _datasets, _demo, _evaluate, _files, _fit, _predict
+from tensorcep.cli import _compare, _datasets, _demo, _evaluate, _files, _fit, _predict
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
 
@@ -25,6 +25,7 @@ COMMANDS: tuple[Command, ...] = (
     _fit.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
+    _compare.COMMAND,
     _files.INFO,
     _files.CONVERT,
     _files.SPLIT,

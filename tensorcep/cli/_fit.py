@@ -38,14 +38,9 @@ LIKELIHOODS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
-    group.add_argument(
-        "--likelihood",
-        choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson: counts",
-    )
-    group = parser.add_argument_group("inference")
+    add_model_options(parser)
+    group = add_inference_options(parser)
+    group.add_argument("--method", default="cep", help="inference method, such as cep, vmp or wopt (default: cep)")
     group.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise", help="default: modewise")
     group.add_argument(
         "--damping",
@@ -54,6 +49,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="share of the old message that is kept, 0 <= D < 1, or auto, or adaptive (default: auto)",
     )
+    group.add_argument(
+        "--dtype", choices=("float64", "float32"), default="float64", help="of the stored messages (default: float64)"
+    )
+    add_data_options(parser)
+    add_talk_options(parser)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add --rank and --likelihood."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    group.add_argument(
+        "--likelihood",
+        choices=LIKELIHOODS,
+        help="gaussian: real values (default); probit, logit: labels 0/1; poisson: counts",
+    )
+
+
+def add_inference_options(parser: argparse.ArgumentParser) -> Any:
+    """Add what all methods have in common; returns the group."""
+    group = parser.add_argument_group("inference")
     group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps (default: 200)")
     group.add_argument(
         "--tol", type=float, default=3e-3, help="stop at this relative change of the latent means (default: 0.003)"
@@ -62,20 +78,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--threads", type=_threads, default=-1, metavar="N", help="default: all processors; no effect on the result"
     )
-    group.add_argument(
-        "--dtype", choices=("float64", "float32"), default="float64", help="of the stored messages (default: float64)"
-    )
-    add_data_options(parser)
-    add_talk_options(parser)
+    return group
 
 
-def run(args: argparse.Namespace) -> None:
-    check_output(args.output, args.data)
-    # The estimator checks these too, but only once the data are read, and under other names.
+def check_options(args: argparse.Namespace) -> None:
+    """Check what the estimator checks too, but only once the data are read, and under other names."""
     check_int("--rank", args.rank)
     check_int("--max-iter", args.max_iter)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_output(args.output, args.data)
+    check_options(args)
     if not isinstance(args.damping, str):
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     progress = shows_progress(args)
@@ -83,7 +99,9 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
         print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
-    model = _estimator(args, progress)
+    model = estimator_of(
+        args, method=args.method, schedule=args.schedule, damping=args.damping, dtype=args.dtype, verbose=progress
+    )
     start = time.perf_counter()
     model.fit(tensor)
     seconds = time.perf_counter() - start
@@ -95,22 +113,15 @@ def run(args: argparse.Namespace) -> None:
         print(f"model       {args.output}")
 
 
-def _estimator(args: argparse.Namespace, progress: int) -> Any:
+def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
+    """The estimator that the options of model and inference describe, with further parameters."""
     from tensorcep.estimators import ESTIMATORS
 
     name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
-    special = {} if parameter is None else {parameter: args.likelihood}
+    if parameter is not None:
+        params[parameter] = args.likelihood
     return ESTIMATORS[name](
-        args.rank,
-        schedule=args.schedule,
-        damping=args.damping,
-        max_iter=args.max_iter,
-        tol=args.tol,
-        random_state=args.seed,
-        n_jobs=args.threads,
-        dtype=args.dtype,
-        verbose=progress,
-        **special,
+        args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from tensorcep._checks import check_choice, fail_value
 from tensorcep.inference._run import Method
 from tensorcep.inference.cep import CEP
+from tensorcep.inference.vmp import VMP
+from tensorcep.inference.wopt import WOPT
 from tensorcep.likelihoods._record import Likelihood
 
-METHODS: dict[str, Method] = {method.name: method for method in (CEP,)}
+METHODS: dict[str, Method] = {method.name: method for method in (CEP, VMP, WOPT)}
 
 
 def get_method(name: str, likelihood: Likelihood) -> Method:

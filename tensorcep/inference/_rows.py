@@ -10,6 +10,9 @@ from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels.slots import LANES
 from tensorcep.models.cp import Entries, latent_means, row_moments
 
+# Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
+ALIGNED_BLOCKS = 8
+
 
 class RowState(NamedTuple):
     """Natural parameters and moments of every row: Lam, eta, mean, cov, and good (n_rows,) from `row_moments`."""
@@ -55,6 +58,24 @@ def relative_change(new: np.ndarray, old: np.ndarray) -> float:
         return 0.0
     size = np.sqrt(np.mean(new**2))
     return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
+
+
+def log_likelihoods(
+    problem: Problem, f: np.ndarray, theta: float, threads: Threads
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log p(y | f) of every entry and its first two derivatives in f, (n_blocks, LANES) each, 0 in padding lanes."""
+    result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+    per_entry = np.full_like(f, theta)
+
+    def work(a: int, b: int) -> None:
+        arrays = (problem.entries.y, f, per_entry, *result)
+        problem.likelihood.loglik(*(array[a:b].ravel() for array in arrays))
+
+    threads.over(len(f), work, ALIGNED_BLOCKS)
+    if len(f):
+        for array in result:  # only the last block may have padding lanes
+            array[-1] *= problem.entries.weight[-1]
+    return result
 
 
 def train_score(problem: Problem, f: np.ndarray, theta: float) -> float:

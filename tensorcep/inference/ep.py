@@ -178,7 +178,10 @@ Step = Callable[..., tuple[Sites, Gaussian, float, int]]
 def _posterior(design: Design, sites: Sites) -> Gaussian:
     state = gaussian_of(design, sites)
     if state is None:
-        raise FloatingPointError("the sites leave no Gaussian posterior; start from other sites, or use damping.")
+        raise FloatingPointError(
+            "the sites leave no Gaussian posterior: use damping or other start sites, or change terms that contradict "
+            "each other, such as labels that a step without slack cannot all satisfy."
+        )
     return state
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel, kernel
-from tensorcep.kernels.lanes import moments
-from tensorcep.kernels.slots import LANES, dot, multiply, tile_add, tile_in
+from tensorcep.kernels.lanes import cholesky, moments, symmetric_times_vector, trace_product
+from tensorcep.kernels.slots import LANES, dot, multiply, subtract, tile_add, tile_in
 from tensorcep.posterior import offsets
 
 # Partial sums over chunks of entries make the result independent of the number of threads. They may take at most this
@@ -21,6 +21,8 @@ from tensorcep.posterior import offsets
 PARTIAL_FRACTION = 0.25
 MAX_CHUNKS = 16
 MIN_BLOCKS_PER_CHUNK = 64
+# Sums per row are cut into this many parts of about as many entries, so that threads have equal shares.
+MAX_PARTS = 64
 
 
 class Entries(NamedTuple):
@@ -72,6 +74,75 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     return Entries(rows, values.reshape(lanes), weight.reshape(lanes), chunk_start, permutation, first)
 
 
+class EntriesByRow(NamedTuple):
+    """The entries of every packed row, for sums per row whose order is fixed.
+
+    Attributes
+    ----------
+    start : (n_rows + 1,) int64
+        Row i has the places start[i]:start[i + 1] of the two arrays below; the modes follow each other.
+    entry : (K * N,) int64
+        Place of the entry in the lanes of `Entries`, counted through all blocks.
+    others : (K * N, K - 1) int32
+        Packed rows of the entry in the other modes.
+    chunks : tuple of (C + 1,) int64
+        Per mode, rows at which it can be cut into parts of about as many entries.
+    """
+
+    start: np.ndarray
+    entry: np.ndarray
+    others: np.ndarray
+    chunks: tuple[np.ndarray, ...]
+
+
+def entries_by_row(entries: Entries) -> EntriesByRow:
+    """Sort the entries by row, once for every mode."""
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    rows = entries.rows.transpose(0, 2, 1).reshape(-1, K)[:n]
+    first = entries.offsets
+    entry = np.concatenate([np.argsort(rows[:, k], kind="stable") for k in range(K)])
+    others = np.empty((K * n, K - 1), dtype=np.int32)
+    for k in range(K):
+        others[k * n : (k + 1) * n] = np.delete(rows, k, axis=1)[entry[k * n : (k + 1) * n]]
+    counts = np.bincount(rows.ravel(), minlength=first[-1])
+    start = np.concatenate([[0], np.cumsum(counts)])
+    parts = np.arange(MAX_PARTS + 1)
+    chunks = [np.searchsorted(start[: b + 1], (k * n) + parts * n // MAX_PARTS) for k, b in enumerate(first[1:])]
+    chunks = [np.unique([a, *np.clip(c, a, b), b]) for c, a, b in zip(chunks, first[:-1], first[1:], strict=True)]
+    return EntriesByRow(start, entry, others, tuple(chunks))
+
+
+@block_kernel
+def sum_products(first, last, by_row, weight, source, out, scratch):  # type: ignore[no-untyped-def]
+    """out[i] = sum over the entries n of row i of weight[n] * prod_{l != k} source[row_l(n)], for rows first:last.
+
+    The product is elementwise over the columns of ``source`` (n_rows, W). ``weight`` is flat, one number per lane;
+    ``scratch`` (W,) is work space. A row's sum runs in the order of its entries, whoever computes it.
+    """
+    start, entry, others = by_row.start, by_row.entry, by_row.others
+    n_others, width = others.shape[1], source.shape[1]
+    for i in range(first, last):
+        out[i] = 0.0
+        for n in range(start[i], start[i + 1]):
+            w, a = weight[entry[n]], others[n, 0]
+            if n_others == 1:
+                for p in range(width):
+                    out[i, p] += w * source[a, p]
+                continue
+            b = others[n, n_others - 1]
+            if n_others == 2:
+                for p in range(width):
+                    out[i, p] += w * source[a, p] * source[b, p]
+                continue
+            for p in range(width):
+                scratch[p] = w * source[a, p]
+            for j in range(1, n_others - 1):
+                for p in range(width):
+                    scratch[p] *= source[others[n, j], p]
+            for p in range(width):
+                out[i, p] += scratch[p] * source[b, p]
+
+
 @block_kernel
 def gather(rows, source, w, slot):  # type: ignore[no-untyped-def]
     """Slots w[slot + p] = source[rows[lane], p] for the lanes of one block and every column p."""
@@ -121,6 +192,47 @@ def row_moments(first, last, Lam, eta, mean, cov, good):  # type: ignore[no-unty
                 cov[i, p] = w[s + p, lane]
             for r in range(R):
                 mean[i, r] = w[m + r, lane]
+
+
+@block_kernel
+def second_moments(first, last, mean, cov, out):  # type: ignore[no-untyped-def]
+    """Packed out[i] = cov_i + mean_i mean_i' of rows first:last."""
+    for i in range(first, last):
+        p = 0
+        for a in range(mean.shape[1]):
+            for b in range(a + 1):
+                out[i, p] = cov[i, p] + mean[i, a] * mean[i, b]
+                p += 1
+
+
+@kernel
+def row_divergences(first, last, rows, prior_Lam, prior_mean, out):  # type: ignore[no-untyped-def]
+    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
+
+    The prior itself gives log|prior_Lam_i| / 2.
+    """
+    R, P = rows.mean.shape[1], rows.Lam.shape[1]
+    a, b, s, d, t, inv_diag, ok = 0, P, 2 * P, 3 * P, 3 * P + R, 3 * P + 2 * R, 3 * P + 3 * R
+    w = np.zeros((ok + 3, LANES))
+    index = np.empty(LANES, dtype=np.int32)
+    for block in range(first, last, LANES):
+        for lane in range(LANES):
+            index[lane] = min(block + lane, last - 1)
+        gather(index, rows.Lam, w, a)
+        gather(index, prior_Lam, w, b)
+        gather(index, rows.cov, w, s)
+        gather(index, rows.mean, w, d)
+        gather(index, prior_mean, w, t)
+        subtract(w, d, w, d, w, t, R, w, 0)
+        cholesky(w, a, inv_diag, ok, R)
+        trace_product(w, b, s, ok + 1, R)
+        symmetric_times_vector(w, b, d, t, R)
+        dot(w, ok + 2, w, d, w, t, R, w, 0)
+        for lane in range(min(LANES, last - block)):
+            total = 0.5 * (w[ok + 1, lane] + w[ok + 2, lane] - R)
+            for r in range(R):
+                total -= np.log(w[inv_diag + r, lane])
+            out[block + lane] = total
 
 
 @kernel

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from oracles import cep as oracle
 
+from tensorcep.inference import METHODS
 from tensorcep.inference._run import Problem, run
-from tensorcep.inference.cep import CEP, CEPOptions
+from tensorcep.inference.cep import CEPOptions
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.models.cp import pack_entries
 from tensorcep.posterior import GammaNoise, Prior, natural_prior, offsets, unpack
@@ -57,9 +58,11 @@ def twin_of(p, coords, y, options=None):
     )
 
 
-def fit(p, sweeps, threads=1, callbacks=(), tol=0.0, **options):
-    """Run the compiled method; gives a Run."""
-    return run(CEP, p, CEPOptions(**options), max_iter=sweeps, tol=tol, n_threads=threads, callbacks=callbacks)
+def fit(p, sweeps, threads=1, callbacks=(), tol=0.0, method="cep", **options):
+    """Run a method; gives a Run."""
+    chosen = METHODS[method]
+    settings = chosen.options(**options)
+    return run(chosen, p, settings, max_iter=sweeps, tol=tol, n_threads=threads, callbacks=callbacks)
 
 
 def means(posterior):

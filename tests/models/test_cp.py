@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorcep.inference._rows import RowState
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.models.cp import gather, latent_means, latent_moments, pack_entries, row_moments, scatter_add
+from tensorcep.models.cp import (
+    entries_by_row,
+    gather,
+    latent_means,
+    latent_moments,
+    pack_entries,
+    row_divergences,
+    row_moments,
+    scatter_add,
+    second_moments,
+    sum_products,
+)
 from tensorcep.posterior import offsets, pack, unpack
 
 SHAPES = pytest.mark.parametrize("shape", [(9, 7), (6, 5, 4), (4, 3, 3, 4), (3, 2, 3, 2, 4), (2, 3, 2, 3, 2, 3)])
@@ -68,6 +80,49 @@ def test_pack_entries_chunks_cover_the_blocks_in_order_and_their_sums_stay_small
     assert n_chunks * 4000 <= max(4000, 0.25 * 20_000 * 2)
 
 
+@SHAPES
+@pytest.mark.parametrize("n", [0, 1, 35])
+def test_entries_by_row_lists_every_entry_once_per_mode(rng, shape, n):
+    coords, y = cells(rng, shape, n)
+    entries, first = pack_entries(coords, y, shape), offsets(shape)
+    by_row = entries_by_row(entries)
+    rows = coords[entries.permutation] + first[:-1]
+    for k in range(len(shape)):
+        chunks = by_row.chunks[k]
+        assert (chunks[0], chunks[-1]) == (first[k], first[k + 1])
+        assert (np.diff(chunks) > 0).all()
+        for i in range(first[k], first[k + 1]):
+            here = slice(by_row.start[i], by_row.start[i + 1])
+            np.testing.assert_array_equal(by_row.entry[here], np.flatnonzero(rows[:, k] == i))
+            np.testing.assert_array_equal(by_row.others[here], np.delete(rows[by_row.entry[here]], k, axis=1))
+
+
+def test_entries_by_row_chunks_hold_about_as_many_entries(rng):
+    coords, y = cells(rng, (400, 300), 50_000)
+    by_row = entries_by_row(pack_entries(coords, y, (400, 300)))
+    for chunks in by_row.chunks:
+        sizes = np.diff(by_row.start[chunks])
+        assert sizes.sum() == 50_000
+        assert sizes.max() < 50_000 / 64 + 300
+
+
+@SHAPES
+@pytest.mark.parametrize("width", [1, 3, 8, 13])
+def test_sum_products_adds_up_the_products_of_the_other_rows(rng, shape, width):
+    coords, y = cells(rng, shape, 35)
+    entries, n_rows = pack_entries(coords, y, shape), sum(shape)
+    source, weight = rng.standard_normal((n_rows, width)), rng.standard_normal(entries.y.size)
+    right = np.zeros((n_rows, width))
+    rows = coords[entries.permutation] + offsets(shape)[:-1]
+    for k in range(len(shape)):
+        product = source[np.delete(rows, k, axis=1)].prod(axis=1)
+        np.add.at(right, rows[:, k], weight[:35, None] * product)
+    out = np.full((n_rows, width), 9.0)
+    sum_products(1, n_rows - 1, entries_by_row(entries), weight, source, out, np.empty(width))
+    np.testing.assert_allclose(out[1:-1], right[1:-1], rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(out[[0, -1]], 9.0)
+
+
 @pytest.mark.parametrize("width", [1, 3, 4, 10, 13])
 def test_gather_reads_the_row_of_every_lane(rng, width):
     source = rng.standard_normal((7, width))
@@ -114,6 +169,32 @@ def test_row_moments_write_only_the_rows_asked_for(rng):
     outside = np.r_[:7, 26:40]
     assert all((array[outside] == 5.0).all() for array in out)
     np.testing.assert_allclose(out[0][7:26], mean[7:26], rtol=1e-9, atol=1e-10)
+
+
+def test_second_moments_add_the_square_of_the_mean(rng):
+    _, _, mean, cov = rows_with(rng, 9, 3)
+    out = np.full((9, 6), 5.0)
+    second_moments(2, 8, mean, pack(cov), out)
+    right = pack(cov + mean[:, :, None] * mean[:, None, :])
+    np.testing.assert_allclose(out[2:8], right[2:8], rtol=1e-14)
+    np.testing.assert_array_equal(out[[0, 1, 8]], 5.0)
+
+
+@pytest.mark.parametrize("R", [1, 2, 7])
+@pytest.mark.parametrize("n", [1, LANES, 2 * LANES + 3])
+def test_row_divergences_are_those_of_normal_distributions(rng, n, R):
+    (Lam, eta, mean, cov), (prior_Lam, _, prior_mean, prior_cov) = rows_with(rng, n, R), rows_with(rng, n, R)
+    half_log = np.empty(n)
+    at_prior = RowState(pack(prior_Lam), eta, prior_mean, pack(prior_cov), np.ones(n))
+    row_divergences(0, n, at_prior, pack(prior_Lam), prior_mean, half_log)
+    np.testing.assert_allclose(half_log, 0.5 * np.linalg.slogdet(prior_Lam)[1], rtol=1e-9, atol=1e-9)
+    found = np.empty(n)
+    row_divergences(0, n, RowState(pack(Lam), eta, mean, pack(cov), np.ones(n)), pack(prior_Lam), prior_mean, found)
+    d = mean - prior_mean
+    right = 0.5 * (np.einsum("nij,nji->n", prior_Lam, cov) + np.einsum("ni,nij,nj->n", d, prior_Lam, d) - R)
+    right += 0.5 * (np.linalg.slogdet(Lam)[1] - np.linalg.slogdet(prior_Lam)[1])
+    assert (right > 0).all()
+    np.testing.assert_allclose(found - half_log, right, rtol=1e-9)
 
 
 @SHAPES

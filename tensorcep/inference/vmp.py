@@ -1,0 +1,213 @@
+"""Variational message passing (VMP) for the CP model: mean-field coordinate ascent, one R x R block per row.
+
+With q(u) a Gaussian for every row and q(tau) a Gamma, the optimal precision of a row is its prior's plus E[tau] times
+the sum over its entries of Z2, the elementwise product of the other modes' second moments; its natural mean is the
+prior's plus E[tau] times the sum of y z, z the product of the other modes' means. Modes are updated in turn, and the
+noise after each. The lower bound of the log evidence cannot fall.
+
+Labels have a probit likelihood: y says the sign of an auxiliary t ~ N(f, 1), whose factor q(t) is a truncated normal.
+
+Source: the batch VMP that the CEP paper (Wang and Zhe, sec. 6) compares with, for the same model and priors;
+Albert and Chib (1993) for the auxiliary variables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.inference._rows import (
+    RowState,
+    diagonal,
+    latent_of_entries,
+    log_likelihoods,
+    refresh_rows,
+    relative_change,
+    rows_at_prior,
+    seen_rows,
+    train_score,
+)
+from tensorcep.inference._run import Method, Problem, Sweep, Threads
+from tensorcep.kernels.slots import LANES
+from tensorcep.models.cp import EntriesByRow, entries_by_row, row_divergences, second_moments, sum_products
+from tensorcep.posterior import GammaNoise, Posterior
+
+
+@dataclass(frozen=True)
+class VMPOptions:
+    """VMP has no settings."""
+
+
+class VMPState(NamedTuple):
+    """Rows and what follows from them.
+
+    Attributes
+    ----------
+    rows : RowState
+    second : (n_rows, P)
+        Second moments of the rows.
+    by_row : EntriesByRow
+    sum_Z2, sum_yz : (n_rows, P), (n_rows, R)
+        Sums over the entries of a row, as of its last update.
+    target : (n_blocks, LANES)
+        What the latent value is fitted to: y, or the mean of the auxiliary t.
+    f : (n_blocks, LANES)
+        Products of the row means.
+    loglik : (n_blocks, LANES)
+        Log likelihood of the labels at f (zeros for real values).
+    noise : (a, b) of the noise posterior; (1, 1) for labels
+    prior_mean, prior_divergence : (n_rows, R), (n_rows,)
+        Means of the prior, and what `row_divergences` gives for it.
+    """
+
+    rows: RowState
+    second: np.ndarray
+    by_row: EntriesByRow
+    sum_Z2: np.ndarray
+    sum_yz: np.ndarray
+    target: np.ndarray
+    f: np.ndarray
+    loglik: np.ndarray
+    noise: tuple[float, float]
+    prior_mean: np.ndarray
+    prior_divergence: np.ndarray
+
+
+def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
+    """Rows at the starting means with the prior's covariances; the noise at its prior; t at the labels."""
+    entries = problem.entries
+    rows = rows_at_prior(problem)
+    n_rows = len(rows.good)
+    refresh_rows(rows, 0, n_rows, threads)
+    prior_mean, prior_divergence = rows.mean.copy(), np.empty(n_rows)
+    row_divergences(0, n_rows, rows, problem.prior_Lam, prior_mean, prior_divergence)
+    if problem.start is not None:
+        rows.mean[:] = problem.start
+    second = np.empty_like(rows.cov)
+    second_moments(0, n_rows, rows.mean, rows.cov, second)
+    noise = (1.0, 1.0) if problem.noise_prior is None else (problem.noise_prior.a, problem.noise_prior.b)
+    return VMPState(
+        rows=rows,
+        second=second,
+        by_row=entries_by_row(entries),
+        sum_Z2=np.zeros_like(second),
+        sum_yz=np.zeros_like(rows.mean),
+        target=entries.y.copy(),
+        f=latent_of_entries(entries, rows.mean, threads),
+        loglik=np.zeros_like(entries.y),
+        noise=noise,
+        prior_mean=prior_mean,
+        prior_divergence=prior_divergence,
+    )
+
+
+def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Threads) -> tuple[VMPState, Sweep]:
+    """One sweep: every mode once, and the noise or the auxiliary variables after each."""
+    prior, noise, f = problem.noise_prior, state.noise, state.f
+    for k in range(len(problem.shape)):
+        _update_mode(k, state, noise[0] / noise[1], problem, threads)
+        if prior is not None:
+            noise = _noise(k, state, problem, prior)
+        else:
+            f = latent_of_entries(problem.entries, state.rows.mean, threads)
+            _update_auxiliary(f, state, problem, threads)
+    if prior is not None:
+        f = latent_of_entries(problem.entries, state.rows.mean, threads)
+    precision = noise[0] / noise[1]
+    sweep = Sweep(
+        change=relative_change(f, state.f),
+        noise_precision=precision if prior is not None else np.nan,
+        skipped=0,
+        shrunk=0,
+        train_score=train_score(problem, f, precision),
+        lower_bound=_lower_bound(state, noise, f, problem, threads),
+    )
+    return state._replace(noise=noise, f=f), sweep
+
+
+def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, threads: Threads) -> None:
+    """The optimal q of every row of mode k."""
+    rows, chunks = state.rows, state.by_row.chunks[k]
+    ones, target = problem.entries.weight.ravel(), state.target.ravel()
+
+    def add(a: int, b: int) -> None:
+        scratch = np.empty(state.second.shape[1])
+        sum_products(chunks[a], chunks[b], state.by_row, ones, state.second, state.sum_Z2, scratch)
+        sum_products(chunks[a], chunks[b], state.by_row, target, rows.mean, state.sum_yz, scratch)
+
+    threads.over(len(chunks) - 1, add)
+    first, last = int(chunks[0]), int(chunks[-1])
+    mine = slice(first, last)
+    rows.Lam[mine] = problem.prior_Lam[mine] + precision * state.sum_Z2[mine]
+    rows.eta[mine] = problem.prior_eta[mine] + precision * state.sum_yz[mine]
+    refresh_rows(rows, first, last, threads)
+    second_moments(first, last, rows.mean, rows.cov, state.second)
+
+
+def _expected_square(k: int, state: VMPState, problem: Problem) -> float:
+    """E[sum of f^2] over the entries, from the sums of the rows of mode k."""
+    mine = slice(state.by_row.chunks[k][0], state.by_row.chunks[k][-1])
+    twice = np.full(state.second.shape[1], 2.0)  # the strictly lower part stands for both
+    twice[diagonal(problem.rank)] = 1.0
+    return float(np.einsum("ip,ip,p->", state.second[mine], state.sum_Z2[mine], twice))
+
+
+def _noise(k: int, state: VMPState, problem: Problem, prior: GammaNoise) -> tuple[float, float]:
+    """(a, b) of the optimal q(tau), by the sums of mode k, which was updated last."""
+    mine = slice(state.by_row.chunks[k][0], state.by_row.chunks[k][-1])
+    y, n = state.target, len(problem.entries.permutation)
+    cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine]))
+    squares = float(np.einsum("bl,bl->", y, y)) - 2.0 * cross + _expected_square(k, state, problem)
+    return prior.a + 0.5 * n, prior.b + 0.5 * max(0.0, squares)
+
+
+def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, threads: Threads) -> None:
+    """E[t] = f + d log Phi(y f) / df of the truncated normal q(t), and log Phi(y f)."""
+    value, slope, _ = log_likelihoods(problem, f, 1.0, threads)
+    np.add(f, slope, out=state.target)
+    state.loglik[:] = value
+
+
+def _lower_bound(
+    state: VMPState, noise: tuple[float, float], f: np.ndarray, problem: Problem, threads: Threads
+) -> float:
+    """The evidence lower bound where q(tau) or q(t) is optimal given the rows.
+
+    Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2. Labels: the sum of
+    log Phi(y E[f]) - Var[f] / 2. Both minus the divergence of every row from its prior.
+    """
+    rows, n_rows = state.rows, len(state.rows.good)
+    divergence = np.empty(n_rows)
+
+    def work(a: int, b: int) -> None:
+        row_divergences(a, b, rows, problem.prior_Lam, state.prior_mean, divergence)
+
+    threads.over(n_rows, work, LANES)
+    rest = -float((divergence - state.prior_divergence).sum())
+    if problem.noise_prior is None:
+        variance = _expected_square(len(problem.shape) - 1, state, problem) - float(np.einsum("bl,bl->", f, f))
+        return rest + float(state.loglik.sum()) - 0.5 * variance
+    (a0, b0), (a, b), n = problem.noise_prior, noise, len(problem.entries.permutation)
+    gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
+    return rest + gamma - 0.5 * n * math.log(2.0 * math.pi)
+
+
+def finish(state: VMPState, problem: Problem) -> Posterior:
+    """The posterior q of rows and noise."""
+    noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
+    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+
+
+VMP = Method(
+    name="vmp",
+    needs=("loglik",),
+    options=VMPOptions,
+    init=init,
+    step=step,
+    finish=finish,
+    source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
+    likelihoods=("gaussian", "probit"),
+)
