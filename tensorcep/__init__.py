@@ -13,7 +13,15 @@ from tensorcep._version import __version__
 if TYPE_CHECKING:
     from tensorcep import datasets, metrics
     from tensorcep.comparison import compare
-    from tensorcep.estimators import BayesPointMachine, CPClassifier, CPCountRegressor, CPRegressor, load
+    from tensorcep.estimators import (
+        BayesianLogisticRegression,
+        BayesianProbitRegression,
+        BayesPointMachine,
+        CPClassifier,
+        CPCountRegressor,
+        CPRegressor,
+        load,
+    )
     from tensorcep.inference.ep import GaussianEP
     from tensorcep.inference.loopy_bp import LoopyBP
     from tensorcep.io import read_tensor, write_tensor
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BayesPointMachine": "estimators",
+    "BayesianLogisticRegression": "estimators",
+    "BayesianProbitRegression": "estimators",
     "CPClassifier": "estimators",
     "CPCountRegressor": "estimators",
     "CPRegressor": "estimators",
@@ -42,6 +52,8 @@ _MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
     "BayesPointMachine",
+    "BayesianLogisticRegression",
+    "BayesianProbitRegression",
     "CPClassifier",
     "CPCountRegressor",
     "CPRegressor",

@@ -32,7 +32,7 @@ vec = types.Array(f64, 1, "C")
 
 # tilted(y, m, v, theta, logz, alpha, beta): in-place over n entries, all (n,) float64
 TILTED_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec)
-# tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2): the same, with the second derivatives of alpha and beta in m
+# tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2): the same, and alpha and beta twice derived
 TILTED2_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec, vec, vec)
 # loglik(y, f, theta, value, d1, d2): log p(y | f) and its first two derivatives in f, in-place over n entries
 LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)

@@ -32,6 +32,8 @@ LEVELS = {
     "likelihoods": 3.0,
     "models": 3.0,
     "inference": 4.0,
+    "inference.glm_full": 4.1,
+    "inference.glm": 4.2,
     "predict": 4.0,
     "simulate": 4.0,
     "persist": 4.0,

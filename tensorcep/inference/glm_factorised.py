@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep._checks import check_choice, check_int, check_range
 from tensorcep._jit import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.inference._glm_data import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
 from tensorcep.inference._glm_sweep import (
@@ -100,6 +101,11 @@ class FactorisedState(NamedTuple):
 
 def init(problem: GLMProblem, options: FactorisedOptions, threads: Threads) -> FactorisedState:
     """Messages that say nothing (or little), and the prior."""
+    check_choice("stop", options.stop, ("residual", "published"))
+    check_int("first_order", options.first_order, 0)
+    check_range("message_precision", options.message_precision, 0.0)
+    if options.damping != "adaptive":
+        check_range("damping", options.damping, 0.0, 1.0, include_high=False)
     rows = rows_of(problem.X, problem.y)
     d, size = problem.X.shape[1], len(rows.value)
     messages = Messages(np.full(size, options.message_precision), np.zeros(size), np.zeros(size), np.zeros(len(rows.y)))

@@ -144,7 +144,7 @@ def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[n
 
 @kernel
 def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
-    """Write log E[q], alpha, beta and the second derivatives of the last two in m, by Gauss-Hermite nodes at the cavity.
+    """Write log E[q], alpha, beta and their second derivatives in m by Gauss-Hermite nodes at the cavity.
 
     Good to five digits for a variance near 1, to three at 9 and to none at 100: for published numbers, not for use.
 
