@@ -1,185 +1,187 @@
-"""CEP on Alog and Enron as in the paper's tensor experiments: the accuracy after each sweep.
+"""Every inference method on Alog and Enron, as in figures 3 and 4 of the CEP paper.
 
-    python scripts/reproduce_cep_tensor.py --folds 1,2,3 --sweeps 20                        # published trajectories
-    python scripts/reproduce_cep_tensor.py --sweeps 500 --schedules parallel,modewise       # five-fold means
+    python scripts/reproduce_cep_tensor.py --json rows.json --figure curves.png            # all of it
+    python scripts/reproduce_cep_tensor.py --methods cep --folds 1,2,3 --sweeps 20         # published trajectories
+    python scripts/reproduce_cep_tensor.py --methods cep --schedules parallel,modewise     # five-fold means
 
-Everything is as in the published code: priors N(u, I) with u drawn once from U(0, 1) in MATLAB's default stream and
-kept, first messages of precision 1e-6, damping 0.5 in the parallel schedule, RMSE of the product of the means, AUC of
-Phi(f / sqrt(1 + s)) where s sums the product of the covariances only (not the variance of f: that one is reported as
-metric "auc_latent_variance"). The modewise schedule keeps the priors and needs no damping for real values.
+Folds, priors and scores are the published ones (scripts/_published.py). cep: first messages of precision 1e-6, damping
+0.5 in the parallel schedule; the modewise schedule needs no damping for real values. vmp: as published. wopt: a sweep
+is one iteration of L-BFGS-B. Other methods have their default settings. Methods for logistic models see Enron only.
+
+Rows: the metric after each reported sweep and the seconds until then, the median seconds of a sweep, and the means and
+standard deviations over folds.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from _common import Row, parser, report, row, say, words
+from _published import SHAPES, load, scores
 
-from tensorcep import datasets
-from tensorcep.inference import get_method
-from tensorcep.inference._run import Problem, Sweep, run
+from tensorcep._files import atomic_write
+from tensorcep.inference import METHODS
+from tensorcep.inference._run import Sweep, run
 from tensorcep.inference.cep import CEPOptions
-from tensorcep.likelihoods import get_likelihood
-from tensorcep.metrics import auc, rmse
-from tensorcep.models.cp import pack_entries
-from tensorcep.posterior import GammaNoise, Prior, natural_prior, offsets, unpack
-from tensorcep.predict import RowMoments, latent
+from tensorcep.inference.wopt import WOPTOptions
+from tensorcep.likelihoods import LIKELIHOODS
 
-PUBLISHED_RANKS = (3, 5, 8, 10)
-SHAPES = {"alog": datasets.ALOG_SHAPE, "enron": datasets.ENRON_SHAPE}
-LIKELIHOODS = {"alog": "gaussian", "enron": "probit"}
 # Binary messages are damped in either schedule: undamped modewise updates of a probit can cycle.
 DAMPING = {("alog", "parallel"): 0.5, ("alog", "modewise"): 0.0, ("enron", "parallel"): 0.5, ("enron", "modewise"): 0.5}
 REPORTED_SWEEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+# What a method may be given, in the order of preference.
+CANDIDATES = {"alog": ("gaussian",), "enron": ("probit", "logit")}
 
 
-class Fold(NamedTuple):
-    """One fold in the form that the method takes, and its test entries as packed rows."""
+class Recipe(NamedTuple):
+    """How a method is run: its options, the stream of the priors, what one step counts for, and the most sweeps."""
 
-    problem: Problem
-    test_rows: np.ndarray
-    test_y: np.ndarray
-
-
-def published_prior_means(shape: tuple[int, ...], fold: int, rank: int) -> list[np.ndarray]:
-    """The prior means of a fold and rank: one stream over folds, in each over ranks 3, 5, 8, 10, in each over modes.
-
-    MATLAB fills rand(R, 1, n_k) by columns, so each row of a mode takes R consecutive draws. A rank that the paper does
-    not have gets a stream of its own.
-    """
-    stream = np.random.RandomState(5489)
-    if rank not in PUBLISHED_RANKS:
-        stream = np.random.RandomState([fold, rank])
-        return [stream.random_sample((n, rank)) for n in shape]
-    for at_fold in range(1, fold + 1):
-        for at_rank in PUBLISHED_RANKS:
-            draws = [stream.random_sample((n, at_rank)) for n in shape]
-            if (at_fold, at_rank) == (fold, rank):
-                return draws
-    raise ValueError(f"fold must be 1 or more; got {fold}.")
+    options: Any
+    stream: str = "cep"
+    stride: int = 1
+    most: int = 10**9
 
 
-def load(data: str, fold: int, rank: int) -> Fold:
-    """The published fold with the published prior. Test entries are those of the file: it lists some cells twice."""
-    shape = SHAPES[data]
-    likelihood = get_likelihood(LIKELIHOODS[data])
-    coords, y = datasets.published_entries(f"{data}/train-fold-{fold}.txt")
-    test_coords, test_y = datasets.published_entries(f"{data}/test-fold-{fold}.txt")
-    prior = Prior(published_prior_means(shape, fold, rank), [1.0] * len(shape))
-    prior_Lam, prior_eta = natural_prior(prior, shape, rank)
-    problem = Problem(
-        entries=pack_entries(coords, likelihood.check_y(y), shape),
-        shape=shape,
-        rank=rank,
-        likelihood=likelihood,
-        prior_Lam=prior_Lam,
-        prior_eta=prior_eta,
-        start=None,
-        noise_prior=GammaNoise(1e-3, 1e-3) if data == "alog" else None,
-    )
-    return Fold(problem, test_coords + offsets(shape)[:-1], test_y)
+def recipe_of(method: str, data: str, schedule: str | None) -> Recipe:
+    """The published settings where there are any, otherwise the method's own."""
+    if method == "cep":
+        damping = DAMPING[data, schedule or "parallel"]
+        published = {"positive": False, "message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
+        return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published))
+    if method == "wopt":
+        return Recipe(WOPTOptions(iterations=10), stride=10)
+    return Recipe(METHODS[method].options(), stream="vmp" if method == "vmp" else "cep")
 
 
-def published_auc(fold: Fold, moments: RowMoments, f: np.ndarray) -> float:
-    """AUC of the published score: f over the root of one plus the sum over the product of the covariances."""
-    product = np.ones_like(moments.cov[fold.test_rows[:, 0]])
-    for k in range(fold.test_rows.shape[1]):
-        product *= moments.cov[fold.test_rows[:, k]]
-    spread = unpack(product, fold.problem.rank).sum(axis=(1, 2))
-    return auc(fold.test_y, f / np.sqrt(1.0 + spread))
+def likelihood_for(method: str, data: str) -> str | None:
+    """The first likelihood for these data that the method can use, or None."""
+    return next((name for name in CANDIDATES[data] if not METHODS[method].lacks(LIKELIHOODS[name])), None)
 
 
-def scores(data: str, fold: Fold, moments: RowMoments) -> dict[str, float]:
-    """Metrics of the current posterior on the test entries."""
-    f, v = latent(moments, fold.test_rows)
-    if data == "alog":
-        return {"rmse": rmse(fold.test_y, f)}
-    return {"auc": published_auc(fold, moments, f), "auc_latent_variance": auc(fold.test_y, f / np.sqrt(1.0 + v))}
+class Setting(NamedTuple):
+    """One curve: data, method, its likelihood, schedule (of cep), rank."""
+
+    data: str
+    method: str
+    likelihood: str
+    schedule: str | None
+    rank: int
 
 
-def trajectory(
-    data: str, fold: int, rank: int, schedule: str, sweeps: int, threads: int, reported: tuple[int, ...]
-) -> list[Row]:
-    """Rows of one fit: metrics after each reported sweep, and the mean seconds of a sweep so far."""
-    loaded = load(data, fold, rank)
-    method = get_method("cep", loaded.problem.likelihood)
-    options = CEPOptions(
-        schedule=schedule,
-        damping=DAMPING[data, schedule],
-        positive=False,
-        message_precision=1e-6,
-        message_noise=(1e-3, 1e-3),
-    )
+def trajectory(setting: Setting, fold: int, sweeps: int, threads: int) -> list[Row]:
+    """Rows of one fit: metrics after each reported sweep, and the median seconds of a sweep."""
+    data, name, likelihood, schedule, rank = setting
+    recipe, method = recipe_of(name, data, schedule), METHODS[name]
+    loaded = load(data, fold, rank, likelihood, recipe.stream)
+    steps = max(1, min(sweeps, recipe.most) // recipe.stride)
+    reported = {s for s in REPORTED_SWEEPS if s <= sweeps}
     found: list[tuple[int, dict[str, float]]] = []
     problems = {"skipped": 0, "shrunk": 0}
 
-    def score(sweep: int, info: Sweep, state: Any) -> None:
+    def score(step: int, info: Sweep, state: Any) -> None:
         problems["skipped"] += info.skipped
         problems["shrunk"] += info.shrunk
-        if sweep in reported or sweep == sweeps:
-            found.append((sweep, scores(data, loaded, RowMoments(state.rows.mean, state.rows.cov))))
+        if step == steps or (step * recipe.stride in reported and not method.sampler):
+            found.append((step, scores(loaded, method.finish(state, loaded.problem))))
 
-    result = run(method, loaded.problem, options, max_iter=sweeps, tol=0.0, n_threads=threads, callbacks=[score])
-    seconds = result.trace["seconds"]
-    about = {"data": data, "fold": fold, "rank": rank, "method": "cep", "schedule": schedule}
+    how: dict[str, Any] = {"max_iter": steps, "tol": 0.0, "n_threads": threads, "callbacks": [score]}
+    seconds = run(method, loaded.problem, recipe.options, **how).trace["seconds"]
+    about = {"data": data, "fold": fold, "rank": rank, "method": name, "likelihood": likelihood, "schedule": schedule}
     rows = [
-        row(metric, value, **about, sweep=sweep, seconds=float(seconds[:sweep].sum()))
-        for sweep, metrics in found
+        row(metric, value, **about, sweep=step * recipe.stride, seconds=float(seconds[:step].sum()))
+        for step, metrics in found
         for metric, value in metrics.items()
     ]
-    rows.append(row("seconds_per_sweep", float(np.median(seconds)), **about))
+    timed = seconds if recipe.stride == 1 else seconds[:10]  # a search that has ended makes no more iterations
+    rows.append(row("seconds_per_sweep", float(np.median(timed)) / recipe.stride, **about))
     rows += [row(f"{name}_updates", count, **about) for name, count in problems.items()]
     return rows
 
 
-def means(rows: list[Row]) -> list[Row]:
+GROUP = ("data", "rank", "method", "likelihood", "schedule", "sweep", "metric")
+
+
+def means(rows: Sequence[Row]) -> list[Row]:
     """Mean and standard deviation over the folds of every metric at its sweep."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for item in rows:
-        key = (item["data"], item["rank"], item["method"], item["schedule"], item.get("sweep"), item["metric"])
-        groups.setdefault(key, []).append(item["value"])
+        groups.setdefault(tuple(item.get(name) for name in GROUP), []).append(item["value"])
     result = []
-    for (data, rank, method, schedule, sweep, metric), values in groups.items():
-        about = {"data": data, "rank": rank, "method": method, "schedule": schedule, "sweep": sweep}
+    for key, values in groups.items():
+        about = dict(zip(GROUP, key, strict=True))
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        result.append(row(metric, float(np.mean(values)), **about, fold="mean", sd=spread, folds=len(values)))
+        result.append(
+            row(about.pop("metric"), float(np.mean(values)), **about, fold="mean", sd=spread, folds=len(values))
+        )
     return result
 
 
-def main() -> None:
+def draw(averages: Sequence[Row], path: str) -> None:
+    """Mean accuracy against sweep: one panel per data set and rank, one line per method."""
+    from matplotlib.figure import Figure
+
+    curves: dict[tuple[str, int], dict[str, list[tuple[int, float]]]] = {}
+    for item in averages:
+        if item["metric"] in ("rmse", "auc") and "sweep" in item:
+            label = " ".join(str(item[name]) for name in ("method", "schedule") if item.get(name))
+            panel = curves.setdefault((item["data"], item["rank"]), {})
+            panel.setdefault(label, []).append((item["sweep"], item["value"]))
+    kinds, ranks = sorted({data for data, _ in curves}), sorted({rank for _, rank in curves})
+    figure = Figure(figsize=(3.2 * len(ranks), 3.0 * len(kinds)), layout="constrained", dpi=110)
+    axes = figure.subplots(len(kinds), len(ranks), squeeze=False)
+    for (data, rank), panel in curves.items():
+        ax = axes[kinds.index(data), ranks.index(rank)]
+        for label, points in panel.items():
+            ax.plot(*np.transpose(points), ".-", label=label)
+        ax.set(title=f"{data}, rank {rank}", xscale="log", xlabel="sweep", ylabel="RMSE" if data == "alog" else "AUC")
+    axes[0, 0].legend(fontsize=8)
+    with atomic_write(path) as handle:
+        figure.savefig(handle, format=os.path.splitext(path)[1][1:] or "png")
+
+
+def settings(options: Any) -> list[Setting]:
+    """Every curve that was asked for."""
+    result = []
+    for data in options.data:
+        for name in options.methods:
+            likelihood = likelihood_for(name, data)
+            for schedule in options.schedules if name == "cep" else [None]:
+                for rank in options.ranks if likelihood is not None else []:
+                    result.append(Setting(data, name, likelihood or "", schedule, rank))
+    return result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    every = ",".join(METHODS)
     args_of = parser(
-        __doc__,
-        data="alog,enron",
-        folds="1,2,3,4,5",
-        ranks="3,5,8,10",
-        methods="cep",
-        sweeps=500,
-        threads="1",
+        __doc__, data="alog,enron", folds="1,2,3,4,5", ranks="3,5,8,10", methods=every, sweeps=500, threads="1"
     )
     args_of.add_argument(
         "--schedules",
         type=words("parallel", "modewise"),
         default=["parallel"],
-        help="schedules, between commas: parallel (the paper's), modewise (default: parallel)",
+        help="schedules of cep, between commas: parallel (the paper's), modewise (default: parallel)",
     )
-    args = args_of.parse_args()
-    for data in args.data:
-        if data not in SHAPES:
-            args_of.error(f"argument --data: {data!r} is not among {', '.join(SHAPES)}")
-    if args.methods != ["cep"]:
-        args_of.error(f"argument --methods: {args.methods} is not among cep")
-    reported = tuple(s for s in REPORTED_SWEEPS if s <= args.sweeps)
+    args_of.add_argument("--figure", metavar="FILE", help="draw the mean accuracy against the sweep to this file")
+    args = args_of.parse_args(arguments)
+    for option, allowed in (("data", SHAPES), ("methods", METHODS)):
+        for word in getattr(args, option):
+            if word not in allowed:
+                args_of.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
     rows: list[Row] = []
-    for data in args.data:
-        for schedule in args.schedules:
-            for rank in args.ranks:
-                for fold in args.folds:
-                    new = trajectory(data, fold, rank, schedule, args.sweeps, args.threads[0], reported)
-                    last = next(item for item in new if item.get("sweep") == args.sweeps)
-                    say(f"{data} {schedule} rank {rank} fold {fold}: {last['metric']} {last['value']:.4f}")
-                    rows += new
-    report([*rows, *means(rows)], args.json)
+    for setting in settings(args):
+        for fold in args.folds:
+            rows += trajectory(setting, fold, args.sweeps, args.threads[0])
+            last = [item for item in rows if item["metric"] in ("rmse", "auc")][-1]
+            say(f"{setting} fold {fold}: {last['metric']} {last['value']:.4f} after {last['sweep']} sweeps")
+    averages = means(rows)
+    if args.figure:
+        draw(averages, args.figure)
+    report([*rows, *averages], args.json)
 
 
 if __name__ == "__main__":

@@ -10,23 +10,28 @@ import numpy as np
 
 from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
+from tensorcep.inference.adf import pack_stream, unpack_stream
 from tensorcep.labels import pack_labels, unpack_labels
-from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, Result
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, ModePrior, PointEstimate, Posterior, Result
 
 KIND = "tensorcep.model"
 VERSION = 1
 
 
 class StoredModel(NamedTuple):
-    """What a model file holds: class name, parameters, and the fitted attributes by name."""
+    """What a model file holds: class name, parameters, the fitted attributes by name, and the whole header."""
 
     class_name: str
     params: dict[str, Any]
     fitted: dict[str, Any]
+    header: dict[str, Any]
 
 
-def write_model(path: str | os.PathLike[str], model: Any) -> None:
-    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels."""
+def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] | None = None) -> None:
+    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
+
+    A model that learns from a stream brings the state of the stream. `extra` is added to the header.
+    """
     posterior: Result = model.posterior_
     result_header, arrays = _stored_result(posterior)
     arrays.update(unseen_mean=model._unseen_mean, unseen_cov=model._unseen_cov)
@@ -39,9 +44,15 @@ def write_model(path: str | os.PathLike[str], model: Any) -> None:
         **result_header,
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "n_samples_seen": int(model.n_samples_seen_),
+        "n_batches": int(model.n_batches_),
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
     }
-    write_archive(path, KIND, VERSION, header, arrays)
+    stream = model.__dict__.get("_stream")
+    if stream is not None:
+        header["stream"], stored = pack_stream(stream)
+        arrays.update({f"stream_{name}": values for name, values in stored.items()})
+    write_archive(path, KIND, VERSION, {**header, **(extra or {})}, arrays)
 
 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
@@ -97,10 +108,15 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             "n_features_in_": len(posterior.shape),
             "n_iter_": header["n_iter"],
             "converged_": header["converged"],
+            "n_samples_seen_": int(header.get("n_samples_seen", 0)),
+            "n_batches_": int(header.get("n_batches", 1)),
             "trace_": {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")},
             "_unseen_mean": arrays["unseen_mean"],
             "_unseen_cov": arrays["unseen_cov"],
         }
+        if "stream" in header:
+            stored = {n.removeprefix("stream_"): a for n, a in arrays.items() if n.startswith("stream_")}
+            fitted["_stream"] = unpack_stream(header["stream"], stored, labels)
         class_name = header["class"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
@@ -113,7 +129,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     }
     if len(labels) != n_modes or any(arrays[name].shape != shape for name, shape in shapes.items()):
         fail_value(f"'{os.fspath(path)}' holds arrays that do not fit its shape {posterior.shape}; save it again.")
-    return StoredModel(class_name, params, fitted)
+    return StoredModel(class_name, params, fitted, header)
 
 
 def _read_attributes(
@@ -122,7 +138,7 @@ def _read_attributes(
     try:
         fitted = {**header["attributes"], **{n: a for n, a in arrays.items() if not n.startswith("trace_")}}
         fitted["trace_"] = {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")}
-        return StoredModel(header["class"], dict(header["params"]), fitted)
+        return StoredModel(header["class"], dict(header["params"]), fitted, header)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
 
@@ -133,6 +149,8 @@ def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray
     if isinstance(result, Posterior):
         arrays.update(Lam=result.Lam, eta=result.eta)
         header: dict[str, Any] = {"noise": None if result.noise is None else list(result.noise)}
+        if result.mode_prior is not None:
+            arrays.update(prior_mean=result.mode_prior.mean, prior_precision=result.mode_prior.precision)
         if result.dispersion is not None:
             arrays.update(dispersion_a=result.dispersion.a, dispersion_b=result.dispersion.b)
             header["dispersion_mode"] = result.dispersion.mode
@@ -162,7 +180,12 @@ def _read_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Resul
     dispersion = None
     if "dispersion_mode" in header:
         dispersion = Dispersion(header["dispersion_mode"], arrays["dispersion_a"], arrays["dispersion_b"])
-    return Posterior(Lam=arrays["Lam"], eta=arrays["eta"], noise=noise, dispersion=dispersion, **common)
+    mode_prior = None
+    if "prior_mean" in arrays:
+        mode_prior = ModePrior(arrays["prior_mean"], arrays["prior_precision"])
+    return Posterior(
+        Lam=arrays["Lam"], eta=arrays["eta"], noise=noise, dispersion=dispersion, mode_prior=mode_prior, **common
+    )
 
 
 def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
@@ -170,6 +193,8 @@ def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
     n_rows, rank = sum(result.shape), result.rank
     if isinstance(result, Posterior):
         found: dict[str, tuple[int, ...]] = {"Lam": (n_rows, rank * (rank + 1) // 2), "eta": (n_rows, rank)}
+        if result.mode_prior is not None:
+            found.update(prior_mean=(len(result.shape), rank), prior_precision=(len(result.shape), rank, rank))
         if result.dispersion is not None:
             mode = result.dispersion.mode
             size = (1 if mode is None else result.shape[mode],)

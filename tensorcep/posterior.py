@@ -58,6 +58,13 @@ class Dispersion(NamedTuple):
     b: np.ndarray
 
 
+class ModePrior(NamedTuple):
+    """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R)."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+
+
 class Posterior(NamedTuple):
     """What the deterministic methods return: the natural parameters of every factor row, and the noise.
 
@@ -76,6 +83,8 @@ class Posterior(NamedTuple):
         Whether a training entry touches the row.
     dispersion : Dispersion or None
         Posterior of the dispersion of negative-binomial counts.
+    mode_prior : ModePrior or None
+        The learned prior of the rows of each mode; None where the prior was given.
     """
 
     shape: tuple[int, ...]
@@ -85,6 +94,7 @@ class Posterior(NamedTuple):
     noise: GammaNoise | None
     seen: np.ndarray
     dispersion: Dispersion | None = None
+    mode_prior: ModePrior | None = None
 
 
 class Draws(NamedTuple):

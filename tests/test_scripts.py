@@ -14,9 +14,29 @@ from _source_graph import ROOT
 
 SCRIPTS = ROOT / "scripts"
 TINY = {
+    "bench_engines.py": ["--methods", "vmp,wopt", "--ranks", "2", "--entries", "500", "--repeats", "1"],
     "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],
+    "bench_peers.py": ["--peers", "none", "--methods", "vmp,wopt", "--folds", "1", "--ranks", "2", "--sweeps", "3"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
+    "bench_stream.py": (
+        [
+            "--entries",
+            "400",
+            "--stream-entries",
+            "400",
+            "--ranks",
+            "2",
+            "--batch-sizes",
+            "100",
+            "--points",
+            "2",
+            "--orders",
+            "2",
+            "--forget",
+            "0,0.1",
+        ]
+    ),
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
     "measure_coverage.py": [
         "--ranks",
@@ -30,11 +50,30 @@ TINY = {
         "--seeds",
         "1",
     ],
-    "reproduce_bpm.py": ["--data", "sonar", "--splits", "1", "--tol", "0.01"],
+    "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
-    "reproduce_cep_tensor.py": ["--data", "alog", "--folds", "1", "--ranks", "3", "--sweeps", "2"],
+    "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
+    "reproduce_dblp_streaming.py": (
+        [
+            "--methods",
+            "cep,vmp,batch,wopt",
+            "--entries",
+            "600",
+            "--batch-sizes",
+            "300",
+            "--orders",
+            "2",
+            "--ranks",
+            "2",
+            "--sets",
+            "1",
+            "--sweeps",
+            "3",
+        ]
+    ),
+    "stream_kill_test.py": ["--kills", "1", "--entries", "600", "--batch-sizes", "50", "--ranks", "1"],
 }
-NEEDS_DATA = ("reproduce_bpm.py", "reproduce_cep_tensor.py")
+NEEDS_DATA = ("bench_peers.py", "reproduce_bpm.py", "reproduce_cep_tensor.py", "reproduce_dblp_streaming.py")
 
 
 def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -119,6 +158,15 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
         np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("name", "data"), [("reproduce_bpm.py", "toy"), ("reproduce_clutter.py", "typical")])
+def test_scripts_draw_figures(name, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "figure.png"
+    done = run_script(name, "--data", data, "--figure", str(file), *(["--draws", "100"] if "clutter" in name else []))
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
 def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import bench_memory
@@ -134,6 +182,39 @@ def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
         entries = problem.entries
         kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
         assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]
+
+
+def test_reproduce_cep_tensor_gives_the_published_scores_and_draws_them(real_data, tmp_path):
+    figure = tmp_path / "curves.png"
+    chosen = ["--methods", "cep,vmp", "--folds", "1,2", "--ranks", "3", "--sweeps", "5", "--figure", str(figure)]
+    rows = rows_of("reproduce_cep_tensor.py", *chosen)
+    found = {
+        (r["data"], r["method"], r["fold"], r["sweep"]): round(r["value"], 4)
+        for r in rows
+        if r["metric"] in ("rmse", "auc")
+    }
+    assert found["alog", "cep", 1, 5] == 1.3902
+    assert found["alog", "vmp", 1, 5] == 0.9387
+    assert found["alog", "vmp", 2, 5] == 0.9625
+    assert found["enron", "cep", 1, 5] == 0.8716
+    assert found["enron", "vmp", 1, 5] == 0.7349
+    assert found["enron", "vmp", 2, 5] == 0.7051
+    assert found["enron", "vmp", "mean", 5] == pytest.approx((0.7349 + 0.7051) / 2, abs=1e-4)
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_peers_compares_with_every_peer(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import bench_peers
+
+    times = {"smurff": (0.8, 1.0), "myfm": (0.4, 0.2), "vmp": (0.1, 0.2)}
+    rows = [
+        {"metric": "seconds_per_sweep", "value": value, "fold": fold, "rank": 10, "threads": 1, "method": name}
+        for name, values in times.items()
+        for fold, value in enumerate(values)
+    ]
+    found = {(r["method"], r["metric"]): r["value"] for r in bench_peers.ratios(rows)}
+    assert found == pytest.approx({("vmp", "times_faster_than_smurff"): 6, ("vmp", "times_faster_than_myfm"): 2})
 
 
 def test_scripts_refuse_wrong_options_in_one_sentence():

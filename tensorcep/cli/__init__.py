@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorcep._version import __version__
-from tensorcep.cli import _compare, _datasets, _demo, _evaluate, _files, _fit, _predict
+from tensorcep.cli import _compare, _datasets, _demo, _evaluate, _files, _fit, _predict, _stream
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
 
 COMMANDS: tuple[Command, ...] = (
     _fit.COMMAND,
+    _stream.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
     _compare.COMMAND,

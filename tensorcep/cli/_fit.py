@@ -76,7 +76,7 @@ def add_inference_options(parser: argparse.ArgumentParser) -> Any:
     )
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument(
-        "--threads", type=_threads, default=-1, metavar="N", help="default: all processors; no effect on the result"
+        "--threads", type=threads_of, default=-1, metavar="N", help="default: all processors; no effect on the result"
     )
     return group
 
@@ -151,7 +151,8 @@ def _damping(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
 
 
-def _threads(text: str) -> int:
+def threads_of(text: str) -> int:
+    """A number of threads."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
     return int(text)

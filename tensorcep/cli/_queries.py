@@ -17,7 +17,8 @@ import pandas as pd
 from tensorcep._checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep._interop import optional_module
 from tensorcep.cli._command import chosen_modes, chosen_value
-from tensorcep.io import _format_of, read_tensor
+from tensorcep.io import read_tensor
+from tensorcep.io._columns import format_of
 from tensorcep.io._lines import rows, tns_layout
 from tensorcep.io._text import read_entries
 from tensorcep.labels import Labels
@@ -44,7 +45,7 @@ class Queries(NamedTuple):
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> Queries:
     """Read the cells of a file for a fitted model."""
     labelled = _labelled_modes(args, model)
-    kind = _format_of(check_file(path), args.format)
+    kind = format_of(check_file(path), args.format)
     if kind == "tns" and any(labelled):
         fail_value(
             f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "

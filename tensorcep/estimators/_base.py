@@ -13,20 +13,25 @@ from tensorcep.estimators._options import (
     ModelOptions,
     annealing_sweeps,
     checked_prior,
+    learned_prior,
     method_settings,
     n_threads,
+    run_settings,
     start_means,
     word_or_range,
 )
-from tensorcep.estimators._predictions import CPPredictions
+from tensorcep.estimators._streaming import StreamingCP
+from tensorcep.estimators._structure import structure, structured_prior, structured_start
 from tensorcep.inference import get_method
+from tensorcep.inference._hyper import KINDS, Hyper
 from tensorcep.inference._run import Problem, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.models.columns import free_columns, parts_of
 from tensorcep.models.cp import pack_entries
 from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
 
 
-class BaseCP(CPPredictions):
+class BaseCP(StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values."""
 
     def __init__(
@@ -36,7 +41,8 @@ class BaseCP(CPPredictions):
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
+        interactions: str | dict[str, int] = "cp",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
@@ -50,6 +56,7 @@ class BaseCP(CPPredictions):
         unknown: str = "prior",
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
+        forget: float = 0.0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -60,6 +67,7 @@ class BaseCP(CPPredictions):
         self.prior_scale = prior_scale
         self.prior_mean = prior_mean
         self.prior = prior
+        self.interactions = interactions
         self.schedule = schedule
         self.moments = moments
         self.order = order
@@ -73,6 +81,7 @@ class BaseCP(CPPredictions):
         self.unknown = unknown
         self.dtype = dtype
         self.method_options = method_options
+        self.forget = forget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -86,6 +95,10 @@ class BaseCP(CPPredictions):
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
         return None
+
+    def _intercept(self, y: np.ndarray) -> float:
+        """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
+        return 0.0
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         """Prior standard deviation of a factor element when prior_scale="auto"."""
@@ -112,17 +125,24 @@ class BaseCP(CPPredictions):
         FloatingPointError
             If the result is not finite.
         """
-        coords, values, shape, labels = training_entries(X, y, self.shape)
+        self._fit_entries(*training_entries(X, y, self.shape))
+        return self
+
+    def _fit_entries(
+        self, coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...], labels: tuple[Any, ...]
+    ) -> Problem:
+        """Fit checked entries, and return the problem that they made."""
+        self._forget_stream()
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
-        method = get_method(self.method, likelihood)
+        method = get_method(self.method, likelihood, self._needs_of_the_method(options))
         settings = method_settings(method, options, likelihood, self.method_options)
         values = self._checked_targets(values, likelihood)
         rng = check_random_state(self.random_state)
         trial_iter = method.trial_sweeps(settings)
         entries = pack_entries(coords, values, shape)
         values = values[entries.permutation]  # sums over them then do not depend on the order of the input
-        prior, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
+        prior, hyper, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
         prior_Lam, prior_eta = natural_prior(prior, shape, options.rank)
         problem = Problem(
             entries=entries,
@@ -134,14 +154,9 @@ class BaseCP(CPPredictions):
             start=starts[0],
             noise_prior=self._noise_prior(values),
             seed=int(rng.integers(2**63)),
+            hyper=hyper,
         )
-        how: dict[str, Any] = {
-            "max_iter": options.max_iter,
-            "tol": options.tol,
-            "n_threads": options.threads,
-            "callbacks": options.callbacks,
-            "verbose": bool(self.verbose),
-        }
+        how = run_settings(options, bool(self.verbose))
         if 0 < trial_iter < options.max_iter:
             result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
         else:
@@ -150,6 +165,7 @@ class BaseCP(CPPredictions):
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.trace_ = result.trace
+        self.n_samples_seen_, self.n_batches_ = len(values), 1
         if not method.sampler and not result.converged and not result.stopped:
             last = result.trace["change"][-1]
             warn_user(
@@ -157,18 +173,23 @@ class BaseCP(CPPredictions):
                 f"> tol={options.tol:g}; increase max_iter, raise tol, or add damping.",
                 ConvergenceWarning,
             )
-        return self
+        return problem
 
     def _checked_options(self, order: int) -> ModelOptions:
         check_choice("unknown", self.unknown, ("prior", "error"))
+        check_range("forget", self.forget, 0.0, 1.0, include_high=False)
         damping = word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
         max_iter = check_int("max_iter", self.max_iter)
         callbacks = () if self.callbacks is None else self.callbacks
         callbacks = (callbacks,) if callable(callbacks) else callbacks
         if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
             raise TypeError(f"callbacks must be a callable, a list of callables or None; got {self.callbacks!r}.")
+        free = free_columns(parts_of(self.interactions, check_int("rank", self.rank)), order)
+        if not free.all() and isinstance(self.prior, Prior):
+            fail_value("prior must be None, 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
         return ModelOptions(
-            rank=check_int("rank", self.rank),
+            rank=free.shape[1],
+            free=free,
             schedule=check_choice("schedule", self.schedule, ("modewise", "parallel")),
             moments=check_choice("moments", self.moments, ("cavity", "posterior")),
             order=check_int("order", self.order, 1, 2),
@@ -191,8 +212,14 @@ class BaseCP(CPPredictions):
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
-    ) -> tuple[Prior, list[np.ndarray | None]]:
-        if self.prior is not None:
+    ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
+        hyper = None
+        if not options.free.all():
+            return self._structured(y, shape, options, rng, may_choose)
+        if isinstance(self.prior, str):
+            scale = self._scale(y, len(shape), options.rank)
+            prior, hyper = learned_prior(self.prior, self.prior_mean, scale, len(shape), options.rank)
+        elif self.prior is not None:
             prior, scale = checked_prior(self.prior, shape, options.rank), 1.0
         else:
             scale = self._scale(y, len(shape), options.rank)
@@ -203,9 +230,36 @@ class BaseCP(CPPredictions):
             prior = Prior(means, [1.0 / scale**2] * len(shape))
         if isinstance(self.init, str) and self.init == "prior" and not any(np.any(np.asarray(m)) for m in prior.mean):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
+        n_starts = self._n_starts(may_choose)
+        return prior, hyper, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
+
+    def _structured(
+        self,
+        y: np.ndarray,
+        shape: tuple[int, ...],
+        options: ModelOptions,
+        rng: np.random.Generator,
+        may_choose: bool,
+    ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
+        """As `_prior_and_starts`, for a model with main effects or interactions."""
+        if isinstance(self.init, str) and check_choice("init", self.init, ("random", "prior")) == "prior":
+            fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
+        kind = None if self.prior is None else check_choice("prior", self.prior, KINDS)
+        centre = 0.0 if self.prior_mean == "uniform" else check_range("prior_mean", self.prior_mean)
+        intercept = self._intercept(y)
+        found = structure(options.free, intercept, centre, lambda j, n: self._scale(y - intercept, j, n))
+        prior, hyper = structured_prior(found, kind)
+        given = None if isinstance(self.init, str) else start_means(self.init, shape, options.rank, 1.0, rng)
+        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(self._n_starts(may_choose))]
+
+    def _n_starts(self, may_choose: bool) -> int:
         several = isinstance(self.init, str) and self.init == "random" and may_choose
-        n_starts = check_int("n_init", self.n_init) if several else 1
-        return prior, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
+        return check_int("n_init", self.n_init) if several else 1
+
+    def _needs_of_the_method(self, options: ModelOptions) -> tuple[str, ...]:
+        """What the method must be able to do beside the likelihood."""
+        learned, clamped = isinstance(self.prior, str), not options.free.all()
+        return ("learns_prior",) * learned + ("clamps_columns",) * clamped
 
     def _scale(self, y: np.ndarray, order: int, rank: int) -> float:
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
@@ -217,6 +271,9 @@ class BaseCP(CPPredictions):
         self.labels_ = labels
         self.shape_ = posterior.shape
         self.n_features_in_ = len(posterior.shape)
+        learned = getattr(posterior, "mode_prior", None)
+        if learned is not None:
+            prior = Prior(learned.mean, learned.precision)
         unseen_mean = [np.asarray(m, dtype=float) for m in prior.mean]
         self._unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (options.rank,)) for m in unseen_mean])
         precision = [np.asarray(p, dtype=float) for p in prior.precision]

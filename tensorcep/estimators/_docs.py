@@ -13,8 +13,15 @@ _PARAMETERS = """rank : int, default=8
     prior_mean : float or "uniform", default="uniform"
         Prior mean of a factor element; "uniform" draws one from U(0, 1) times the scale for every element, and keeps
         it: the prior of the CEP paper, whose positive mean acts as an intercept.
-    prior : Prior, optional
-        Means and precisions per mode or per row, instead of the two above.
+    prior : Prior, "learned" or "ard", optional
+        Means and precisions per mode or per row, instead of the two above; or a prior that is inferred: "learned", mean
+        and covariance of the rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around
+        which prior_scale and prior_mean ("uniform" is then 0) are what to expect.
+    interactions : {{"cp", "main+cp", "pairwise", "all"}} or dict, default="cp"
+        What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
+        ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
+        Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
+        ``{{"main": 1, "pair": 3, "cp": 8}}``. prior_mean ("uniform" is then 0) is that of the products.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
     moments : {{"cavity", "posterior"}}, default="cavity"
@@ -43,6 +50,9 @@ _PARAMETERS = """rank : int, default=8
         Storage of the messages, K * (R*(R+1)/2 + R) numbers per entry. Arithmetic is float64.
     method_options : dict, optional
         Settings that only this method has, by name; a wrong name is answered with those that exist.
+    forget : float in [0, 1), default=0
+        For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
+        `partial_fit`), by going back towards its prior.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
@@ -58,6 +68,10 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
+    n_samples_seen_, n_batches_ : int
+        Entries and batches learned since the last `fit`, which counts as a batch.
+    column_modes_ : list of tuple of int
+        The modes that each column of the factors belongs to; in the others it is 1.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Draws or PointEstimate"""

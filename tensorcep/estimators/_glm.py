@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
 from tensorcep.estimators._options import n_threads, word_or_range
 from tensorcep.inference._glm_data import GLMProblem, as_csr
-from tensorcep.inference.glm import GLM_METHODS, FullFit, fit_glm
+from tensorcep.inference.glm import GLM_METHODS, fit_glm
+from tensorcep.inference.glm_full import FullFit
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.persist import write_attributes
 
 STORED = ("classes_", "coef_", "coef_std_", "intercept_", "intercept_std_", "prior_scale_", "n_features_in_", "n_iter_")
-STORED = (*STORED, "converged_", "_mean", "_cov")
+STORED_TOO = ("converged_", "_mean", "_cov")
 STORED_IF_THERE = ("log_evidence_", "feature_names_in_")
 
 
@@ -158,9 +159,8 @@ class BaseBayesianGLM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not found.converged:
             warn_user(
                 f"{self.method} stopped after max_iter={self.max_iter} sweeps with a change of "
-                f"{found.trace['change'][-1]:.2g} > tol={self.tol:g} standard deviations; increase max_iter, raise tol, "
-                "scale the features, or choose another "
-                "method.",
+                f"{found.trace['change'][-1]:.2g} > tol={self.tol:g} standard deviations; increase max_iter, raise "
+                "tol, scale the features, or choose another method.",
                 ConvergenceWarning,
             )
 
@@ -169,9 +169,9 @@ class BaseBayesianGLM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         std = np.sqrt(posterior.cov if posterior.cov.ndim == 1 else np.diag(posterior.cov))
         self._mean, self._cov = posterior.mean, posterior.cov
         self.coef_, self.coef_std_ = posterior.mean[None, :d], std[None, :d]
-        self.intercept_, self.intercept_std_ = (
-            (posterior.mean[d:], std[d:]) if self.fit_intercept else (np.zeros(1), np.zeros(1))
-        )
+        zero = np.zeros(1)
+        self.intercept_: np.ndarray = posterior.mean[d:] if self.fit_intercept else zero
+        self.intercept_std_: np.ndarray = std[d:] if self.fit_intercept else zero
         self.prior_scale_ = float(np.sqrt(posterior.prior_cov[0])) if learned.any() else float(self.prior_scale)
         self.__dict__.pop("log_evidence_", None)
         if np.isfinite(posterior.log_evidence):
@@ -227,7 +227,7 @@ class BaseBayesianGLM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the folder does not exist, `path` is a folder, or the labels are objects other than text.
         """
         check_is_fitted(self)
-        write_attributes(path, self, [*STORED, *(name for name in STORED_IF_THERE if hasattr(self, name))])
+        write_attributes(path, self, [*STORED, *STORED_TOO, *(name for name in STORED_IF_THERE if hasattr(self, name))])
 
 
 def _two_classes(y: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_choice, check_int, check_range, fail_value
+from tensorcep.inference._hyper import KINDS, Hyper
 from tensorcep.inference._run import Method
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
@@ -25,9 +26,12 @@ AUTO_ANNEAL_OTHERWISE = 40
 
 
 class ModelOptions(NamedTuple):
-    """Checked parameters of a fit (names as in the estimators)."""
+    """Checked parameters of a fit (names as in the estimators); rank counts all columns, free (K, R) tells which are
+    inferred in which mode.
+    """
 
     rank: int
+    free: np.ndarray
     schedule: str
     moments: str
     order: int
@@ -62,6 +66,17 @@ def method_settings(method: Method, options: ModelOptions, likelihood: Likelihoo
     return method.options(**{**shared, **own})
 
 
+def run_settings(options: ModelOptions, verbose: bool) -> dict[str, Any]:
+    """What `inference._run.run` takes from the parameters of a fit."""
+    return {
+        "max_iter": options.max_iter,
+        "tol": options.tol,
+        "n_threads": options.threads,
+        "callbacks": options.callbacks,
+        "verbose": verbose,
+    }
+
+
 def matching_scale(mean_square: float, order: int, rank: int) -> float:
     """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
     return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
@@ -90,7 +105,7 @@ def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, hig
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
     if not isinstance(prior, Prior):
-        fail_value(f"prior must be None or a tensorcep.Prior; got {type(prior).__name__}.")
+        fail_value(f"prior must be None, 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
     if not len(prior.mean) == len(prior.precision) == len(shape):
         fail_value(
             f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "
@@ -109,6 +124,18 @@ def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
         if least <= 0.0:
             fail_value(f"prior.precision of mode {k} must be positive definite; its least eigenvalue is {least:g}.")
     return prior
+
+
+def learned_prior(kind: str, centre: Any, scale: float, order: int, rank: int) -> tuple[Prior, Hyper]:
+    """The prior of the rows' priors, and the rows' prior to begin with, for prior="learned" or "ard".
+
+    The mean of the rows is expected at `centre`; at 0 for "uniform".
+    """
+    check_choice("prior", kind, KINDS)
+    middle = 0.0 if centre == "uniform" else word_or_range("prior_mean", centre, ("uniform",), -np.inf)
+    full = np.ones((order, rank))
+    hyper = Hyper(kind, middle * full, scale * full, full > 0.0)
+    return Prior([middle] * order, [scale**-2] * order), hyper
 
 
 def n_threads(n_jobs: int | None) -> int:

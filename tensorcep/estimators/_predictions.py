@@ -15,6 +15,7 @@ from tensorcep._checks import check_fraction, check_int, check_random_state, che
 from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.models.columns import free_columns, modes_of_columns, parts_of
 from tensorcep.persist import write_model
 from tensorcep.posterior import PointEstimate, offsets, pack
 from tensorcep.predict import (
@@ -54,6 +55,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.posterior_, PointEstimate):
             unseen_cov = np.zeros_like(unseen_cov)
         self._belief = belief_of(self.posterior_, known, RowMoments(self._unseen_mean, unseen_cov))
+
+    @property
+    def column_modes_(self) -> list[tuple[int, ...]]:
+        """The modes that each column of the factors belongs to; in the others it is 1."""
+        check_is_fitted(self, "posterior_")
+        return modes_of_columns(free_columns(parts_of(self.interactions, self.rank), len(self.shape_)))
 
     def _fitted_belief(self) -> Belief:
         check_is_fitted(self, "posterior_")

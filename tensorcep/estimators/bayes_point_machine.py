@@ -182,6 +182,14 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             K = (X @ Z.T).toarray() if sparse.issparse(X) else X @ Z.T
         return K + 1.0 if self.fit_intercept else K
 
+    def _kernel_diagonal(self, X: Any) -> np.ndarray:
+        n = X.shape[0]
+        if callable(self.kernel):
+            return np.array([self._kernel_matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(n)])
+        square = X.multiply(X) if sparse.issparse(X) else X * X
+        own = np.ones(n) if self.kernel == "rbf" else np.asarray(square.sum(axis=1)).ravel()
+        return own + 1.0 if self.fit_intercept else own
+
     def _keep_weights(self, result: EPResult, n_features: int) -> None:
         self._cov = result.cov
         self.coef_ = result.mean[None, :n_features]
@@ -200,19 +208,25 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at each row of X, (n,) each."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        variance = float(self.prior_scale) ** 2
+        X = self._checked_points(X)
         if not hasattr(self, "dual_coef_"):
             rows = _with_constant(X, self.fit_intercept)
-            mean = np.asarray(X @ self.coef_[0] + self.intercept_[0])
             half = np.asarray(rows @ self._cov)
             product = rows.multiply(half) if sparse.issparse(rows) else rows * half
-            return mean, np.maximum(np.asarray(product.sum(axis=1)).ravel(), 0.0)
+            return self._mean(X), np.maximum(np.asarray(product.sum(axis=1)).ravel(), 0.0)
         K = self._kernel_matrix(X, self._X_fit)
-        mean = K @ self.dual_coef_[0]
-        prior = variance * np.array([self._kernel_matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0])])
-        return mean, np.maximum(prior - np.einsum("ni,ij,nj->n", K, self._cov, K, optimize=True), 0.0)
+        prior = float(self.prior_scale) ** 2 * self._kernel_diagonal(X)
+        explained = np.einsum("ni,ni->n", K @ self._cov, K)
+        return K @ self.dual_coef_[0], np.maximum(prior - explained, 0.0)
+
+    def _checked_points(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def _mean(self, X: Any) -> np.ndarray:
+        if hasattr(self, "coef_"):
+            return np.asarray(X @ self.coef_[0] + self.intercept_[0])
+        return self._kernel_matrix(X, self._X_fit) @ self.dual_coef_[0]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior integrated out."""
@@ -228,7 +242,7 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The label on the side of the Bayes point, (n,)."""
-        positive = self.predict_latent(X)[0] > 0.0
+        positive = self._mean(self._checked_points(X)) > 0.0
         return self.classes_[positive.astype(np.int64)]
 
 

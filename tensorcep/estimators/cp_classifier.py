@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import logit, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -44,7 +45,8 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
+        interactions: str | dict[str, int] = "cp",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
@@ -58,6 +60,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         unknown: str = "prior",
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
+        forget: float = 0.0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -69,6 +72,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             prior_scale=prior_scale,
             prior_mean=prior_mean,
             prior=prior,
+            interactions=interactions,
             schedule=schedule,
             moments=moments,
             order=order,
@@ -82,6 +86,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             unknown=unknown,
             dtype=dtype,
             method_options=method_options,
+            forget=forget,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -91,6 +96,11 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def _likelihood_name(self) -> str:
         return check_choice("link", self.link, ("probit", "logit"))
+
+    def _intercept(self, y: np.ndarray) -> float:
+        """The link of the share of ones, kept off 0 and 1 by half an entry."""
+        share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
+        return float(ndtri(share) if self.link == "probit" else logit(share))
 
     @property
     def classes_(self) -> np.ndarray:

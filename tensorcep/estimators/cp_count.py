@@ -40,7 +40,8 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
+        interactions: str | dict[str, int] = "cp",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
@@ -54,6 +55,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         unknown: str = "prior",
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
+        forget: float = 0.0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -65,6 +67,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             prior_scale=prior_scale,
             prior_mean=prior_mean,
             prior=prior,
+            interactions=interactions,
             schedule=schedule,
             moments=moments,
             order=order,
@@ -78,6 +81,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             unknown=unknown,
             dtype=dtype,
             method_options=method_options,
+            forget=forget,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -88,8 +92,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _likelihood_name(self) -> str:
         return check_choice("likelihood", self.likelihood, ("poisson",))
 
+    def _intercept(self, y: np.ndarray) -> float:
+        return float(np.log(max(float(np.mean(y)), 0.5 / len(y))))
+
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(float(np.mean(np.log(y + 0.5) ** 2)), order, rank)
+        return matching_scale(float(np.mean(np.log(np.maximum(y, 0.0) + 0.5) ** 2)), order, rank)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""

@@ -50,7 +50,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         method: str = "cep",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | None = None,
+        prior: Prior | str | None = None,
+        interactions: str | dict[str, int] = "cp",
         noise_prior: tuple[float, float] | None = None,
         schedule: str = "modewise",
         moments: str = "cavity",
@@ -65,6 +66,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         unknown: str = "prior",
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
+        forget: float = 0.0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -76,6 +78,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             prior_scale=prior_scale,
             prior_mean=prior_mean,
             prior=prior,
+            interactions=interactions,
             schedule=schedule,
             moments=moments,
             order=order,
@@ -89,6 +92,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             unknown=unknown,
             dtype=dtype,
             method_options=method_options,
+            forget=forget,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -119,6 +123,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
                 f"y must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale y."
             )
         return y
+
+    def _intercept(self, y: np.ndarray) -> float:
+        return float(np.mean(y))
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         return matching_scale(float(np.mean(y**2)), order, rank)

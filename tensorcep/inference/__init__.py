@@ -12,13 +12,20 @@ from tensorcep.likelihoods._record import Likelihood
 METHODS: dict[str, Method] = {method.name: method for method in (CEP, VMP, WOPT)}
 
 
-def get_method(name: str, likelihood: Likelihood) -> Method:
-    """Return the method called `name`, after checking that it can use the likelihood.
+ABILITIES = {
+    "learns_prior": ("learn the prior", "prior=None"),
+    "clamps_columns": ("hold columns at 1", "interactions='cp'"),
+}
+
+
+def get_method(name: str, likelihood: Likelihood, abilities: tuple[str, ...] = ()) -> Method:
+    """Return the method called `name`, after checking that it can use the likelihood and has the abilities asked for.
 
     Raises
     ------
     ValueError
-        If there is no such method, or the likelihood lacks a part that it needs; the sentence lists what would do.
+        If there is no such method, the likelihood lacks a part that it needs, or it lacks an ability of
+        `ABILITIES`; the sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
@@ -28,4 +35,9 @@ def get_method(name: str, likelihood: Likelihood) -> Method:
             f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
             f"use one of {fits}."
         )
+    for ability in abilities:
+        if not getattr(method, ability):
+            fits = [m.name for m in METHODS.values() if getattr(m, ability) and not m.lacks(likelihood)]
+            what, instead = ABILITIES[ability]
+            fail_value(f"method {name!r} cannot {what}; use {instead}, or one of the methods {fits}.")
     return method

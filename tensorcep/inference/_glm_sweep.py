@@ -74,7 +74,7 @@ class Sums(NamedTuple):
     tau: np.ndarray
     nu: np.ndarray
     gap: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
 
 
 class Work(NamedTuple):
@@ -195,7 +195,7 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     """
     block = work.m.shape[0]
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.count[c, :] = 0.0, 0.0, 0.0, 0.0
+        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         for begin in range(rows.chunk_start[c], rows.chunk_start[c + 1], block):
             end = min(begin + block, rows.chunk_start[c + 1])
             _row_moments(begin, end, rows, mean, var, messages, rule, work)
@@ -207,7 +207,7 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
                     b = x * x * beta
                     if rule.laplace:
                         b /= 1.0 + s * b
-                    _store(at, d, mean[d], mu, s, x * alpha, b, messages, rule, sums.gap[c], sums.count[c])
+                    _store(at, d, mean[d], mu, s, x * alpha, b, messages, rule, sums.gap[c], sums.counts[c])
             _add(rows.start[begin], rows.start[end], c, rows, messages, sums)
 
 
@@ -243,7 +243,7 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     Source: CEP eqs 10 and 11 at the posterior moments of the other weights, supplement 8.2 and 8.3.
     """
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.count[c, :] = 0.0, 0.0, 0.0, 0.0
+        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         begin = rows.chunk_start[c]
         while begin < rows.chunk_start[c + 1]:
             end = _fill(begin, rows.chunk_start[c + 1], rows, mean, var, messages, work)
@@ -273,7 +273,7 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
                     messages,
                     rule,
                     sums.gap[c],
-                    sums.count[c],
+                    sums.counts[c],
                 )
             _add(at0, at0 + size, c, rows, messages, sums)
             begin = end

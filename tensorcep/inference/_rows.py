@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.inference._hyper import damped, expected_prior, moments_per_mode
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels.slots import LANES
 from tensorcep.models.cp import Entries, latent_means, row_moments
+from tensorcep.posterior import ModePrior, offsets, pack, unpack
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -28,6 +30,50 @@ def rows_at_prior(problem: Problem) -> RowState:
     """Rows with the prior's natural parameters; their moments are not set yet (see `refresh_rows`)."""
     Lam, eta = problem.prior_Lam.copy(), problem.prior_eta.copy()
     return RowState(Lam, eta, np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta)))
+
+
+class RowPrior(NamedTuple):
+    """The prior that the rows have now.
+
+    Attributes
+    ----------
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        Natural parameters.
+    modes : ModePrior or None
+        The same per mode, where it is learned.
+    seen : (n_rows,) bool
+        Rows that it is learned from: those with entries.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    modes: ModePrior | None
+    seen: np.ndarray
+
+
+def initial_prior(problem: Problem) -> RowPrior:
+    """The prior to begin with; arrays of its own where it is going to be learned."""
+    Lam, eta = problem.prior_Lam, problem.prior_eta
+    if problem.hyper is None:
+        return RowPrior(Lam, eta, None, np.zeros(0, dtype=bool))
+    first = offsets(problem.shape)[:-1]  # all rows of a mode begin with the same prior
+    precision = unpack(Lam[first], problem.rank)
+    mean = np.linalg.solve(precision, eta[first][..., None])[..., 0]
+    return RowPrior(Lam.copy(), eta.copy(), ModePrior(mean, precision), seen_rows(problem))
+
+
+def learn_prior(prior: RowPrior, problem: Problem, rows: RowState, step: float, threads: Threads) -> RowPrior:
+    """Move the prior the fraction `step` of the way to its expectation given the rows, and every row with it."""
+    if problem.hyper is None or prior.modes is None:
+        return prior
+    moments = moments_per_mode(rows.mean, rows.cov, prior.seen, problem.shape)
+    modes = damped(prior.modes, expected_prior(problem.hyper, prior.modes, *moments), step)
+    new_Lam = np.repeat(pack(modes.precision), problem.shape, axis=0)
+    new_eta = np.repeat(np.einsum("kij,kj->ki", modes.precision, modes.mean), problem.shape, axis=0)
+    rows.Lam[:] += new_Lam - prior.Lam
+    rows.eta[:] += new_eta - prior.eta
+    refresh_rows(rows, 0, len(new_eta), threads)
+    return RowPrior(new_Lam, new_eta, modes, prior.seen)
 
 
 def refresh_rows(rows: RowState, first: int, last: int, threads: Threads) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from tensorcep.inference._hyper import Hyper
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.cp import Entries
 from tensorcep.posterior import GammaNoise, Result
@@ -33,6 +34,8 @@ class Problem(NamedTuple):
         Prior of the Gaussian noise precision; None for likelihoods without one.
     seed : int
         Seed of the methods that draw random numbers.
+    hyper : Hyper or None
+        Prior of the rows' prior where that is learned, which then starts at prior_Lam and prior_eta.
     """
 
     entries: Entries
@@ -44,6 +47,7 @@ class Problem(NamedTuple):
     start: np.ndarray | None
     noise_prior: GammaNoise | None
     seed: int = 0
+    hyper: Hyper | None = None
 
 
 class Sweep(NamedTuple):
@@ -94,6 +98,10 @@ class Method(NamedTuple):
     trial_sweeps : callable
         ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
         goes on; 0 for one start.
+    learns_prior : bool
+        Whether the method can learn the rows' prior (`Problem.hyper`).
+    clamps_columns : bool
+        Whether prior precisions like `tensorcep.models.columns.CLAMPED` do it no harm.
     """
 
     name: str
@@ -106,6 +114,8 @@ class Method(NamedTuple):
     likelihoods: tuple[str, ...] | None = None
     sampler: bool = False
     trial_sweeps: Callable[[Any], int] = lambda options: 0
+    learns_prior: bool = False
+    clamps_columns: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""

@@ -20,9 +20,12 @@ from tensorcep._jit import TILTED_SIGNATURE, address_of
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
 from tensorcep.inference._rows import (
+    RowPrior,
     RowState,
     diagonal,
+    initial_prior,
     latent_of_entries,
+    learn_prior,
     refresh_rows,
     relative_change,
     rows_at_prior,
@@ -91,11 +94,12 @@ class CEPOptions:
 
 
 class CEPState(NamedTuple):
-    """Messages, rows, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling, last change."""
+    """Messages, rows and their prior, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling."""
 
     messages: Messages
     sums: Sums
     rows: RowState
+    prior: RowPrior
     noise: tuple[float, float]
     f: np.ndarray
     sweeps: int
@@ -134,7 +138,7 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     f = latent_of_entries(entries, rows.mean, threads)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
     max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
-    return CEPState(messages, sums, rows, noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
+    return CEPState(messages, sums, rows, initial_prior(problem), noise, f, 0, step, 1.0, np.inf, tilted, max_variance)
 
 
 def _empty_messages(problem: Problem, options: CEPOptions, n_blocks: int, K: int, P: int, R: int) -> Messages:
@@ -161,6 +165,9 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
         noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, threads)
         skipped += n_skipped
         shrunk += n_shrunk
+    if state.sweeps >= options.anneal:
+        state, n_shrunk = _learn(state, problem, threads)
+        shrunk += n_shrunk
     f = latent_of_entries(problem.entries, state.rows.mean, threads)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / state.step
@@ -175,6 +182,20 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
     )
     sweeps = state.sweeps + 1
     return state._replace(noise=noise, f=f, sweeps=sweeps, step=new_step, ceiling=ceiling, change=change), sweep
+
+
+def _learn(state: CEPState, problem: Problem, threads: Threads) -> tuple[CEPState, int]:
+    """Move the rows' prior as far as the messages move.
+
+    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
+    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
+    """
+    prior = learn_prior(state.prior, problem, state.rows, state.step, threads)
+    if prior.modes is None:
+        return state, 0
+    widest = float(np.linalg.inv(prior.modes.precision).diagonal(axis1=1, axis2=2).max())
+    state = state._replace(prior=prior, max_variance=MAX_VARIANCE_RATIO * widest)
+    return state, _shrink(state, problem, 0, len(prior.eta), threads)
 
 
 def _adapted(state: CEPState, change: float, skipped: int) -> tuple[float, float]:
@@ -215,7 +236,7 @@ def _pass(
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
 
     def total(a: int, b: int) -> None:
-        add_sums(first + a, first + b, problem.prior_Lam, problem.prior_eta, sums, rows.Lam, rows.eta)
+        add_sums(first + a, first + b, state.prior.Lam, state.prior.eta, sums, rows.Lam, rows.eta)
 
     threads.over(last - first, total, LANES)
     refresh_rows(rows, first, last, threads)
@@ -239,23 +260,23 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
     = prior x messages" true, which resetting the row alone would not.
     """
-    rows = state.rows
+    rows, prior = state.rows, state.prior
     bad = first + np.flatnonzero(~_sound(state, slice(first, last)))
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
     for i in bad:
-        excess_Lam, excess_eta = rows.Lam[i] - problem.prior_Lam[i], rows.eta[i] - problem.prior_eta[i]
+        excess_Lam, excess_eta = rows.Lam[i] - prior.Lam[i], rows.eta[i] - prior.eta[i]
         for _ in range(MAX_HALVINGS):
             factor[i] *= 0.5
-            rows.Lam[i] = problem.prior_Lam[i] + factor[i] * excess_Lam
-            rows.eta[i] = problem.prior_eta[i] + factor[i] * excess_eta
+            rows.Lam[i] = prior.Lam[i] + factor[i] * excess_Lam
+            rows.eta[i] = prior.eta[i] + factor[i] * excess_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
             if _sound(state, slice(i, i + 1)).all():
                 break
         else:
             factor[i] = 0.0
-            rows.Lam[i], rows.eta[i] = problem.prior_Lam[i], problem.prior_eta[i]
+            rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
     scale_messages(factor, problem.entries.rows, state.messages.Lam, state.messages.eta)
     return int(bad.size)
@@ -264,7 +285,15 @@ def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: T
 def finish(state: CEPState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+    return Posterior(
+        problem.shape,
+        problem.rank,
+        state.rows.Lam,
+        state.rows.eta,
+        noise,
+        seen_rows(problem),
+        mode_prior=state.prior.modes,
+    )
 
 
 def trial_sweeps(options: CEPOptions) -> int:
@@ -281,4 +310,6 @@ CEP = Method(
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
+    learns_prior=True,
+    clamps_columns=True,
 )

@@ -139,6 +139,8 @@ class GaussianEP:
         damping = self._first_damping()
         power = check_range("power", self.power, 0.0, include_low=False)
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
+        if not hasattr(y, "__len__"):
+            raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
         term = _term_of(likelihood, y, theta, design, power)
         sites = term.start_sites(sites)

@@ -164,7 +164,8 @@ def step(
     first = options.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
     how = (FIRST_STEP * state.step, 0.0) if first else (state.step, state.momentum)
     rule = _rule(problem, options, name, second, *how)
-    sums = Sums(*np.empty((3, n_chunks, d)), np.empty((n_chunks, 3)))
+    tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
+    sums = Sums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 3)))
     conditional = name in ("cep1", "cep2")
     kernel: Callable[..., Any] = conditional_sweep if conditional else row_sweep
 
@@ -174,7 +175,7 @@ def step(
 
     threads.over(n_chunks, sweep)
     tau, nu = sums.tau.sum(axis=0), sums.nu.sum(axis=0)
-    moved, _, left_out = sums.count.sum(axis=0)
+    moved, _, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))
     mean, var = _posterior(problem, prior_var, tau, nu)
     residual = _residual(state, (tau - state.tau) / rule.step, sums.gap.sum(axis=0))
@@ -212,7 +213,8 @@ def finish(state: FactorisedState, problem: GLMProblem, name: str) -> GLMPosteri
 
 
 def _method(name: str, needs: tuple[str, ...], source: str) -> Method:
-    return Method(name, needs, FactorisedOptions, init, partial(step, name=name), partial(finish, name=name), source)
+    end: Any = partial(finish, name=name)
+    return Method(name, needs, FactorisedOptions, init, partial(step, name=name), end, source)
 
 
 EP_FACTORIZED = _method("ep-factorized", ("tilted",), "CEP, supplement 8.2.1 and 8.3.1, in scalar form")

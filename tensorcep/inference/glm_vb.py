@@ -1,8 +1,8 @@
 """Mean-field variational Bayes for probit and logistic regression.
 
 Both make Gaussian pseudo-observations of x'w: for the probit with truncated normal variables of precision 1 (Albert
-and Chib), for the logit with a quadratic bound tangent at xi (Jaakkola and Jordan), whose precision is 2 lambda(xi). A sweep
-updates each weight in turn, exactly, and then the pseudo-observations; the lower bound never falls.
+and Chib), for the logit with a quadratic bound tangent at xi (Jaakkola and Jordan), whose precision is 2 lambda(xi). A
+sweep updates each weight in turn, exactly, and then the pseudo-observations; the lower bound never falls.
 
 Source: Wang and Zhe, CEP, sec. 5.1; Jaakkola and Jordan (2000), Bayesian parameter estimation via variational methods;
 Albert and Chib (1993), Bayesian analysis of binary and polychotomous response data.
@@ -11,7 +11,7 @@ Albert and Chib (1993), Bayesian analysis of binary and polychotomous response d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_expit
@@ -106,7 +106,7 @@ def _divergence(problem: GLMProblem, state: VBState) -> float:
     return 0.5 * float(np.sum(ratio + shift - 1.0 - np.log(ratio)))
 
 
-def finish(state: VBState, problem: GLMProblem) -> GLMPosterior:
+def finish(state: VBState, problem: GLMProblem) -> Any:
     """The posterior and the lower bound."""
     bound = _pseudo(problem, state)[2] - _divergence(problem, state)
     return GLMPosterior(state.mean, state.var, state.prior_var, bound)

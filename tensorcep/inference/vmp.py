@@ -210,4 +210,5 @@ VMP = Method(
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
     likelihoods=("gaussian", "probit"),
+    clamps_columns=True,
 )

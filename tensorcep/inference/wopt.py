@@ -10,10 +10,12 @@ their nonlinear conjugate gradients are replaced by L-BFGS-B.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 from tensorcep._checks import check_int, check_range
 from tensorcep.inference._rows import (
@@ -108,6 +110,11 @@ def loss_and_gradient(
     return -float(value.sum()) + 0.5 * ridge * float((factors * factors).sum()), gradient
 
 
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 def step(state: WOPTState, problem: Problem, options: WOPTOptions, threads: Threads) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, seen = state.factors.copy(), state.seen
@@ -120,7 +127,9 @@ def step(state: WOPTState, problem: Problem, options: WOPTOptions, threads: Thre
     if seen.any():
         limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
         limits["maxfun"] = 20 * options.iterations
-        best = minimize(objective, factors[seen].ravel(), jac=True, method="L-BFGS-B", options=limits).x
+        # L-BFGS-B's own algebra is on short vectors: more threads cost many times what they save, and change the result
+        with _pools().limit(limits=1, user_api="blas"):
+            best = minimize(objective, factors[seen].ravel(), jac=True, method="L-BFGS-B", options=limits).x
         factors[seen] = best.reshape(-1, problem.rank)
     f = latent_of_entries(problem.entries, factors, threads)
     theta = _precision(problem, f)

@@ -12,16 +12,19 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tensorcep._checks import check_choice, check_columns, check_file, check_mode_count, check_shape, fail_value
+from tensorcep._checks import check_choice, check_file, fail_value
 from tensorcep._files import atomic_write
 from tensorcep._interop import column_names, optional_module
-from tensorcep.io._lines import Layout, number_in, rows, tns_layout
+from tensorcep.io._batches import FileBatch, Position, read_batches
+from tensorcep.io._columns import chosen_columns, csv_layout, format_of
+from tensorcep.io._lines import rows, tns_layout
 from tensorcep.io._npz import read_npz, write_npz
 from tensorcep.io._text import read_entries, read_frame
 from tensorcep.tensor import SparseTensor
 
+__all__ = ["FileBatch", "Position", "read_batches", "read_tensor", "write_tensor"]
+
 CHUNK = 1 << 18  # lines formatted at a time
-EXTENSIONS = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
 
 
 def read_tensor(
@@ -77,7 +80,7 @@ def read_tensor(
         that are not in the shape, or repeated cells.
     """
     text = check_file(path)
-    kind = _format_of(text, format)
+    kind = format_of(text, format)
     check_choice("index_base", str(index_base), ("0", "1"))
     if kind == "npz":
         return read_npz(text, shape)
@@ -87,7 +90,9 @@ def read_tensor(
     if kind == "tns":
         layout = tns_layout(text, index_base, shape)
     else:
-        layout, names = _csv_layout(text, header, header if labels is None else labels, modes, value, index_base, shape)
+        labelled = header if labels is None else labels
+        first = next(rows(text, ",", None if labelled else "#"), None)
+        layout, names = csv_layout(text, first, header, labelled, modes, value, index_base, shape)
         if layout.labelled:
             frame = read_frame(layout, verbose).rename(columns=dict(enumerate(names)))
             modes = [names[field] for field in layout.modes]
@@ -125,7 +130,7 @@ def write_tensor(
         1 shows a progress bar.
     """
     text = os.fspath(path)
-    kind = _format_of(text, format)
+    kind = format_of(text, format)
     check_choice("index_base", str(index_base), ("0", "1"))
     if kind == "npz":
         write_npz(tensor, text)
@@ -146,65 +151,7 @@ def write_tensor(
             _write_lines(tensor, handle, kind, index_base, header, extended, verbose)
 
 
-def _format_of(path: str, format: str | None) -> str:
-    if format is not None:
-        return check_choice("format", format, ("tns", "csv", "parquet", "npz"))
-    name = os.path.basename(path).lower()
-    for extension in EXTENSIONS:
-        if name.endswith(extension):
-            return extension.split(".")[1]
-    found = os.path.splitext(name)[1]
-    fail_value(
-        f"'{path}' has {f'the unknown extension {found!r}' if found else 'no extension'}; known are "
-        f"{', '.join(EXTENSIONS)}, or pass format=."
-    )
-
-
 # csv and parquet
-
-
-def _csv_layout(
-    path: str, header: bool, labelled: bool, modes: Any, value: Any, base: int, shape: Any
-) -> tuple[Layout, list[Any]]:
-    """Return the layout of a csv file and the names of its fields."""
-    comment = None if labelled else "#"
-    first = next(rows(path, ",", comment), None)
-    if first is None:
-        fail_value(f"'{path}' is empty; at least one entry is needed.")
-    number, fields, _ = first
-    names: list[Any] = [name.strip() for name in fields] if header else list(range(len(fields)))
-    if header and all(number_in(name) is not None for name in names):
-        fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
-    if len(set(names)) < len(names):
-        fail_value(f"line {number} of '{path}' names a column twice: {', '.join(names)}; rename one.")
-    modes, value = _chosen_columns(path, names, modes, value)
-    positions = tuple(names.index(name) for name in modes)
-    layout = Layout(
-        path=path,
-        separator=",",
-        comment=comment,
-        n_fields=len(fields),
-        modes=positions,
-        value=names.index(value),
-        skip=number if header else number - 1,
-        base=base,
-        labelled=labelled,
-        shape=None if shape is None or labelled else check_shape(shape, len(modes)),
-    )
-    if not header:
-        names = [f"mode_{positions.index(j)}" if j in positions else f"column_{j}" for j in names]
-        names[layout.value] = "y"
-    return layout, names
-
-
-def _chosen_columns(path: str, names: list[Any], modes: Any, value: Any) -> tuple[list[Any], Any]:
-    value = names[-1] if value is None else value
-    chosen = [name for name in names if name != value] if modes is None else list(modes)
-    check_columns(names, [*chosen, value], f"'{path}'")
-    check_mode_count(chosen, what=f"'{path}' must have")
-    if len({*chosen, value}) != len(chosen) + 1:
-        fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
-    return chosen, value
 
 
 def _read_parquet(path: str, modes: Any, value: Any) -> tuple[pd.DataFrame, list[Any], Any]:
@@ -213,7 +160,7 @@ def _read_parquet(path: str, modes: Any, value: Any) -> tuple[pd.DataFrame, list
         frame = pd.read_parquet(path, engine="pyarrow")
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"'{path}' is not a parquet file or is damaged ({error}); write it again.") from error
-    modes, value = _chosen_columns(path, list(frame.columns), modes, value)
+    modes, value = chosen_columns(path, list(frame.columns), modes, value)
     return frame, modes, value
 
 

@@ -141,14 +141,15 @@ def find_bad_line(layout: Layout) -> None:
     for number, fields, _ in rows(layout.path, layout.separator, layout.comment):
         if number > layout.skip:
             found = True
-            problem = _line_problem(fields, layout)
+            problem = line_problem(fields, layout)
             if problem:
                 fail_value(f"line {number} of '{layout.path}' {problem}.")
     if not found:
         fail_value(f"'{layout.path}' holds no entries; at least one line with indices and a value is needed.")
 
 
-def _line_problem(fields: list[str], layout: Layout) -> str | None:
+def line_problem(fields: list[str], layout: Layout) -> str | None:
+    """Return what is wrong with a line, or None if it is an entry."""
     if len(fields) != layout.n_fields:
         return f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
     for k, field in enumerate([] if layout.labelled else layout.modes):

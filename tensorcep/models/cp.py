@@ -120,27 +120,32 @@ def sum_products(first, last, by_row, weight, source, out, scratch):  # type: ig
     ``scratch`` (W,) is work space. A row's sum runs in the order of its entries, whoever computes it.
     """
     start, entry, others = by_row.start, by_row.entry, by_row.others
-    n_others, width = others.shape[1], source.shape[1]
+    last_other, width = others.shape[1] - 1, source.shape[1]
     for i in range(first, last):
-        out[i] = 0.0
-        for n in range(start[i], start[i + 1]):
-            w, a = weight[entry[n]], others[n, 0]
-            if n_others == 1:
+        total, end = out[i], start[i + 1]
+        total[:] = 0.0
+        n = start[i]
+        while last_other == 1 and n + 1 < end:  # third order, two entries at a time: half as many passes over total
+            w, x, y = weight[entry[n]], source[others[n, 0]], source[others[n, 1]]
+            w2, x2, y2 = weight[entry[n + 1]], source[others[n + 1, 0]], source[others[n + 1, 1]]
+            for p in range(width):
+                total[p] += w * x[p] * y[p] + w2 * x2[p] * y2[p]
+            n += 2
+        for q in range(n, end):
+            w, x = weight[entry[q]], source[others[q, 0]]
+            if last_other == 0:
                 for p in range(width):
-                    out[i, p] += w * source[a, p]
-                continue
-            b = others[n, n_others - 1]
-            if n_others == 2:
-                for p in range(width):
-                    out[i, p] += w * source[a, p] * source[b, p]
+                    total[p] += w * x[p]
                 continue
             for p in range(width):
-                scratch[p] = w * source[a, p]
-            for j in range(1, n_others - 1):
+                scratch[p] = w * x[p]
+            for j in range(1, last_other):
+                x = source[others[q, j]]
                 for p in range(width):
-                    scratch[p] *= source[others[n, j], p]
+                    scratch[p] *= x[p]
+            y = source[others[q, last_other]]
             for p in range(width):
-                out[i, p] += scratch[p] * source[b, p]
+                total[p] += scratch[p] * y[p]
 
 
 @block_kernel

@@ -103,7 +103,7 @@ PARAMETERS = [
     ({"prior_scale": 0.0}, ["prior_scale must be", "a number > 0", "0.0"]),
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
-    ({"prior": [0.0, 1.0]}, ["prior must be None or a tensorcep.Prior", "list"]),
+    ({"prior": [0.0, 1.0]}, ["prior must be None, 'learned', 'ard' or a tensorcep.Prior", "list"]),
     ({"init": "zeros"}, ["init must be one of 'random', 'prior'", "'zeros'"]),
     ({"init": [np.ones((4, 2))] * 3, "rank": 2}, ["init must be", "(n_k, 2)", "(4, 3, 4)"]),
     ({"init": [np.full((n, 2), np.nan) for n in (4, 3, 4)], "rank": 2}, ["init must be finite"]),

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _source_graph import ROOT
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tensorcep import BayesPointMachine
+from tensorcep import BayesPointMachine, datasets
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())
 X3 = np.array(STORED["bpm_step"]["X"])
@@ -97,6 +98,34 @@ def test_rbf_kernel_is_that_of_scikit_learn(rng):
     theirs = BayesPointMachine(RBF(1.3), prior_scale=2.0).fit(X, y)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-9)
     assert not hasattr(ours, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence", "columns", "schedule"),
+    [
+        ("sonar", -94.84224230909, 60, "sequential"),
+        ("sonar", -94.84224230909, 60, "parallel"),
+        ("ionosphere", -106.69518836426, 33, "sequential"),
+    ],
+)
+def test_bpm_with_probit_equals_the_evidence_of_other_programs(real_data, name, evidence, columns, schedule):
+    """EP for Gaussian process classification by two other programs, variance 4 and length scale sqrt(d)."""
+    X, y = datasets.load_gp(name)
+    X = X[:, X.std(axis=0) > 0]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert X.shape[1] == columns
+    settings = {"prior_scale": 2.0, "length_scale": np.sqrt(columns), "fit_intercept": False, "tol": 1e-6}
+    model = BayesPointMachine("rbf", schedule=schedule, **settings).fit(X, y)
+    assert abs(model.log_evidence_ - evidence) < 1e-9
+
+
+def test_toy_of_the_script_has_the_stored_bayes_point(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import _bayes_point as toy
+
+    np.testing.assert_allclose(toy.bayes_point(), STORED["bpm_step"]["exact_mean"], rtol=1e-8)
+    paths = toy.toy_errors()
+    assert paths["ep"][-1][1] < 1e-5 < paths["sampling"][-1][1] < paths["svm"][0][1]
 
 
 def test_bpm_predictions_hang_together(rng):

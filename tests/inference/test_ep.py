@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.stats import multivariate_normal, norm
 
 from tensorcep.inference.ep import GaussianEP
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.sites import Sites
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())
@@ -230,6 +231,34 @@ def test_ep_same_input_same_bits_and_input_is_left_alone():
     np.testing.assert_array_equal(first.cov, second.cov)
     np.testing.assert_array_equal(X, X10)
     np.testing.assert_array_equal(y, Y10)
+
+
+@pytest.mark.parametrize(("likelihood", "shrink"), [("probit", 1.0), ("logit", 1.0), ("probit", 0.6)])
+def test_ep_intervals_hold_the_weights_that_made_the_data(likelihood, shrink, rng):
+    """Coverage of 80 % intervals of three weights over 300 draws from the prior; shrunk intervals are found out."""
+    record, inside, draws = get_likelihood(likelihood), 0, 300
+    for _ in range(draws):
+        w, X = rng.normal(size=3), rng.normal(size=(40, 3))
+        y = record.sample(rng, X @ w, np.ones(40))
+        found = GaussianEP().fit(X, y, record)
+        z = (w - found.mean) / (shrink * np.sqrt(np.diag(found.cov)))
+        inside += (np.abs(z) < norm.ppf(0.9)).sum()
+    off = abs(inside / (3 * draws) - 0.8) / np.sqrt(0.8 * 0.2 / (3 * draws))
+    assert (off < 4) == (shrink == 1.0)
+
+
+def test_ep_without_observations_gives_the_prior():
+    for likelihood in ("probit", probit_moments):
+        found = GaussianEP([0.4, -1.0], [[2.0, 0.3], [0.3, 1.0]]).fit(np.zeros((0, 2)), [], likelihood)
+        np.testing.assert_allclose(found.mean, [0.4, -1.0])
+        np.testing.assert_allclose(found.cov, [[2.0, 0.3], [0.3, 1.0]], rtol=1e-14)
+        assert found.log_evidence == 0.0
+        assert found.converged
+
+
+def test_ep_refuses_observations_without_a_length():
+    with pytest.raises(TypeError, match="y must hold one observation for each row of X; got float"):
+        GaussianEP().fit(X10, 1.0, "probit")
 
 
 def test_ep_prior_variance_of_zero_fixes_a_weight():

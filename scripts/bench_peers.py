@@ -1,0 +1,123 @@
+"""Time a sweep of our methods and of SMURFF and myFM on the same folds of Alog.
+
+    python scripts/bench_peers.py
+
+The peers are Gibbs samplers with learned hyper-parameters: SMURFF of the same CP model, myFM of a factorisation machine
+(pairwise products of rows). They are installed into an environment of their own, which the first run makes, and run in
+processes of their own. Sweeps are timed without test entries, after those of the first tenth.
+
+Rows: the seconds of the fastest sweep, which other work on the machine disturbs least, and of the median one; RMSE on
+the test entries after all sweeps (for a sampler, of the mean over the second half); and how many times the fastest
+sweep of each of our methods fits into that of each peer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import Row, parser, report, row, say, words
+from _published import SHAPES, load, scores
+
+from tensorcep import datasets
+from tensorcep.inference import METHODS
+from tensorcep.inference._run import run
+from tensorcep.likelihoods import get_likelihood
+
+PEERS = ("smurff", "myfm")
+WORKER = Path(__file__).with_name("_peers.py")
+ENVIRONMENT = Path(tempfile.gettempdir()) / "tensorcep-peers"
+
+
+def prepare(folder: Path) -> Path:
+    """The Python of an environment that has the peers; makes it if need be."""
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    check = [str(python), "-c", "import " + ", ".join(PEERS)]
+    if not python.exists() or subprocess.run(check, capture_output=True, check=False).returncode:
+        say(f"installing {' and '.join(PEERS)} into {folder}")
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEERS], check=True)
+    return python
+
+
+def time_peer(python: Path, peer: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:
+    """Seconds of every sweep of a peer, and its RMSE."""
+    coords, y = datasets.published_entries(f"alog/train-fold-{fold}.txt")
+    test_coords, test_y = datasets.published_entries(f"alog/test-fold-{fold}.txt")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fold.npz"
+        np.savez(path, shape=SHAPES["alog"], coords=coords, y=y, test_coords=test_coords, test_y=test_y)
+        command = [str(python), str(WORKER), str(path), peer, str(rank), str(sweeps), str(threads)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{peer} failed: {done.stderr.strip().splitlines()[-1:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return np.array(found["seconds"]), found["rmse"]
+
+
+def time_ours(name: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:
+    """Seconds of every sweep of one of our methods, and its RMSE."""
+    loaded, method = load("alog", fold, rank, "gaussian", "vmp" if name == "vmp" else "cep"), METHODS[name]
+    options = method.options(iterations=1) if name == "wopt" else method.options()
+    found = run(method, loaded.problem, options, max_iter=sweeps, tol=0.0, n_threads=threads)
+    return found.trace["seconds"], scores(loaded, found.posterior)["rmse"]
+
+
+def ratios(rows: list[Row]) -> list[Row]:
+    """How many of our fastest sweeps a peer's takes, from the means over folds."""
+    mean: dict[tuple[int, int, str], list[float]] = {}
+    for item in rows:
+        if item["metric"] == "seconds_per_sweep":
+            mean.setdefault((item["rank"], item["threads"], item["method"]), []).append(item["value"])
+    result = []
+    for (rank, threads, name), values in mean.items():
+        for peer in PEERS:
+            theirs = mean.get((rank, threads, peer))
+            if name not in PEERS and theirs is not None:
+                times = float(np.mean(theirs) / np.mean(values))
+                result.append(
+                    row(f"times_faster_than_{peer}", times, data="alog", rank=rank, method=name, threads=threads)
+                )
+    return result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    able = [name for name, method in METHODS.items() if not method.lacks(get_likelihood("gaussian"))]
+    p = parser(__doc__, folds="1,2,3,4,5", ranks="10", methods=",".join(able), sweeps=100, threads="1")
+    p.add_argument("--peers", type=words(*PEERS, "none"), default=list(PEERS), help="peers between commas, or none")
+    p.add_argument(
+        "--environment", type=Path, default=ENVIRONMENT, help="folder to install them in (default: %(default)s)"
+    )
+    options = p.parse_args(arguments)
+    wrong = [name for name in options.methods if name not in able]
+    if wrong:
+        p.error(f"argument --methods: {wrong[0]!r} is not among {', '.join(able)}")
+    peers = [name for name in options.peers if name != "none"]
+    python = prepare(options.environment) if peers else Path(sys.executable)
+    rows: list[Row] = []
+    for rank in options.ranks:
+        for threads in options.threads:
+            for fold in options.folds:
+                for name in [*peers, *options.methods]:
+                    sizes = (fold, rank, options.sweeps, threads)
+                    seconds, error = time_peer(python, name, *sizes) if name in PEERS else time_ours(name, *sizes)
+                    seconds = seconds[len(seconds) // 10 :]
+                    about: dict[str, Any] = {"data": "alog", "fold": fold, "rank": rank, "method": name}
+                    rows.append(row("seconds_per_sweep", float(seconds.min()), **about, threads=threads))
+                    rows.append(row("seconds_per_sweep_median", float(np.median(seconds)), **about, threads=threads))
+                    rows.append(row("rmse", error, **about, sweep=options.sweeps, threads=threads))
+                    say(f"{name} rank {rank} fold {fold}: {seconds.min():.5f} s per sweep, RMSE {error:.4f}")
+    report([*rows, *ratios(rows)], options.json)
+
+
+if __name__ == "__main__":
+    main()

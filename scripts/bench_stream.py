@@ -1,0 +1,183 @@
+"""Speed, memory and drift of streams over simulated entries.
+
+speed    entries per second against batch size and rank
+memory   resident size and latency per batch along one long stream of fresh entries (a process of its own)
+drift    loss of the predictions made before learning, with and without `forget`, when the factors change half-way
+order    spread of the final AUC over random orders of the same entries
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import Row, numbers, parser, report, row, say, words
+
+from tensorcep.estimators import CPClassifier
+from tensorcep.metrics import auc
+
+SHAPE = (1000, 200, 1000)
+Batches = Iterator[tuple[np.ndarray, np.ndarray]]
+
+
+class Source:
+    """Labels of entries drawn from a fixed probit CP model, without end and without storing any."""
+
+    def __init__(self, rank: int, seed: int, shape: tuple[int, ...] = SHAPE):
+        self.rng = np.random.default_rng(seed)
+        self.shape = shape
+        self.factors = [self.rng.normal(0.6, 0.8, (n, rank)) for n in shape]
+        self.middle = rank * 0.6 ** len(shape)
+
+    def batches(self, n: int, size: int) -> Batches:
+        """Batches of `size` entries, n in all."""
+        for start in range(0, n, size):
+            coords = np.stack([self.rng.integers(0, m, min(size, n - start)) for m in self.shape], axis=1)
+            yield coords, self.labels(coords)
+
+    def labels(self, coords: np.ndarray) -> np.ndarray:
+        """Labels of cells."""
+        rows = [factor[column] for factor, column in zip(self.factors, coords.T, strict=True)]
+        f = np.prod(rows, axis=0).sum(axis=1)
+        return (f - self.middle + self.rng.standard_normal(len(f)) > 0).astype(float)
+
+
+def resident() -> float:
+    """Resident memory of this process in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return 1024.0 * int(line.split()[1])
+    return float("nan")
+
+
+def model_of(rank: int, seed: int, **params: Any) -> CPClassifier:
+    return CPClassifier(rank, random_state=seed, init="prior", anneal=0, max_iter=50, **params)
+
+
+def speed(args: Any) -> list[Row]:
+    rows = []
+    for rank in args.ranks:
+        for size in args.batch_sizes:
+            source, n = Source(rank, args.seed), max(args.entries[0], 3 * size)
+            model = model_of(rank, args.seed).stream(source.batches(n, size))
+            seconds = float(model.stream_trace_["seconds"][1:].sum())  # the first batch may compile
+            about = {"data": "simulated", "rank": rank, "method": "cep", "batch_size": size, "entries": n}
+            rows.append(row("entries_per_second", (n - size) / seconds, **about, seconds=seconds))
+            rows.append(row("sweeps_per_batch", float(model.stream_trace_["n_iter"][1:].mean()), **about))
+            say(f"rank {rank}, batches of {size}: {(n - size) / seconds:.0f} entries per second")
+    return rows
+
+
+def memory_child(n: int, size: int, rank: int, seed: int, points: int) -> list[dict[str, float]]:
+    """Resident size and latency at some points of one stream; nothing is kept but these."""
+    found: list[dict[str, float]] = []
+    every = max(1, n // size // points)
+    model, latency, wall = model_of(rank, seed), [], time.perf_counter()
+    for batch, (coords, y) in enumerate(Source(rank, seed).batches(n, size), 1):
+        begin = time.perf_counter()
+        model.partial_fit(coords, y)
+        latency.append(time.perf_counter() - begin)
+        if batch % every == 0:
+            found.append(
+                {
+                    "entries": model.n_samples_seen_,
+                    "resident": resident(),
+                    "latency": float(np.median(latency)),
+                    "latency_99": float(np.quantile(latency, 0.99)),
+                    "seconds": time.perf_counter() - wall,
+                }
+            )
+            latency = []
+    return found
+
+
+def memory(args: Any) -> list[Row]:
+    rows: list[Row] = []
+    rank, size = args.ranks[0], args.batch_sizes[-1]
+    case = ["--child", *map(str, (args.stream_entries[0], size, rank, args.seed, args.points))]
+    done = subprocess.run([sys.executable, __file__, *case], stdout=subprocess.PIPE, check=True)
+    for point in json.loads(done.stdout):
+        about = {"data": "simulated", "rank": rank, "method": "cep", "batch_size": size}
+        about |= {"entries": int(point["entries"]), "seconds": point["seconds"]}
+        rows.append(row("resident_megabytes", point["resident"] / 1e6, **about))
+        rows.append(row("latency_ms", 1e3 * point["latency"], **about))
+        rows.append(row("latency_99_ms", 1e3 * point["latency_99"], **about))
+    return rows
+
+
+def drift(args: Any) -> list[Row]:
+    rows: list[Row] = []
+    rank, size, shape = args.ranks[0], 500, (60, 50, 40)
+    half = args.entries[0] // 2
+    for forget in args.forget:
+        before, after = Source(rank, args.seed, shape), Source(rank, args.seed + 1, shape)
+        model = model_of(rank, args.seed, forget=forget).stream(before.batches(half, size))
+        losses = [-model.stream_trace_["log_score"]]
+        losses.append(-model.stream(after.batches(half, size)).stream_trace_["log_score"])
+        last = [part[-max(1, len(part) // 2) :].mean() for part in losses]
+        about = {"data": "simulated drift", "rank": rank, "method": "cep", "batch_size": size, "forget": forget}
+        rows.append(row("log_loss_before_change", float(last[0]), **about, entries=2 * half))
+        rows.append(row("log_loss_after_change", float(losses[1].mean()), **about, entries=2 * half))
+        rows.append(row("log_loss_second_half_after_change", float(last[1]), **about, entries=2 * half))
+        say(f"forget {forget}: {last[0]:.4f} before the change, {losses[1].mean():.4f} after it")
+    return rows
+
+
+def order(args: Any) -> list[Row]:
+    rank, size = args.ranks[0], args.batch_sizes[0]
+    source = Source(rank, args.seed, (100, 60, 80))
+    coords, y = next(source.batches(args.entries[0], args.entries[0]))
+    test, truth = next(source.batches(5000, 5000))
+    values = []
+    for n in range(args.orders):
+        arrive = np.random.default_rng([args.seed, n]).permutation(len(y))
+        parts = (arrive[a : a + size] for a in range(0, len(y), size))
+        model = model_of(rank, args.seed).stream((coords[part], y[part]) for part in parts)
+        values.append(auc(truth, model.decision_function(test)))
+    about = {"data": "simulated", "rank": rank, "method": "cep", "batch_size": size, "entries": len(y)}
+    return [
+        row("auc_mean_over_orders", float(np.mean(values)), **about, orders=len(values)),
+        row("auc_sd_over_orders", float(np.std(values, ddof=1)), **about, orders=len(values)),
+    ]
+
+
+STUDIES = {"speed": speed, "memory": memory, "drift": drift, "order": order}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    warnings.simplefilter("ignore")  # batches that end before the tolerance, rows without entries
+    if arguments[:1] == ["--child"]:
+        n, size, rank, seed, points = map(int, arguments[1:])
+        print(json.dumps(memory_child(n, size, rank, seed, points)))
+        return
+    p = parser(__doc__, ranks="8", seed=0)
+    p.add_argument("--studies", type=words(*STUDIES), default=",".join(STUDIES), help="default: %(default)s")
+    p.add_argument("--batch-sizes", type=numbers, default="100,1000,10000", help="default: %(default)s")
+    p.add_argument("--entries", type=numbers, default="100000", help="entries of a study (default: %(default)s)")
+    p.add_argument("--stream-entries", type=numbers, default="1e7", help="of the memory study (default: %(default)s)")
+    p.add_argument("--points", type=int, default=20, help="of the memory study (default: %(default)s)")
+    p.add_argument("--orders", type=int, default=10, help="of the order study (default: %(default)s)")
+    p.add_argument(
+        "--forget",
+        type=lambda text: [float(word) for word in text.split(",")],
+        default="0,0.01,0.03,0.1",
+        help="of the drift study (default: %(default)s)",
+    )
+    args = p.parse_args(arguments)
+    rows: list[Row] = []
+    for name in args.studies:
+        rows += STUDIES[name](args)
+    report(rows, args.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""`tensorcep stream`: entries in as they come, model file out, with checkpoints that a killed run continues from."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tensorcep._checks import check_int, check_range, fail_value
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    add_talk_options,
+    check_output,
+    chosen_modes,
+    chosen_value,
+    say,
+    shows_progress,
+)
+from tensorcep.cli._fit import LIKELIHOODS, threads_of
+
+if TYPE_CHECKING:
+    from tensorcep.io import FileBatch, Position
+
+DESCRIPTION = """\
+Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
+MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries. Rows
+that were not seen before are added as they come. Every batch is predicted before it is learned; --trace keeps these
+scores.
+
+MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
+--resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended."""
+
+# Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
+FREE = ("n_jobs", "verbose", "callbacks")
+TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
+    parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
+    group = parser.add_argument_group("stream")
+    group.add_argument("--batch-size", type=int, default=1000, metavar="N", help="entries per batch (default: 1000)")
+    group.add_argument(
+        "--checkpoint-every", type=int, default=50, metavar="N", help="batches between two checkpoints (default: 50)"
+    )
+    group.add_argument("--resume", action="store_true", help="go on from the checkpoint in MODEL, if there is one")
+    group.add_argument(
+        "--bad-lines", metavar="FILE", help="set malformed lines aside in FILE and go on (default: stop at the first)"
+    )
+    group.add_argument("--trace", metavar="FILE.csv", help="write the scores of each batch before it was learned")
+    group.add_argument(
+        "--forget",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="share of a row's information lost per batch (default: 0)",
+    )
+    group = parser.add_argument_group("model")
+    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
+    group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")
+    group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps of a batch (default: 200)")
+    group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
+    group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
+    group.add_argument("--threads", type=threads_of, default=1, metavar="N", help="default: 1; no effect on the result")
+    add_data_options(parser, fixed_rows=True)
+    add_talk_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    _check(args)
+    from tensorcep.io import read_batches
+
+    model, progress = _model(args), _new_progress(args)
+    if args.resume and os.path.exists(args.output):
+        model, progress = _resumed(args, model)
+        if not args.quiet:
+            print(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches", flush=True)
+    with _side_file(args.bad_lines, progress["aside"]) as aside, _side_file(args.trace, progress["trace"]) as trace:
+        if trace is not None and trace.tell() == 0:
+            trace.write((",".join(TRACE) + "\n").encode())
+
+        def set_aside(path: str, number: int, problem: str, text: str) -> None:
+            if aside is None:
+                fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
+            aside.write(text.encode("utf-8", "surrogateescape"))
+            progress["bad"] += 1
+            say(f"line {number} of '{path}' {problem}; set aside in '{args.bad_lines}'")
+
+        def batches() -> Iterator[FileBatch]:
+            found = read_batches(
+                args.data,
+                args.batch_size,
+                format=args.format,
+                index_base=args.index_base,
+                header=args.header,
+                labels=args.labels,
+                modes=chosen_modes(args),
+                value=chosen_value(args),
+                bad_line=set_aside,
+                start=progress["position"],
+            )
+            for batch in found:
+                progress["position"] = batch.position
+                yield batch
+
+        def learned(model: Any, scores: dict[str, float]) -> None:
+            if trace is not None:
+                trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
+            if model.n_batches_ % args.checkpoint_every == 0:
+                _checkpoint(args.output, model, progress, aside, trace)
+
+        model.stream(batches(), callback=learned)
+        if not hasattr(model, "n_batches_"):
+            fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
+        _checkpoint(args.output, model, progress, aside, trace)
+    if not args.quiet:
+        print(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
+        print(f"rows        {' x '.join(map(str, model.shape_))}")
+        if progress["bad"]:
+            print(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
+        print(f"model       {args.output}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what cannot succeed."""
+    for path in (args.output, args.bad_lines, args.trace):
+        if path == STDOUT:
+            fail_value("a stream writes files only; give a name other than -.")
+        if path is not None:
+            check_output(path, *args.data)
+    if len({os.path.realpath(p) for p in (args.output, args.bad_lines, args.trace) if p}) < sum(
+        p is not None for p in (args.output, args.bad_lines, args.trace)
+    ):
+        fail_value("MODEL, --bad-lines and --trace must be different files.")
+    if os.path.exists(args.output) and not args.resume:
+        fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
+    for option in ("batch_size", "checkpoint_every", "rank", "max_iter"):
+        check_int(f"--{option.replace('_', '-')}", getattr(args, option))
+    check_int("--seed", args.seed, 0)
+    check_range("--tol", args.tol, 0.0)
+    check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
+
+
+def _model(args: argparse.Namespace) -> Any:
+    from tensorcep.estimators import ESTIMATORS
+
+    name, parameter = LIKELIHOODS[args.likelihood]
+    special = {} if parameter is None else {parameter: args.likelihood}
+    return ESTIMATORS[name](
+        args.rank,
+        method=args.method,
+        max_iter=args.max_iter,
+        tol=args.tol,
+        forget=args.forget,
+        random_state=args.seed,
+        n_jobs=args.threads,
+        verbose=shows_progress(args),
+        **special,
+    )
+
+
+def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
+    """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
+    position: Position | tuple[int, int] = (0, 0)
+    return {
+        "data": list(args.data),
+        "batch_size": args.batch_size,
+        "position": position,
+        "aside": 0,
+        "trace": 0,
+        "bad": 0,
+    }
+
+
+def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
+    """The model and the progress of a checkpoint, if the options are those that it was made with."""
+    from tensorcep.estimators import load
+    from tensorcep.persist import read_model
+
+    stored = read_model(args.output)
+    progress = stored.header.get("progress")
+    if progress is None:
+        fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
+    model = load(args.output)
+    for name in ("data", "batch_size"):
+        now = _new_progress(args)[name]
+        if progress[name] != now:
+            fail_value(
+                f"'{args.output}' was made with {name}={progress[name]!r}; got {now!r}; give the same to resume."
+            )
+    if type(model) is not type(fresh):
+        fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
+    before = model.get_params()
+    for name, now in fresh.get_params().items():
+        if name not in FREE and before[name] != now:
+            fail_value(f"'{args.output}' was made with {name}={before[name]!r}; got {now!r}; give the same to resume.")
+    for name in FREE:
+        setattr(model, name, getattr(fresh, name))
+    return model, progress
+
+
+@contextlib.contextmanager
+def _side_file(path: str | None, size: int) -> Iterator[BinaryIO | None]:
+    """A file that a stream writes along the way, cut back to its size at the checkpoint; None without a path."""
+    if path is None:
+        yield None
+        return
+    if size == 0:
+        with open(path, "wb") as handle:
+            yield handle
+        return
+    found = os.path.getsize(path) if os.path.exists(path) else 0
+    if found < size:
+        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {found}; start anew without MODEL.")
+    with open(path, "r+b") as handle:
+        handle.truncate(size)
+        handle.seek(size)
+        yield handle
+
+
+def _checkpoint(
+    path: str, model: Any, progress: dict[str, Any], aside: BinaryIO | None, trace: BinaryIO | None
+) -> None:
+    """Write model and progress in one step, after what it refers to is on the disk."""
+    from tensorcep.persist import write_model
+
+    for name, handle in (("aside", aside), ("trace", trace)):
+        if handle is not None:
+            handle.flush()
+            os.fsync(handle.fileno())
+            progress[name] = handle.tell()
+    write_model(path, model, {"progress": progress})
+
+
+COMMAND = Command(
+    "stream", "DATA... -o MODEL", "learn entries as they come, with checkpoints", add_arguments, run, DESCRIPTION
+)

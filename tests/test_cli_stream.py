@@ -1,0 +1,166 @@
+"""`tensorcep stream` in processes of its own: files, checkpoints, resuming, malformed lines, wrong use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _source_graph import ROOT
+
+import tensorcep as tc
+from tensorcep.cli import main
+from tensorcep.persist import read_model
+
+OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
+WRITTEN = ("model.npz", "aside.csv", "trace.csv")
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A csv of 400 entries with labels and two malformed lines, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    tensor = tc.simulate_cp((8, 7, 6), 2, 300, noise_precision=25.0, prior_mean=0.7, random_state=0).tensor
+    lines = ["user,item,week,y"]
+    for n, ((i, j, k), v) in enumerate(zip(tensor.coords, tensor.values, strict=True)):
+        lines += ["only,three,fields"] if n in (70, 290) else []
+        lines.append(f"u{i},v{j},w{k},{float(v)!r}")
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def command(*extra: str) -> list[str]:
+    return ["stream", "data.csv", "-o", WRITTEN[0], "--bad-lines", WRITTEN[1], "--trace", WRITTEN[2], *OPTIONS, *extra]
+
+
+def contents() -> list[bytes]:
+    return [Path(name).read_bytes() for name in WRITTEN]
+
+
+def test_cli_stream_equals_the_library(data, capsys):
+    assert main(command()) == 0
+    out, err = capsys.readouterr()
+    assert "learned     300 entries in 6 batches" in out
+    assert "line 72 of 'data.csv' has 3 fields where 4 are expected" in err
+    assert Path("aside.csv").read_text() == "only,three,fields\n" * 2
+    model = tc.load("model.npz")
+    good = [line for line in data.read_text().splitlines() if line.count(",") == 3]
+    Path("good.csv").write_text("\n".join(good) + "\n")
+    same = tc.CPRegressor(2, random_state=3, tol=0.01).stream("good.csv", batch_size=50)
+    np.testing.assert_array_equal(model.posterior_.eta, same.posterior_.eta)
+    assert list(model.labels_[0]) == list(same.labels_[0])
+    trace = np.genfromtxt("trace.csv", delimiter=",", names=True)
+    np.testing.assert_array_equal(trace["log_score"], same.stream_trace_["log_score"])
+
+
+def test_cli_stream_model_serves_evaluate(data, capsys):
+    assert main(command("--quiet")) == 0
+    Path("test.csv").write_text("\n".join(data.read_text().splitlines()[:30]) + "\n")
+    assert main(["evaluate", "model.npz", "test.csv"]) == 0
+    assert "rmse" in capsys.readouterr().out
+
+
+def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data, monkeypatch, capsys):
+    """The run ends in the middle of a batch, after lines and scores that no checkpoint holds were written."""
+    assert main(command("--quiet")) == 0
+    whole = contents()
+    for name in WRITTEN:
+        Path(name).unlink()
+    learned = tc.CPRegressor._learn
+
+    def interrupted(self, arrival, score=False):
+        if getattr(self, "n_batches_", 0) == 5:
+            raise KeyboardInterrupt
+        return learned(self, arrival, score)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tc.CPRegressor, "_learn", interrupted)
+        assert main(command("--quiet")) == 130
+    assert read_model("model.npz").header["n_batches"] == 4
+    with open("trace.csv", "ab") as handle:
+        handle.write(b"a torn li")
+    assert main(command("--resume")) == 0
+    assert "resumed     after 200 entries, 4 batches" in capsys.readouterr().out
+    assert contents() == whole
+    assert main(command("--quiet", "--resume")) == 0  # nothing is left to learn
+    assert contents() == whole
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_cli_stream_killed_and_resumed_ends_with_the_same_bytes(data):
+    assert main(command("--quiet")) == 0
+    whole = contents()
+    for name in WRITTEN:
+        Path(name).unlink()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-m", "tensorcep", *command("--quiet")], env=environment)
+    while not Path("model.npz").exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(command("--quiet", "--resume")) == 0
+    assert contents() == whole
+
+
+def test_cli_stream_of_standard_input_equals_that_of_the_file(data):
+    assert main(command("--quiet")) == 0
+    whole = contents()
+    arguments = ["stream", "-", *command("--quiet")[2:]]
+    arguments[arguments.index("model.npz")] = "piped.npz"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = [sys.executable, "-m", "tensorcep", *arguments]
+    done = subprocess.run(run, input=data.read_bytes(), env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(tc.load("piped.npz").posterior_.eta, tc.load("model.npz").posterior_.eta)
+    assert contents()[1:] == whole[1:]
+
+
+def test_cli_stream_stops_at_a_malformed_line_unless_it_may_set_it_aside(data, capsys):
+    assert main(["stream", "data.csv", "-o", "model.npz", *OPTIONS]) == 1
+    assert "line 72 of 'data.csv' has 3 fields" in capsys.readouterr().err
+    assert not Path("model.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        (["--batch-size", "0"], "--batch-size must be an integer >= 1; got 0"),
+        (["--checkpoint-every", "0"], "--checkpoint-every must be an integer >= 1; got 0"),
+        (["--forget", "1"], "--forget must be a number in [0, 1)"),
+        (["--trace", "aside.csv"], "must be different files"),
+        (["-o", "-"], "a stream writes files only"),
+        (["-o", "data.csv"], "is an input of this command"),
+    ],
+)
+def test_cli_stream_refuses_wrong_options(data, capsys, extra, sentence):
+    before = data.read_bytes()
+    assert main(command(*extra)) == 1
+    assert sentence in capsys.readouterr().err
+    assert data.read_bytes() == before
+
+
+def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(data, capsys):
+    assert main(command("--quiet")) == 0
+    before = contents()
+    refused = [
+        ((), "'model.npz' exists; give --resume"),
+        (("--resume", "--batch-size", "60"), "was made with batch_size=50; got 60"),
+        (("--resume", "--rank", "3"), "was made with rank=2; got 3"),
+        (("--resume", "--likelihood", "probit"), "holds a CPRegressor"),
+    ]
+    for extra, sentence in refused:
+        assert main(command(*extra)) == 1
+        assert sentence in capsys.readouterr().err
+    assert contents() == before
+    Path("trace.csv").write_text("short")
+    assert main(command("--resume")) == 1
+    assert "'trace.csv' must hold" in capsys.readouterr().err
+    tc.CPRegressor(1).fit(np.zeros((1, 2), dtype=int), [1.0]).save("fitted.npz")
+    assert main(["stream", "data.csv", "-o", "fitted.npz", "--resume"]) == 1
+    assert "is no checkpoint of a stream" in capsys.readouterr().err
