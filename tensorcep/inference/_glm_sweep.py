@@ -66,9 +66,9 @@ class Rule(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each; counts, (chunks, 3).
+    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each; counts, (chunks, 2).
 
-    The counts are the sum of squared changes of nu, and the numbers of messages raised and left as they were.
+    The counts are the sum of squared changes of nu, and the number of messages left as they were.
     """
 
     tau: np.ndarray
@@ -100,11 +100,10 @@ def _store(at, d, f, mu, s, a, b, messages, rule, gap, count):
     goes with a change of tau: the message's precision, which must stay positive, has no momentum.
     """
     if not (s * b < 1.0 and abs(a) < np.inf) and not rule.keep_nu:
-        count[2] += 1.0
+        count[1] += 1.0
         return
     tau, nu = site_from_tilted(mu, s, a, b)
     if not (tau > rule.floor and s * b < 1.0):
-        count[1] += 1.0
         tau = rule.floor
         nu = messages.nu[at] if rule.keep_nu else mu * tau + a * (1.0 + s * tau)
     gap[d] += nu - messages.nu[at]

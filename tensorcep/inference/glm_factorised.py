@@ -69,8 +69,8 @@ class FactorisedOptions:
         variances that are not small, the second order can diverge.
     stop : {"residual", "published"}
         What is compared with the tolerance: the largest undamped change of a weight's posterior, in posterior standard
-        deviations or as a fraction of its precision; or the published code's mean square change of the messages'
-        natural means, which shrinks with the square of the step and so stops damped runs early.
+        deviations or as a fraction of its precision; or the published code's square change of all
+        natural means of messages over the number of rows, which shrinks with the square of the step and so stops damped runs early.
     message_precision : float
         Precision of the first messages; the published code starts at 1e-6, and puts messages of negative precision
         there, keeping their natural mean.
@@ -165,7 +165,7 @@ def step(
     how = (FIRST_STEP * state.step, 0.0) if first else (state.step, state.momentum)
     rule = _rule(problem, options, name, second, *how)
     tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
-    sums = Sums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 3)))
+    sums = Sums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
     conditional = name in ("cep1", "cep2")
     kernel: Callable[..., Any] = conditional_sweep if conditional else row_sweep
 
@@ -175,11 +175,11 @@ def step(
 
     threads.over(n_chunks, sweep)
     tau, nu = sums.tau.sum(axis=0), sums.nu.sum(axis=0)
-    moved, _, left_out = sums.counts.sum(axis=0)
+    moved, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))
     mean, var = _posterior(problem, prior_var, tau, nu)
     residual = _residual(state, (tau - state.tau) / rule.step, sums.gap.sum(axis=0))
-    change = residual if options.stop == "residual" else moved / max(len(rows.value), 1)
+    change = residual if options.stop == "residual" else moved / len(rows.y)
     if name == "cep2" and state.sweeps < options.first_order:
         change = np.inf  # the first order may have converged, the second has not begun
     step, momentum, least, waited = state.step, state.momentum, min(residual, state.least), state.waited + 1
