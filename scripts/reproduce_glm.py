@@ -4,12 +4,19 @@
     python scripts/reproduce_glm.py --simulations --figure kl.png            # KL to NUTS against time and sweeps
 
 Settings "published" are those of the authors' code: prior N(0, 1), no intercept, messages of precision 1e-6 at first,
-their damping, nine Gauss-Hermite nodes for CEP with the logit, CEP-2 after their number of CEP-1 sweeps, and their stopping rule
-(sum of squared changes of natural means, over the number of points, below 1e-5), which shrinks with the square of the
-step: with rho = 0.01 the runs end far from a fixed point. "converged" takes the package's own damping and stops when no
-weight would move by more than 1e-4 posterior standard deviations; "ep" has a full covariance.
+their damping, nine Gauss-Hermite nodes for CEP with the logit, CEP-2 after their number of CEP-1 sweeps, and their
+stopping rule (sum of squared changes of natural means, over the number of points, below 1e-5), which shrinks with the
+square of the step: with rho = 0.01 the runs end far from a fixed point. "converged" takes the package's own damping and
+stops when no weight would move by more than 1e-4 posterior standard deviations; "ep" has a full covariance.
 
-<conclusions>
+Which conclusions of the paper survive at convergence (five folds, mean test log likelihood)? That CEP is about as good
+as factorised EP does: with either link CEP-1 is ahead on australian and breast (probit -0.434 and -0.610, against
+-0.440 and -0.620), EP on crabs, ionos and sonar (probit -0.198, -0.327 and -0.565, against -0.202, -0.341 and -0.611),
+and pima ties. That it is better does not: the published lead on ionos and sonar is where the damped runs stopped. That
+the second order improves on the first does not: converged CEP-2 is better on crabs alone, equal on pima, and much worse
+on sonar (probit -0.815, against -0.611). That VB is the worst for the probit does, except on crabs. Early stopping
+itself helps on four of the six sets, and hurts on crabs, by more than the methods differ. That LP is slow does not: one
+scalar Newton solve per point and sweep makes it as quick as EP, and its scores are close to those of CEP-1.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Rule(NamedTuple):
     momentum : float
         Fraction of the last change of its natural mean that a message makes again.
     floor : float
-        Messages of a lower precision are raised to it; the others have none below it.
+        Messages whose precision would be negative get this one.
     keep_nu : bool
         Whether a raised message keeps its old natural mean (as the published code does) or its new mean.
     """
@@ -103,7 +103,7 @@ def _store(at, d, f, mu, s, a, b, messages, rule, gap, count):
         count[1] += 1.0
         return
     tau, nu = site_from_tilted(mu, s, a, b)
-    if not (tau > rule.floor and s * b < 1.0):
+    if not (tau > 0.0 and s * b < 1.0):
         tau = rule.floor
         nu = messages.nu[at] if rule.keep_nu else mu * tau + a * (1.0 + s * tau)
     gap[d] += nu - messages.nu[at]

@@ -69,8 +69,8 @@ class FactorisedOptions:
         variances that are not small, the second order can diverge.
     stop : {"residual", "published"}
         What is compared with the tolerance: the largest undamped change of a weight's posterior, in posterior standard
-        deviations or as a fraction of its precision; or the published code's square change of all
-        natural means of messages over the number of rows, which shrinks with the square of the step and so stops damped runs early.
+        deviations or as a fraction of its precision; or the published code's sum of squared changes of the messages'
+        natural means over the number of rows, which shrinks with the square of the step: it stops damped runs early.
     message_precision : float
         Precision of the first messages; the published code starts at 1e-6, and puts messages of negative precision
         there, keeping their natural mean.
