@@ -52,7 +52,7 @@ STEP, MOST_MOMENTUM = 1.2, 0.95
 FIRST_SWEEPS, FIRST_STEP = 5, 0.5
 CHOICES = (5, 10, 20, 40)
 # After this many sweeps without a smaller change than before, the step shrinks.
-PATIENCE, STEP_SHRINK, STEP_MIN = 20, 0.5, 1e-4
+PATIENCE, STEP_SHRINK, STEP_MIN = 40, 0.5, 1e-4
 
 
 @dataclass(frozen=True)
