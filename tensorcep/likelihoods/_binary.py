@@ -42,4 +42,4 @@ def binary_likelihood(
         f = np.atleast_1d(np.asarray(f, dtype=np.float64))
         return (rng.random(f.shape) < cdf(f)).astype(np.float64)
 
-    return Likelihood(name, 1.0, code_labels, tilted, loglik, predict, quantile, logpdf, sample, tilted2)
+    return Likelihood(name, 1.0, code_labels, tilted, loglik, predict, quantile, logpdf, sample, tilted2=tilted2)
