@@ -32,6 +32,8 @@ vec = types.Array(f64, 1, "C")
 
 # tilted(y, m, v, theta, logz, alpha, beta): in-place over n entries, all (n,) float64
 TILTED_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec)
+# tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2): the same, and alpha and beta twice derived
+TILTED2_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec, vec, vec)
 # loglik(y, f, theta, value, d1, d2): log p(y | f) and its first two derivatives in f, in-place over n entries
 LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
 
@@ -64,6 +66,12 @@ def _call(typing_context: Any, address: Any, *args: Any) -> Any:
 def call_tilted(typing_context, address, y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
     """Call, inside a kernel, the tilted-moment kernel at `address` (see `address_of`)."""
     return _call(typing_context, address, y, m, v, theta, logz, alpha, beta)
+
+
+@intrinsic
+def call_tilted2(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+    """Call, inside a kernel, the kernel of tilted moments and their curvature at `address` (see `address_of`)."""
+    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
 
 
 @intrinsic

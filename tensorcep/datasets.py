@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
@@ -23,7 +22,8 @@ import numpy as np
 
 from tensorcep._checks import check_checksum, check_choice, check_int
 from tensorcep._interop import optional_module
-from tensorcep.labels import Labels
+from tensorcep._shipped import load_covid19_serology as load_covid19_serology
+from tensorcep._shipped import load_il2 as load_il2
 from tensorcep.tensor import SparseTensor
 
 logger = logging.getLogger("tensorcep")
@@ -35,6 +35,8 @@ ENRON_SHAPE = (203, 203, 200)
 DBLP_SHAPE = (10_000, 200, 10_000)
 # name -> (file, the label that is 1)
 GP_FILES = {"ionosphere": ("gp/ionosphere.data", "g"), "sonar": ("gp/sonar.all-data", "M")}
+UCI_NAMES = ("australian", "breast", "crabs", "ionos", "pima", "sonar")
+LINKS = ("probit", "logistic")
 
 
 class Fold(NamedTuple):
@@ -56,6 +58,22 @@ class Points(NamedTuple):
 
     X: np.ndarray
     y: np.ndarray
+
+
+class PointsFold(NamedTuple):
+    """Points to train on and points to test on."""
+
+    train: Points
+    test: Points
+
+
+class Simulation(NamedTuple):
+    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run."""
+
+    train: Points
+    test: Points
+    mean: np.ndarray
+    cov: np.ndarray
 
 
 class DatasetInfo(NamedTuple):
@@ -85,6 +103,8 @@ CATALOGUE = {
     "enron": ("e-mails, sender x receiver x time, binary, five folds", "Zhe et al. (2016); CEP repository"),
     "dblp": ("publications, author x conference x keyword, binary, 50 test sets", "Du et al. (2018); CEP repository"),
     "gp": ("ionosphere and sonar, points with two labels", "UCI repository, as kept by Zhang et al. (2020)"),
+    "uci": ("six sets of points with two labels, five half-half splits each", "UCI repository; CEP repository"),
+    "simulation": ("probit and logistic regression data with their posteriors", "Wang, Zhe (2019); CEP repository"),
     "covid19_serology": ("serology, sample x antigen x receptor", "Zohar et al. (2020); ships with TensorLy"),
     "il2": ("IL-2 responses, ligand x time x dose x cell, some missing", "Orcutt-Jahns et al. (2021); with TensorLy"),
 }
@@ -143,9 +163,7 @@ def load_dblp() -> DBLP:
     Source: Du, Zheng, Lee, Zhe (2018), Probabilistic streaming tensor decomposition; the test sets are those of Wang
     and Zhe (2019), Conditional expectation propagation.
     """
-    from scipy.io import loadmat
-
-    data = loadmat(fetch("dblp/dblp.mat"), squeeze_me=True, struct_as_record=False)["data"]
+    data = _matlab("dblp/dblp.mat")["data"]
     ones = SparseTensor.from_coo(_from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
     tests = [
         SparseTensor.from_coo(_from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
@@ -167,34 +185,45 @@ def load_gp(name: str) -> Points:
     return Points(table[:, :-1].astype(np.float64), (table[:, -1] == positive).astype(np.int64))
 
 
-def load_covid19_serology() -> SparseTensor:
-    """Load the COVID-19 systems serology tensor that TensorLy ships: sample x antigen x receptor, 438 x 6 x 11.
+def load_uci(name: str, link: str, fold: int) -> PointsFold:
+    """Load one half-half split of a data set of the CEP paper: standardised features, factors as one column per level.
 
-    Values are log-scaled and centred antibody measurements, none missing. A sample's label is its patient's group and
-    its row, such as "Severe 201", because the groups alone are not unique.
+    Parameters
+    ----------
+    name : {"australian", "breast", "crabs", "ionos", "pima", "sonar"}
+    link : {"probit", "logistic"}
+        Each model has splits of its own.
+    fold : int
+        1 to 5.
 
-    Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
+    Returns
+    -------
+    PointsFold
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As in `load_alog`.
+
+    Source: UCI machine learning repository; the splits are those of Wang and Zhe (2019), Conditional expectation
+    propagation. The sizes differ from those that the paper prints.
     """
-    from tensorly import datasets
-
-    bunch = datasets.load_covid19_serology()
-    groups, antigens, receptors = bunch.ticks
-    ticks = [f"{group} {row}" for row, group in enumerate(groups)], antigens, receptors
-    return _labelled(bunch.tensor, ticks, ("sample", "antigen", "receptor"))
+    check_choice("name", name, UCI_NAMES)
+    check_choice("link", link, LINKS)
+    data = _matlab(f"uci/{link}/{name}/nfold-{check_int('fold', fold, maximum=N_FOLDS)}.mat")
+    return PointsFold(_points(data["train"]), _points(data["test"]))
 
 
-def load_il2() -> SparseTensor:
-    """Load the IL-2 mutein response tensor that TensorLy ships: ligand x time (h) x dose (nM) x cell, 13 x 4 x 12 x 8.
+def load_simulation(name: str) -> Simulation:
+    """Load simulated data of the CEP paper, 5,000 + 5,000 points with 4 features; errors are those of `load_alog`.
 
-    The 192 cells that were not measured are left out.
+    `name` is "probit-1", "probit-2", "logistic-1" or "logistic-2"; the weights of the second sets are more correlated.
 
-    Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
-    fusions.
+    Source: Wang and Zhe (2019), Conditional expectation propagation.
     """
-    from tensorly import datasets
-
-    bunch = datasets.load_IL2data()
-    return _labelled(bunch.tensor, bunch.ticks, ("ligand", "time", "dose", "cell"))
+    check_choice("name", name, [f"{link}-{k}" for link in LINKS for k in (1, 2)])
+    data = _matlab(f"simulation/{name}.mat")
+    return Simulation(_points(data["train"]), _points(data["test"]), data["ts_mean"], data["ts_var"])
 
 
 def available() -> list[DatasetInfo]:
@@ -294,11 +323,16 @@ def _load_fold(name: str, fold: int, shape: tuple[int, ...]) -> Fold:
     return Fold(*(SparseTensor.from_coo(*published_entries(f), shape=shape, duplicates="last") for f in files))
 
 
+def _matlab(file: str) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    return dict(loadmat(fetch(file), squeeze_me=True, struct_as_record=False))
+
+
+def _points(struct: Any) -> Points:
+    return Points(np.ascontiguousarray(struct.x, dtype=np.float64), np.asarray(struct.y).astype(np.int64))
+
+
 def _from_one(subs: np.ndarray) -> np.ndarray:
     """Indices that count from 1, as 0-based int64."""
     return np.asarray(subs).astype(np.int64) - 1
-
-
-def _labelled(array: Any, ticks: Iterable[Any], names: Iterable[str]) -> SparseTensor:
-    labels = [Labels(list(tick), name=name) for tick, name in zip(ticks, names, strict=True)]
-    return SparseTensor.from_dense(np.asarray(array), labels=labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,34 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
     write_archive(path, KIND, VERSION, {**header, **(extra or {})}, arrays)
 
 
+def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
+    """Write a fitted estimator that is no CP model: class name, plain parameters, these attributes and the trace.
+
+    Attributes may be arrays of numbers or text, numbers, and booleans.
+
+    Raises
+    ------
+    ValueError
+        If an array holds objects other than text.
+    """
+    values = {name: getattr(model, name) for name in names}
+    arrays = {name: _text_array(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays.update({f"trace_{name}": steps for name, steps in model.trace_.items()})
+    header = {
+        "class": type(model).__name__,
+        "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if _is_plain(v)},
+        "attributes": {name: _plain(value) for name, value in values.items() if name not in arrays},
+    }
+    write_archive(path, KIND, VERSION, header, arrays)
+
+
+def _text_array(values: np.ndarray) -> np.ndarray:
+    """Objects that are all text, as an array of text; any other array as it is."""
+    if values.dtype.hasobject and all(isinstance(item, str) for item in values.ravel()):
+        return values.astype(str)
+    return values
+
+
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
     """Read what `write_model` wrote.
 
@@ -65,6 +94,8 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
         If it is truncated, incomplete, of another kind, or of a newer version.
     """
     header, arrays = read_archive(path, KIND, VERSION)
+    if "attributes" in header:
+        return _read_attributes(path, header, arrays)
     try:
         posterior = _read_result(header, arrays)
         described = header["labels"]
@@ -99,6 +130,17 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     if len(labels) != n_modes or any(arrays[name].shape != shape for name, shape in shapes.items()):
         fail_value(f"'{os.fspath(path)}' holds arrays that do not fit its shape {posterior.shape}; save it again.")
     return StoredModel(class_name, params, fitted, header)
+
+
+def _read_attributes(
+    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> StoredModel:
+    try:
+        fitted = {**header["attributes"], **{n: a for n, a in arrays.items() if not n.startswith("trace_")}}
+        fitted["trace_"] = {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")}
+        return StoredModel(header["class"], dict(header["params"]), fitted, header)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
 
 
 def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -55,7 +55,9 @@ def server(tmp_path, monkeypatch):
 def test_registry_lists_every_file_of_the_loaders():
     files = datasets.registry()
     folds = {f"{n}/{p}-fold-{k}.txt" for n in ("alog", "enron") for p in ("train", "test") for k in range(1, 6)}
-    assert set(files) == folds | {"dblp/dblp.mat", "gp/ionosphere.data", "gp/sonar.all-data"}
+    uci = {f"uci/{m}/{n}/nfold-{k}.mat" for m in datasets.LINKS for n in datasets.UCI_NAMES for k in range(1, 6)}
+    simulated = {f"simulation/{m}-{k}.mat" for m in datasets.LINKS for k in (1, 2)}
+    assert set(files) == folds | uci | simulated | {"dblp/dblp.mat", "gp/ionosphere.data", "gp/sonar.all-data"}
     for facts in files.values():
         assert re.fullmatch(r"https://\S+/[0-9a-f]{40}/\S+", facts["url"])  # a fixed commit
         assert re.fullmatch(r"[0-9a-f]{64}", facts["sha256"])
@@ -202,7 +204,7 @@ def test_fetch_without_pooch_names_the_extra_and_the_file(data_folder, monkeypat
     url = re.escape(datasets.registry()[FILE]["url"])
     with pytest.raises(ImportError, match=rf"fetching {url} \(or else save it as {FILE} .*'tensorcep\[datasets\]'"):
         datasets.fetch(FILE)
-    assert [info.cached for info in datasets.available()] == [False, False, False, False, True, True]
+    assert [info.cached for info in datasets.available()] == [*[False] * 6, True, True]
 
 
 def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server, monkeypatch, tmp_path):
@@ -214,6 +216,25 @@ def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server
     monkeypatch.delenv("TENSORCEP_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
     assert datasets.fetch(FILE) == tmp_path / "cache" / "tensorcep" / FILE
+
+
+@pytest.mark.parametrize(("name", "n", "d"), [("australian", 208, 38), ("pima", 768, 8), ("sonar", 208, 60)])
+def test_load_uci_halves_the_points(real_data, name, n, d):
+    for link in datasets.LINKS:
+        train, test = datasets.load_uci(name, link, 3)
+        assert train.X.shape[1] == test.X.shape[1] == d
+        assert (len(train.y), len(test.y)) == train.X.shape[:1] + test.X.shape[:1]
+        assert len(train.y) + len(test.y) == n
+        assert set(train.y) == set(test.y) == {0, 1}
+    with pytest.raises(ValueError, match="fold must be an integer from 1 to 5; got 6"):
+        datasets.load_uci(name, "probit", 6)
+
+
+def test_load_simulation_has_a_posterior(real_data):
+    found = datasets.load_simulation("logistic-2")
+    assert found.train.X.shape == found.test.X.shape == (5000, 4)
+    assert found.mean.shape == (4,)
+    np.testing.assert_array_less(0.0, np.linalg.eigvalsh(found.cov))
 
 
 def test_available_gives_the_size_of_the_download(data_folder):

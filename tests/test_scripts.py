@@ -16,6 +16,7 @@ SCRIPTS = ROOT / "scripts"
 TINY = {
     "bench_engines.py": ["--methods", "vmp,wopt", "--ranks", "2", "--entries", "500", "--repeats", "1"],
     "bench_factor_models.py": ["--shape", "40,16", "--ranks", "3", "--sweeps", "4"],
+    "bench_glm.py": ["--sizes", "2000", "--columns", "10", "--sweeps", "4", "--no-simulations"],
     "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],
     "bench_peers.py": ["--peers", "none", "--methods", "vmp,wopt", "--folds", "1", "--ranks", "2", "--sweeps", "3"],
     "bench_read_tns.py": ["--lines", "200", "--repeats", "1"],
@@ -67,6 +68,7 @@ TINY = {
     ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
+    "reproduce_glm.py": ["--tables", "--data", "crabs", "--folds", "1", "--methods", "cep1,vb", "--sweeps", "200"],
     "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
     "reproduce_dblp_streaming.py": [
         *("--methods", "cep,vmp,batch,wopt", "--entries", "600", "--batch-sizes", "300", "--orders", "2"),
@@ -91,6 +93,7 @@ TINY = {
 NEEDS_DATA = (
     "bench_peers.py",
     "measure_structure.py",
+    "reproduce_glm.py",
     "reproduce_bpm.py",
     "reproduce_cep_tensor.py",
     "reproduce_dblp_streaming.py",

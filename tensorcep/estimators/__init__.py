@@ -10,6 +10,7 @@ from tensorcep._files import archive_kind
 from tensorcep.estimators._relation_store import KIND as FACTOR_MODEL
 from tensorcep.estimators._relation_store import read_relations
 from tensorcep.estimators.bayes_point_machine import BayesPointMachine
+from tensorcep.estimators.bayesian_glm import BayesianLogisticRegression, BayesianProbitRegression
 from tensorcep.estimators.bayesian_pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.estimators.collective import CollectiveMatrixFactorization
 from tensorcep.estimators.cp_classifier import CPClassifier
@@ -21,10 +22,13 @@ from tensorcep.persist import read_model
 __all__ = [
     "ESTIMATORS",
     "FACTOR_MODELS",
+    "GLMS",
     "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
+    "BayesianLogisticRegression",
     "BayesianPCA",
+    "BayesianProbitRegression",
     "CPClassifier",
     "CPCountRegressor",
     "CPRegressor",
@@ -33,11 +37,13 @@ __all__ = [
     "load",
 ]
 
+# By class name: the estimators of tensors, of matrices, and of regressions. `load` knows them all.
 ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
 FACTOR_MODELS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (BayesianPCA, BayesianFactorAnalysis, CollectiveMatrixFactorization, BayesianCCA, GroupFactorAnalysis)
 }
+GLMS: dict[str, Any] = {cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression)}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -52,16 +58,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     if archive_kind(path) == FACTOR_MODEL:
         class_name, params, fitted = read_relations(path)
-        model = _made(path, class_name, params, FACTOR_MODELS)
         finish = "_set_attributes"
+        model = _made(path, class_name, params, FACTOR_MODELS)
     else:
         stored = read_model(path)
         fitted = stored.fitted
-        model = _made(path, stored.class_name, stored.params, ESTIMATORS)
-        finish = "_set_moments"
+        model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **GLMS})
+        finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
     for name, value in fitted.items():
         setattr(model, name, value)
-    getattr(model, finish)()
+    if finish:
+        getattr(model, finish)()
     return model
 
 

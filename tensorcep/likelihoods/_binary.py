@@ -21,7 +21,9 @@ def code_labels(y: ArrayLike) -> np.ndarray:
     return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
 
 
-def binary_likelihood(name: str, tilted: Any, loglik: Any, cdf: Callable[[np.ndarray], np.ndarray]) -> Likelihood:
+def binary_likelihood(
+    name: str, tilted: Any, loglik: Any, cdf: Callable[[np.ndarray], np.ndarray], tilted2: Any = None
+) -> Likelihood:
     """Return the record of P(y = 1 | f) = cdf(f) with a cdf that is symmetric about 0."""
 
     def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
@@ -40,4 +42,4 @@ def binary_likelihood(name: str, tilted: Any, loglik: Any, cdf: Callable[[np.nda
         f = np.atleast_1d(np.asarray(f, dtype=np.float64))
         return (rng.random(f.shape) < cdf(f)).astype(np.float64)
 
-    return Likelihood(name, 1.0, code_labels, tilted, loglik, predict, quantile, logpdf, sample)
+    return Likelihood(name, 1.0, code_labels, tilted, loglik, predict, quantile, logpdf, sample, tilted2=tilted2)

@@ -48,6 +48,9 @@ class Likelihood(NamedTuple):
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
     pg : PolyaGamma or None
         Its Polya-Gamma form.
+    tilted2 : kernel or None
+        ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
+        m of alpha and of beta.
     """
 
     name: str
@@ -60,3 +63,4 @@ class Likelihood(NamedTuple):
     logpdf: Callable[..., np.ndarray]
     sample: Callable[..., np.ndarray]
     pg: PolyaGamma | None = None
+    tilted2: Any = None

@@ -29,6 +29,9 @@ LOG_2 = math.log(2.0)
 # do, which let an error of 1e-17 through at a frequency of about POLE + pi / (2 s^2), in units of f.
 NARROW = 0.36
 POLE = 13.0
+# The rule of the CEP paper's experiments: nine Gauss-Hermite nodes.
+NINE_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+NINE_LOG_WEIGHTS = np.log(_WEIGHTS / _WEIGHTS.sum())
 MACKAY_SLOPE = math.pi / 8.0
 
 
@@ -96,6 +99,81 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _node(f, log_g):  # type: ignore[no-untyped-def]
+    """Return w = g q and p at a node f, without underflow of q."""
+    e = exp(-abs(f))
+    big = 1.0 / (1.0 + e)
+    return big * exp(log_g + (0.0 if f > 0.0 else f)), (e * big if f > 0.0 else big)
+
+
+@kernel
+def _derivatives(y, w0, w1, w2, w3, w4):  # type: ignore[no-untyped-def]
+    """Return alpha, beta and their second derivatives in m from the sums of w p^k; q' = q p and p' = -p q."""
+    e1, e2, e3, e4 = w1 / w0, w2 / w0, w3 / w0, w4 / w0
+    z2 = 2.0 * e2 - e1
+    z3 = 6.0 * (e3 - e2) + e1
+    z4 = 24.0 * e4 - 36.0 * e3 + 14.0 * e2 - e1
+    third = z3 - 3.0 * z2 * e1 + 2.0 * e1**3
+    fourth = z4 - 4.0 * z3 * e1 - 3.0 * z2**2 + 12.0 * z2 * e1**2 - 6.0 * e1**4
+    return y * e1, e1 * e1 - z2, y * third, -fourth
+
+
+@kernel
+def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+    """Write what `tilted` does, and the second derivatives of alpha and beta in m; absolute error 1e-14."""
+    for n in range(y.shape[0]):
+        mean = y[n] * m[n]
+        var = v[n] + TINY
+        s = math.sqrt(var)
+        width = s + 2.0 * REACH  # the mode of the tilted density lies between m and m + v
+        step = 2.0 * math.pi / (POLE * s + 0.5 * math.pi / s) if s > NARROW else GAUSS_STEP
+        nodes = count_nodes(width, step)
+        h = width / nodes
+        shift = mean + 0.5 * var if mean + var < 0.0 else 0.0
+        w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for j in range(nodes):
+            u = (j + 0.5) * h - REACH
+            w, p = _node(mean + s * u, -0.5 * u * u - shift)
+            w0 += w
+            w1 += w * p
+            w2 += w * (p * p)
+            w3 += w * (p * p * p)
+            w4 += w * (p * p) * (p * p)
+        logz[n] = shift + log(h * w0) - LOG_SQRT_2PI
+        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
+
+
+@kernel
+def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+    """Write log E[q], alpha, beta and their second derivatives in m by Gauss-Hermite nodes at the cavity.
+
+    Good to five digits for a variance near 1, to three at 9 and to none at 100: for published numbers, not for use.
+
+    Source: Wang and Zhe, Conditional Expectation Propagation, supplement 8.2.
+    """
+    for n in range(y.shape[0]):
+        mean, s = y[n] * m[n], math.sqrt(v[n])
+        shift = min(mean, 0.0)
+        w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for j in range(NINE_NODES.shape[0]):
+            w, p = _node(mean + s * NINE_NODES[j], NINE_LOG_WEIGHTS[j] - shift)
+            w0 += w
+            w1 += w * p
+            w2 += w * (p * p)
+            w3 += w * (p * p * p)
+            w4 += w * (p * p) * (p * p)
+        logz[n] = shift + log(w0)
+        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
+
+
+@kernel
+def nine_tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+    """Write log E[q], alpha and beta by Gauss-Hermite nodes at the cavity."""
+    unused = np.empty_like(y)
+    nine_tilted2(y, m, v, theta, logz, alpha, beta, unused, unused)
+
+
+@kernel
 def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
     """Write log q and its first two derivatives in f."""
     for n in range(y.shape[0]):
@@ -126,7 +204,8 @@ def tilted_mackay(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped
         beta[n] = alpha[n] * (alpha[n] + MACKAY_SLOPE * m[n] / widened)
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit)._replace(
+LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2)._replace(
     pg=PolyaGamma(kappa=lambda y, theta: 0.5 * y, trials=lambda y, theta: np.ones_like(y))
 )
 LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)
+LOGIT_NINE = binary_likelihood("logit_nine", nine_tilted, loglik, expit, nine_tilted2)

@@ -29,6 +29,23 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+    """Write what `tilted` does, and the second derivatives of alpha and beta in m, from r' = -r (z + r)."""
+    for n in range(y.shape[0]):
+        beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
+    normal_cdf_parts(beta, logz, alpha)
+    for n in range(y.shape[0]):
+        r, z_r, inv_s = alpha[n], beta[n], 1.0 / math.sqrt(1.0 + v[n])
+        r1 = -r * z_r
+        r2 = -r1 * z_r - r * (1.0 + r1)
+        r3 = -r2 * z_r - 2.0 * r1 * (1.0 + r1) - r * r2
+        alpha[n] = y[n] * r * inv_s
+        beta[n] = -r1 * inv_s**2
+        alpha2[n] = y[n] * r2 * inv_s**3
+        beta2[n] = -r3 * inv_s**4
+
+
+@kernel
 def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
     """Write log Phi(y f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
@@ -40,4 +57,4 @@ def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
         d2[n] = -r * d2[n]
 
 
-PROBIT = binary_likelihood("probit", tilted, loglik, ndtr)
+PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)
