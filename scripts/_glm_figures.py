@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+# Sampled moments can collapse; what is worse than this leaves the panel.
+HIGHEST_KL = 1e5
+
 
 def _pyplot() -> Any:
     import matplotlib as mpl
@@ -28,6 +31,9 @@ def draw_curves(curves: dict[tuple[str, str], np.ndarray], path: str) -> None:
             panel.loglog(curve[:, line], curve[:, 2], label=method, color=f"C{methods.index(method)}", lw=1.5)
             panel.set_xlabel(label)
             panel.set_title(name if line == 0 else "")
+    for panel in axes.flat:
+        lowest = min(line.get_ydata().min() for line in panel.get_lines())
+        panel.set_ylim(0.5 * lowest, min(panel.get_ylim()[1], HIGHEST_KL))
     for panel in axes[:, 0]:
         panel.set_ylabel("KL(NUTS || q)")
     handles = [plt.Line2D([], [], color=f"C{j}", label=method) for j, method in enumerate(methods)]

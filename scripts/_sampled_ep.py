@@ -21,6 +21,10 @@ from tensorcep.inference.glm_full import FullFit
 
 CDF = {"probit": ndtr, "logit": expit}
 MESSAGE_PRECISION = 1e-6
+# Sampled moments of a message above this precision have collapsed onto one draw.
+MOST_PRECISION = 1e12
+# A variance below this part of the second moment is rounding: one draw has all the weight.
+ROUNDING = 1e-12
 # Weights of this many rows' draws are held at a time.
 BLOCK_NUMBERS = 1 << 22
 
@@ -52,38 +56,46 @@ def sampled_ep(
     tol: float,
     score: Callable[[int, Any, State], Any] | None = None,
 ) -> FullFit:
-    """Sweep until the change that `stop` names ("published" or "residual") is below tol."""
+    """Sweep until the change that `stop` names ("published" or "residual") is not above tol.
+
+    A run that stops with messages which could not be renewed, because their moments have collapsed, has not converged.
+    """
     live = problem.X.toarray() != 0.0
     tau, nu = np.where(live, MESSAGE_PRECISION, 0.0), np.zeros(live.shape)
     state, seconds, converged = _posterior(problem, tau, nu), [], False
-    while len(seconds) < max_iter and not converged:
+    for sweep in range(1, max_iter + 1):
         begin = time.perf_counter()
-        new_tau, new_nu = _proposals(state, tau, nu, moments)
+        new_tau, new_nu, renewed = _proposals(state, tau, nu, moments)
         dtau, dnu = np.where(live, new_tau - tau, 0.0), np.where(live, new_nu - nu, 0.0)
         change = _change(state, dtau, dnu, 1.0 - damping)
         tau, nu = tau + (1.0 - damping) * dtau, nu + (1.0 - damping) * dnu
         state = _posterior(problem, tau, nu)
         seconds.append(time.perf_counter() - begin)
-        converged = getattr(change, stop) < tol
         if score is not None:
-            score(len(seconds), change, state)
+            score(sweep, change, state)
+        if getattr(change, stop) <= tol:
+            converged = bool(renewed[live].all())
+            break
     posterior = GLMPosterior(state.mean, state.var, problem.prior_cov, np.nan)
     return FullFit(posterior, len(seconds), converged, {"seconds": np.array(seconds)})
 
 
-def _proposals(state: State, tau: np.ndarray, nu: np.ndarray, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Messages that match the moments; a message without a finite one stays, one of no precision keeps its nu."""
+def _proposals(state: State, tau: np.ndarray, nu: np.ndarray, moments: Moments) -> tuple[np.ndarray, ...]:
+    """Messages that match the moments, and whether they are finite: those that are not stay as they were.
+
+    As in the published code, a message of no precision gets the first one's, and keeps its natural mean.
+    """
     left = 1.0 - state.var * tau
     mu, s = (state.mean - state.var * nu) / left, state.var / left
-    a, b = moments(mu, s)
-    kept = 1.0 - s * b
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        a, b = moments(mu, s)
+        kept = 1.0 - s * b
         new_tau = b / kept
         new_nu = a / kept + mu * new_tau
-    finite = np.isfinite(new_tau) & np.isfinite(new_nu)
+    finite = np.isfinite(new_tau) & np.isfinite(new_nu) & (np.abs(new_tau) < MOST_PRECISION)
     positive = finite & (new_tau > 0.0) & (kept > 0.0)
     new_tau = np.where(positive, new_tau, np.where(finite, MESSAGE_PRECISION, tau))
-    return new_tau, np.where(positive, new_nu, nu)
+    return new_tau, np.where(positive, new_nu, nu), finite
 
 
 def _change(state: State, dtau: np.ndarray, dnu: np.ndarray, rho: float) -> Change:
@@ -99,30 +111,36 @@ def _posterior(problem: GLMProblem, tau: np.ndarray, nu: np.ndarray) -> State:
 
 
 def importance_moments(problem: GLMProblem, draws: int) -> Moments:
-    """Self-normalised importance sampling of each row's tilted density with one set of draws from N(0, I).
+    """Self-normalised importance sampling of each row's tilted density with proposals from N(0, I).
 
     The weight of a draw is likelihood x cavity / N(0, I) over the row's own weights. Where the cavity is narrow, or has
-    many dimensions, few draws have any weight and the moments are poor: that is what the baseline shows.
+    many dimensions, few draws have any weight and the moments are poor: that is what the baseline shows. Every row sees
+    the same draws through its own permutation and signs of the coordinates, which leave N(0, I) as it is: errors of
+    different rows are nearly independent, as with draws of their own, and a sweep is a few matrix products.
     """
     x, cdf = problem.X.toarray(), CDF[problem.likelihood.name]
-    w = np.random.default_rng(problem.seed).standard_normal((draws, x.shape[1]))
-    squares, signed = w * w, x * problem.y[:, None]
-    size = max(1, BLOCK_NUMBERS // draws)
+    rng = np.random.default_rng(problem.seed)
+    w = rng.standard_normal((draws, x.shape[1]))
+    order = rng.permuted(np.tile(np.arange(x.shape[1]), (len(x), 1)), axis=1)
+    sign = rng.choice([-1.0, 1.0], x.shape)
+    squares, turned = w * w, sign * np.take_along_axis(x * problem.y[:, None], order, axis=1)
+    live, size = turned != 0.0, max(1, BLOCK_NUMBERS // draws)
 
     def moments(mu: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, var = np.empty((2, *x.shape))
-        for first in range(0, len(x), size):
-            rows = slice(first, first + size)
-            live = x[rows] != 0.0
-            linear, quadratic = np.where(live, mu[rows] / s[rows], 0.0), np.where(live, 0.5 / s[rows] - 0.5, 0.0)
-            weight = linear @ w.T - quadratic @ squares.T
+        first, second, mean, var = np.empty((4, *x.shape))
+        linear = np.where(live, sign * np.take_along_axis(mu / s, order, axis=1), 0.0)
+        quadratic = np.where(live, 0.5 / np.take_along_axis(s, order, axis=1) - 0.5, 0.0)
+        for begin in range(0, len(x), size):
+            rows = slice(begin, begin + size)
+            weight = linear[rows] @ w.T - quadratic[rows] @ squares.T
             weight -= weight.max(axis=1, keepdims=True)
             np.exp(weight, out=weight)
-            weight *= cdf(signed[rows] @ w.T)
+            weight *= cdf(turned[rows] @ w.T)
             total = weight.sum(axis=1, keepdims=True)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                mean[rows] = weight @ w / total
-                var[rows] = weight @ squares / total - mean[rows] ** 2
+            first[rows], second[rows] = weight @ w / total, weight @ squares / total
+        spread = second - first**2
+        np.put_along_axis(mean, order, sign * first, axis=1)
+        np.put_along_axis(var, order, np.where(spread > ROUNDING * second, spread, 0.0), axis=1)
         return (mean - mu) / s, (s - var) / s**2
 
     return moments

@@ -68,7 +68,10 @@ TINY = {
     ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
-    "reproduce_glm.py": ["--tables", "--data", "crabs", "--folds", "1", "--methods", "cep1,vb", "--sweeps", "200"],
+    "reproduce_glm.py": [
+        *("--tables", "--data", "crabs", "--folds", "1", "--methods", "cep1,vb,kjit,is,is-ep"),
+        *("--sweeps", "50", "--draws", "500"),
+    ],
     "reproduce_cep_tensor.py": ["--methods", "cep,vmp,wopt", "--folds", "1", "--ranks", "3", "--sweeps", "10"],
     "reproduce_dblp_streaming.py": [
         *("--methods", "cep,vmp,batch,wopt", "--entries", "600", "--batch-sizes", "300", "--orders", "2"),
@@ -189,6 +192,80 @@ def test_scripts_draw_figures(name, data, tmp_path):
     done = run_script(name, "--data", data, "--figure", str(file), *(["--draws", "100"] if "clutter" in name else []))
     assert done.returncode == 0, done.stderr
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_reproduce_glm_draws_both_figures(real_data, tmp_path):
+    pytest.importorskip("matplotlib")
+    figures = [tmp_path / "kl.png", tmp_path / "seconds.png"]
+    asked = ["--simulations", "--figure", str(figures[0]), "--tables", "--seconds-figure", str(figures[1])]
+    small = ["--data", "crabs", "--folds", "1", "--methods", "vb,ep,kjit,is", "--sweeps", "3", "--draws", "100"]
+    rows = rows_of("reproduce_glm.py", *asked, *small)
+    assert {row["data"] for row in rows} == {"probit-1", "probit-2", "logistic-1", "logistic-2", "crabs"}
+    assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+
+
+@pytest.mark.parametrize("link", ["probit", "logistic"])
+def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _kjit
+    import reproduce_glm
+
+    from tensorcep import datasets
+    from tensorcep.likelihoods import get_likelihood
+    from tensorcep.likelihoods._arrays import tilted_moments
+
+    rng = np.random.default_rng(0)
+    points = datasets.Points(rng.standard_normal((400, 3)), rng.integers(2, size=400))
+    learned = _kjit.JustInTime(reproduce_glm.problem_of(points, link, False, seed=1), 20_000)
+    m, v = rng.normal(0.0, 1.0, 400), rng.uniform(0.05, 4.0, 400)
+    likelihood = get_likelihood("probit" if link == "probit" else "logit")
+    exact = np.column_stack(tilted_moments(likelihood.tilted, 1.0, m, v, 1.0)[1:])
+    error = np.abs(learned.scalar(m, v) - exact)
+    assert np.quantile(error, 0.99) < 0.05
+    assert np.median(error) < 0.005
+    assert 5 < learned.oracle.asked < 120
+    before = learned.oracle.asked
+    learned.scalar(m, v)
+    assert learned.oracle.asked == before
+
+
+def test_just_in_time_ep_is_near_factorised_ep_and_repeats(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import reproduce_glm
+
+    from tensorcep import datasets
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    X[:5, 0] = 0.0
+    problem = reproduce_glm.problem_of(datasets.Points(X, (X[:, 1] > 0.3).astype(int)), "logistic", False, seed=1)
+    exact = reproduce_glm.fit_glm(problem, "ep-factorized", max_iter=500, tol=1e-6).posterior
+    effort = reproduce_glm.Effort(500, 20_000, 0)
+    found = [reproduce_glm.fit_sampled(problem, "kjit", "converged", effort).posterior for _ in range(2)]
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    np.testing.assert_allclose(found[0].mean, exact.mean, rtol=0, atol=0.05)
+    np.testing.assert_allclose(found[0].cov, exact.cov, rtol=0.1)
+
+
+def test_sampled_moments_are_near_the_exact_ones_for_wide_cavities(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _sampled_ep
+    import reproduce_glm
+
+    from tensorcep import datasets
+    from tensorcep.likelihoods._arrays import tilted_moments
+    from tensorcep.likelihoods.probit import PROBIT
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 3))
+    x[:10, 1] = 0.0
+    problem = reproduce_glm.problem_of(datasets.Points(x, rng.integers(2, size=40)), "probit", False)
+    mu, s = rng.normal(0.0, 0.5, x.shape), rng.uniform(0.3, 0.9, x.shape)
+    _, alpha, beta = tilted_moments(PROBIT.tilted, problem.y, (x * mu).sum(axis=1), (x**2 * s).sum(axis=1), 1.0)
+    a, b = (np.where(x == 0.0, 0.0, found) for found in _sampled_ep.importance_moments(problem, 100_000)(mu, s))
+    np.testing.assert_allclose(a, x * alpha[:, None], rtol=0, atol=0.1)
+    np.testing.assert_allclose(b, x**2 * beta[:, None], rtol=0, atol=0.2)
+    assert np.sqrt(np.mean((a - x * alpha[:, None]) ** 2)) < 0.03
 
 
 def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
