@@ -215,8 +215,7 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
     """KL after the fit, with and without the shift of the mean, and the curve (seconds, sweep, KL)."""
     found = datasets.load_simulation(name)
     published = setting == "published"
-    link = name.split("-")[0]
-    problem = problem_of(found.train, link, published and method in CONDITIONAL, effort.seed)
+    problem = problem_of(found.train, name.split("-")[0], published and method in CONDITIONAL, effort.seed)
     about: dict[str, Any] = {"data": name, "method": method, "setting": setting}
     curve: list[tuple[int, float]] = []
 
@@ -230,7 +229,7 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
     elif method == "ep":
         result = fit_glm(problem, method, max_iter=effort.sweeps, tol=CONVERGED_TOL)
     elif method == "is-ep":
-        _, result = fit_table(found.train, name, link, method, setting, effort)
+        _, result = fit_table(found.train, name, name.split("-")[0], method, setting, effort)
     else:
         rho = 0.05 if method == "ep-factorized" else 0.1
         authors = FactorisedOptions(damping=1.0 - rho, message_precision=1e-6, first_order=10)
