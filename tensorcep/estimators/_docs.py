@@ -53,6 +53,9 @@ _PARAMETERS = """rank : int, default=8
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
         `partial_fit`), by going back towards its prior.
+    revisit : int, default=0
+        For streams with method="cep": the size of a random sample of past entries, which is learned again with every
+        batch; it and its messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model. 0 keeps none.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
