@@ -199,9 +199,9 @@ def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequenc
     But when many of them meet in one row they can outweigh its prior. So a batch is learned by the formula, and if an
     update had to be skipped or a row shrunk on the way, all of it is learned again with positive messages.
     """
+    settings = dataclasses.replace(settings, anneal=0)
     if not isinstance(settings, CEPOptions):
         return run(method, problem, settings, callbacks=callbacks, **how)
-    settings = dataclasses.replace(settings, anneal=0)
     if problem.noise_prior is not None:
         a, b = problem.noise_prior
         # one more entry as the posterior so far expects it, so that the noise starts where it was
