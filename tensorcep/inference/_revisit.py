@@ -16,6 +16,7 @@ import numpy as np
 from tensorcep.inference._cep_sweep import Messages
 from tensorcep.inference._reservoir import Reservoir, Sample, aged, messages_at, resized, with_new
 from tensorcep.inference._rows import diagonal
+from tensorcep.inference._run import Problem
 from tensorcep.inference.adf import Batch, StreamState, batch_of
 from tensorcep.models.cp import row_moments
 from tensorcep.posterior import GammaNoise, Posterior
@@ -86,23 +87,29 @@ def revisit(
         chosen = sample.at(index)
         both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
         batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
-        problem, rows, limit = batch.problem, batch.rows[len(y) :], _limit(state, batch)
-        Lam, eta = subtracted(problem.prior_Lam, problem.prior_eta, rows, chosen)
-        noise = _noise_without(problem.noise_prior, chosen)
-        needed = unsound(Lam, eta, limit)[rows].any(axis=1)
-        if problem.noise_prior is not None and noise is None:
-            needed[:] = True
+        limit = _limit(state, batch)
+        problem, needed = _without(batch.problem, batch.rows[len(y) :], chosen, limit)
         if not needed.any():
             break
         index = index[~needed]
+    n_skipped = len(sample.y) - len(index)
+    counted = Reservoir(sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + n_skipped)
     if len(index):
-        start = _moments(problem.prior_Lam, problem.prior_eta)[0]  # where the rows were with the messages
-        problem = problem._replace(prior_Lam=Lam, prior_eta=eta, noise_prior=noise, start=start)
-    counted = Reservoir(
-        sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + len(sample.y) - len(index)
-    )
-    batch = batch._replace(problem=problem)
+        batch = batch._replace(problem=problem)
     return Revisit(batch, coords, y, index, counted, limit, keep, noise_forgets, seed, capacity)
+
+
+def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
+    """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
+    Lam, eta = subtracted(problem.prior_Lam, problem.prior_eta, rows, chosen)
+    needed = unsound(Lam, eta, limit)[rows].any(axis=1)
+    noise = problem.noise_prior
+    if noise is not None:
+        a, b = noise.a - float(chosen.a.sum()), noise.b - float(chosen.b.sum())
+        needed |= min(a / noise.a, b / noise.b) <= MIN_NOISE_SHARE
+        noise = GammaNoise(a, b)
+    start = _moments(problem.prior_Lam, problem.prior_eta)[0]  # where the rows were with the messages
+    return problem._replace(prior_Lam=Lam, prior_eta=eta, noise_prior=noise, start=start), needed
 
 
 def revisited(made: Revisit, posterior: Posterior, sent: Messages) -> tuple[Posterior, Reservoir]:
@@ -166,14 +173,7 @@ def _moments(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _limit(state: StreamState, batch: Batch) -> np.ndarray:
+    """Largest variance of each row of the batch without some of its messages."""
     parts = [(mode.prior_Lam[used], mode.prior_eta[used]) for mode, used in zip(state.modes, batch.used, strict=True)]
     Lam, eta = (np.concatenate(found) for found in zip(*parts, strict=True))
     return np.asarray(MAX_WIDENING * _moments(Lam, eta)[1])
-
-
-def _noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
-    """The noise posterior without the messages; None where that leaves nothing."""
-    if noise is None:
-        return None
-    a, b = noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum())
-    return GammaNoise(a, b) if min(a / noise.a, b / noise.b) > MIN_NOISE_SHARE else None
