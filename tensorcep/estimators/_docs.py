@@ -73,6 +73,9 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
+    n_revisited_, n_revisits_skipped_ : int
+        With `revisit`: times that a past entry was learned again, and that it was not because without its messages
+        the posterior of a row would hardly be a Gaussian.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
     relevance_ : ndarray (R,)

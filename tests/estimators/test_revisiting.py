@@ -33,6 +33,7 @@ CASES = [
     ("classifier", {"forget": 0.1}),
     ("classifier", {"link": "logit"}),
     ("classifier", {"interactions": "main+cp", "order": 2}),
+    ("classifier", {"prior": "learned", "dtype": "float32"}),
     ("counts", {"forget": 0.1}),
 ]
 
