@@ -4,6 +4,9 @@ speed    entries per second against batch size and rank
 memory   resident size and latency per batch along one long stream of fresh entries (a process of its own)
 drift    loss of the predictions made before learning, with and without `forget`, when the factors change half-way
 order    spread of the final AUC over random orders of the same entries
+revisit  prequential scores and seconds against the size of the reservoir of past entries that are learned again
+
+--figure draws the memory study.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from typing import Any
 import numpy as np
 from _common import Row, numbers, parser, report, row, say, words
 
-from tensorcep.estimators import CPClassifier
+from tensorcep._files import atomic_write
+from tensorcep.estimators import CPClassifier, CPRegressor
 from tensorcep.metrics import auc
 
 SHAPE = (1000, 200, 1000)
@@ -36,17 +40,20 @@ class Source:
         self.factors = [self.rng.normal(0.6, 0.8, (n, rank)) for n in shape]
         self.middle = rank * 0.6 ** len(shape)
 
-    def batches(self, n: int, size: int) -> Batches:
-        """Batches of `size` entries, n in all."""
+    def batches(self, n: int, size: int, real: bool = False) -> Batches:
+        """Batches of `size` entries, n in all, of labels or of real values."""
         for start in range(0, n, size):
             coords = np.stack([self.rng.integers(0, m, min(size, n - start)) for m in self.shape], axis=1)
-            yield coords, self.labels(coords)
+            yield coords, self.values(coords) if real else self.labels(coords)
+
+    def values(self, coords: np.ndarray) -> np.ndarray:
+        """Real values of cells, with noise of variance 1."""
+        rows = [factor[column] for factor, column in zip(self.factors, coords.T, strict=True)]
+        return np.asarray(np.prod(rows, axis=0).sum(axis=1) + self.rng.standard_normal(len(coords)))
 
     def labels(self, coords: np.ndarray) -> np.ndarray:
         """Labels of cells."""
-        rows = [factor[column] for factor, column in zip(self.factors, coords.T, strict=True)]
-        f = np.prod(rows, axis=0).sum(axis=1)
-        return (f - self.middle + self.rng.standard_normal(len(f)) > 0).astype(float)
+        return (self.values(coords) > self.middle).astype(float)
 
 
 def resident() -> float:
@@ -148,7 +155,51 @@ def order(args: Any) -> list[Row]:
     ]
 
 
-STUDIES = {"speed": speed, "memory": memory, "drift": drift, "order": order}
+def revisit(args: Any) -> list[Row]:
+    """Real values and labels, in small batches, of a tensor of which a stream sees a good part."""
+    rows: list[Row] = []
+    rank, shape, n, size = args.ranks[0], (60, 50, 40), args.entries[0], args.batch_sizes[0]
+    for likelihood in ("gaussian", "probit"):
+        for capacity in args.revisit:
+            source, how = Source(rank, args.seed, shape), {"revisit": capacity, "random_state": args.seed}
+            real = likelihood == "gaussian"
+            model: Any = CPRegressor(rank, max_iter=50, **how) if real else model_of(rank, args.seed, revisit=capacity)
+            trace = model.stream(source.batches(n, size, real)).stream_trace_
+            about = {"data": f"simulated {likelihood}", "rank": rank, "method": "cep", "batch_size": size}
+            about |= {"entries": n, "revisit": capacity, "seconds": float(trace["seconds"][1:].sum())}
+            second_half = -trace["log_score"][len(trace["log_score"]) // 2 :].mean()
+            rows.append(row("log_loss", float(-trace["log_score"][1:].mean()), **about))
+            rows.append(row("log_loss_second_half", float(second_half), **about))
+            rows.append(row("revisits_skipped", model.n_revisits_skipped_, **about))
+            say(f"{likelihood}, revisit {capacity}: {second_half:.4f} in the second half, {about['seconds']:.2f} s")
+    return rows
+
+
+def draw(rows: list[Row], path: str) -> None:
+    """Resident size and latency of the memory study against the entries seen."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(6.4, 5.2), layout="constrained")
+    for axes, metrics in ((above, ("resident_megabytes",)), (below, ("latency_ms", "latency_99_ms"))):
+        for metric in metrics:
+            found = [item for item in rows if item["metric"] == metric]
+            axes.plot([item["entries"] for item in found], [item["value"] for item in found], "o-", label=metric)
+        axes.grid(alpha=0.3)
+    above.set_ylim(0.0, 1.2 * max(item["value"] for item in rows if item["metric"] == "resident_megabytes"))
+    above.set_ylabel("resident size (MB)")
+    below.set_yscale("log")  # the first batches, which load compiled code, take far longer than the others
+    below.set_ylabel("latency per batch (ms)")
+    below.legend(["median", "99th percentile"], frameon=False)
+    below.set_xlabel("entries learned")
+    with atomic_write(path) as handle:
+        figure.savefig(handle, format="png", dpi=150)
+    plt.close(figure)
+
+
+STUDIES = {"speed": speed, "memory": memory, "drift": drift, "order": order, "revisit": revisit}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -172,10 +223,16 @@ def main(arguments: list[str] | None = None) -> None:
         default="0,0.01,0.03,0.1",
         help="of the drift study (default: %(default)s)",
     )
+    p.add_argument("--revisit", type=numbers, default="0,100,1000", help="of its study (default: %(default)s)")
+    p.add_argument("--figure", metavar="FILE.png", help="draw resident size and latency of the memory study")
     args = p.parse_args(arguments)
+    if args.figure and "memory" not in args.studies:
+        p.error("--figure draws the study 'memory', which --studies leaves out")
     rows: list[Row] = []
     for name in args.studies:
         rows += STUDIES[name](args)
+    if args.figure:
+        draw(rows, args.figure)
     report(rows, args.json)
 
 

@@ -144,7 +144,8 @@ def draw(averages: Sequence[Row], path: str) -> None:
         for label, points in panel.items():
             ax.plot(*np.transpose(points), ".-", label=label)
         ax.set(title=f"{data}, rank {rank}", xscale="log", xlabel="sweep", ylabel="RMSE" if data == "alog" else "AUC")
-    axes[0, 0].legend(fontsize=8)
+    for first in axes[:, 0]:  # data sets differ in the methods that fit them
+        first.legend(fontsize=8)
     with atomic_write(path) as handle:
         figure.savefig(handle, format=os.path.splitext(path)[1][1:] or "png")
 

@@ -37,7 +37,9 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "pg-direct-f-best": ("direct", "vb-factorized", {"step": "best"}),
     "pg-direct-naive": ("direct", "vb", {}),
     "pg-noise-f": ("noise", "vb-factorized", {"step": 0.3}),
+    "pg-noise-naive": ("noise", "vb", {}),
     "pg-direct-gibbs": ("direct", "gibbs", {"burn_in": 10**9}),
+    "pg-noise-gibbs": ("noise", "gibbs", {"burn_in": 10**9}),
     "boehning": ("boehning", "vb-factorized", {"step": 0.3}),
     "gaussian": ("direct", "vb-factorized", {"step": 0.3}),
 }
@@ -141,7 +143,7 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     link = link_of(data, method)
     _, inference, own = METHODS[method]
     sweeps = options.sweeps
-    if method == "pg-direct-gibbs" and options.gibbs_sweeps:
+    if method.endswith("-gibbs") and options.gibbs_sweeps:
         sweeps = options.gibbs_sweeps
     points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
     rng = np.random.default_rng(1000 + seed)

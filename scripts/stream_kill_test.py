@@ -1,7 +1,8 @@
 """Kill a stream at random moments (SIGKILL), resume it, and compare every byte with an uninterrupted run.
 
-The stream has labels that keep appearing, malformed lines that are set aside, a trace, and forgetting. Each kill is a
-run of its own: killed at a moment drawn uniformly over the length of the uninterrupted run, then resumed to the end.
+The stream has labels that keep appearing, malformed lines that are set aside, a trace, forgetting, and with --revisit a
+reservoir of past entries. Each kill is a run of its own: killed at a moment drawn uniformly over the length of the
+uninterrupted run, then resumed to the end.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--kills", type=int, default=20, help="number of kills (default: %(default)s)")
     p.add_argument("--entries", type=int, default=30_000, help="entries of the stream (default: %(default)s)")
     p.add_argument("--batch-sizes", type=numbers, default="100", help="between commas (default: %(default)s)")
+    p.add_argument("--revisit", type=int, default=0, help="entries to revisit (default: %(default)s)")
     options = p.parse_args(arguments)
     rng = np.random.default_rng(options.seed)
     rows: list[Row] = []
@@ -67,7 +69,9 @@ def main(arguments: list[str] | None = None) -> None:
             write_entries(data, options.entries, rank, options.seed)
             for batch_size in options.batch_sizes:
                 how = ["--rank", str(rank), "--batch-size", str(batch_size), "--checkpoint-every", "7"]
+                how += ["--revisit", str(options.revisit)]
                 about = {"data": "simulated", "rank": rank, "method": "cep", "batch_size": batch_size}
+                about["revisit"] = options.revisit
                 rows += kills(Path(name) / f"{rank}-{batch_size}", data, how, options.kills, rng, about)
     report(rows, options.json)
 

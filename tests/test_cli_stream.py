@@ -66,9 +66,10 @@ def test_cli_stream_model_serves_evaluate(data, capsys):
     assert "rmse" in capsys.readouterr().out
 
 
-def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data, monkeypatch, capsys):
+@pytest.mark.parametrize("extra", [(), ("--revisit", "60", "--forget", "0.01")])
+def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data, monkeypatch, capsys, extra):
     """The run ends in the middle of a batch, after lines and scores that no checkpoint holds were written."""
-    assert main(command("--quiet")) == 0
+    assert main(command("--quiet", *extra)) == 0
     whole = contents()
     for name in WRITTEN:
         Path(name).unlink()
@@ -81,14 +82,14 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data,
 
     with monkeypatch.context() as patch:
         patch.setattr(tc.CPRegressor, "_learn", interrupted)
-        assert main(command("--quiet")) == 130
+        assert main(command("--quiet", *extra)) == 130
     assert read_model("model.npz").header["n_batches"] == 4
     with open("trace.csv", "ab") as handle:
         handle.write(b"a torn li")
-    assert main(command("--resume")) == 0
+    assert main(command("--resume", *extra)) == 0
     assert "resumed     after 200 entries, 4 batches" in capsys.readouterr().out
     assert contents() == whole
-    assert main(command("--quiet", "--resume")) == 0  # nothing is left to learn
+    assert main(command("--quiet", "--resume", *extra)) == 0  # nothing is left to learn
     assert contents() == whole
 
 
@@ -133,6 +134,8 @@ def test_cli_stream_stops_at_a_malformed_line_unless_it_may_set_it_aside(data, c
         (["--batch-size", "0"], "--batch-size must be an integer >= 1; got 0"),
         (["--checkpoint-every", "0"], "--checkpoint-every must be an integer >= 1; got 0"),
         (["--forget", "1"], "--forget must be a number in [0, 1)"),
+        (["--revisit", "-1"], "--revisit must be an integer >= 0; got -1"),
+        (["--revisit", "5", "--method", "vmp"], "--revisit is for --method cep; got vmp"),
         (["--trace", "aside.csv"], "must be different files"),
         (["-o", "-"], "a stream writes files only"),
         (["-o", "data.csv"], "is an input of this command"),
@@ -151,6 +154,7 @@ def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(data, capsy
     refused = [
         ((), "'model.npz' exists; give --resume"),
         (("--resume", "--batch-size", "60"), "was made with batch_size=50; got 60"),
+        (("--resume", "--revisit", "9"), "was made with revisit=0; got 9"),
         (("--resume", "--rank", "3"), "was made with rank=2; got 3"),
         (("--resume", "--likelihood", "probit"), "holds a CPRegressor"),
     ]

@@ -38,6 +38,7 @@ LEVELS = {
     "models": 3.0,
     "inference": 4.0,
     "inference.adf": 4.1,
+    "inference._revisit": 4.2,
     "inference.glm_full": 4.1,
     "inference.glm": 4.2,
     "predict": 4.0,

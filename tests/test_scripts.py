@@ -23,7 +23,7 @@ TINY = {
     "bench_startup.py": ["--only-imports", "--repeats", "1"],
     "bench_stream.py": [
         *("--entries", "400", "--stream-entries", "400", "--ranks", "2", "--batch-sizes", "100"),
-        *("--points", "2", "--orders", "2", "--forget", "0,0.1"),
+        *("--points", "2", "--orders", "2", "--forget", "0,0.1", "--revisit", "0,50"),
     ],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
     "engine_calibration.py": [
@@ -91,7 +91,18 @@ TINY = {
         "--points",
         "2",
     ],
-    "stream_kill_test.py": ["--kills", "1", "--entries", "600", "--batch-sizes", "50", "--ranks", "1"],
+    "stream_kill_test.py": [
+        "--kills",
+        "1",
+        "--entries",
+        "600",
+        "--batch-sizes",
+        "50",
+        "--ranks",
+        "1",
+        "--revisit",
+        "40",
+    ],
 }
 NEEDS_DATA = (
     "bench_peers.py",
@@ -266,6 +277,18 @@ def test_sampled_moments_are_near_the_exact_ones_for_wide_cavities(monkeypatch):
     np.testing.assert_allclose(a, x * alpha[:, None], rtol=0, atol=0.1)
     np.testing.assert_allclose(b, x**2 * beta[:, None], rtol=0, atol=0.2)
     assert np.sqrt(np.mean((a - x * alpha[:, None]) ** 2)) < 0.03
+
+
+def test_bench_stream_draws_resident_size_and_latency(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "figure.png"
+    small = ["--studies", "memory", "--stream-entries", "400", "--batch-sizes", "100", "--ranks", "2", "--points", "2"]
+    done = run_script("bench_stream.py", *small, "--figure", str(file))
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
+    refused = run_script("bench_stream.py", "--studies", "order", "--figure", str(file))
+    assert refused.returncode == 2
+    assert "--figure draws the study 'memory'" in refused.stderr
 
 
 def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):

@@ -66,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="share of a row's information lost per batch (default: 0)",
     )
+    group.add_argument(
+        "--revisit",
+        type=int,
+        default=0,
+        metavar="N",
+        help="past entries, a random sample, to learn again with every batch; for cep (default: 0)",
+    )
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
@@ -177,6 +184,8 @@ def _check(args: argparse.Namespace) -> None:
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
+    if check_int("--revisit", args.revisit, 0) and args.method != "cep":
+        fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
 
 
 def _model(args: argparse.Namespace) -> Any:
@@ -190,6 +199,7 @@ def _model(args: argparse.Namespace) -> Any:
         max_iter=args.max_iter,
         tol=args.tol,
         forget=args.forget,
+        revisit=args.revisit,
         random_state=args.seed,
         n_jobs=args.threads,
         verbose=shows_progress(args),

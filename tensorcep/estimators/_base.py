@@ -24,7 +24,7 @@ from tensorcep.estimators._streaming import StreamingCP
 from tensorcep.estimators._structure import structure, structured_prior, structured_start
 from tensorcep.inference import get_method
 from tensorcep.inference._hyper import KINDS, Hyper
-from tensorcep.inference._run import Problem, run, run_from_starts
+from tensorcep.inference._run import Problem, Run, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, parts_of
 from tensorcep.models.cp import pack_entries
@@ -57,6 +57,7 @@ class BaseCP(StreamingCP):
         dtype: str = "float64",
         method_options: dict[str, Any] | None = None,
         forget: float = 0.0,
+        revisit: int = 0,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -82,6 +83,7 @@ class BaseCP(StreamingCP):
         self.dtype = dtype
         self.method_options = method_options
         self.forget = forget
+        self.revisit = revisit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -130,8 +132,8 @@ class BaseCP(StreamingCP):
 
     def _fit_entries(
         self, coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...], labels: tuple[Any, ...]
-    ) -> Problem:
-        """Fit checked entries, and return the problem that they made."""
+    ) -> tuple[Problem, Run]:
+        """Fit checked entries, and return the problem that they made and the run that solved it."""
         self._forget_stream()
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
@@ -174,11 +176,12 @@ class BaseCP(StreamingCP):
                 f"> tol={options.tol:g}; increase max_iter, raise tol, or add damping.",
                 ConvergenceWarning,
             )
-        return problem
+        return problem, result
 
     def _checked_options(self, order: int) -> ModelOptions:
         check_choice("unknown", self.unknown, ("prior", "error"))
         check_range("forget", self.forget, 0.0, 1.0, include_high=False)
+        check_int("revisit", self.revisit, 0)
         damping = word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
         max_iter = check_int("max_iter", self.max_iter)
         callbacks = () if self.callbacks is None else self.callbacks

@@ -53,6 +53,9 @@ _PARAMETERS = """rank : int, default=8
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
         `partial_fit`), by going back towards its prior.
+    revisit : int, default=0
+        For streams with method="cep": the size of a random sample of past entries, which is learned again with every
+        batch; it and its messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model. 0 keeps none.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
@@ -70,6 +73,9 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
+    n_revisited_, n_revisits_skipped_ : int
+        With `revisit`: times that a past entry was learned again, and that it was not because without its messages
+        the posterior of a row would hardly be a Gaussian.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
     relevance_ : ndarray (R,)

@@ -15,6 +15,8 @@ from tensorcep.estimators._arrivals import Arrival, Arrivals, arrival_of, arriva
 from tensorcep.estimators._options import method_settings, run_settings
 from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
+from tensorcep.inference._reservoir import Reservoir, empty_reservoir, with_new
+from tensorcep.inference._revisit import revisit, revisited
 from tensorcep.inference._run import Problem
 from tensorcep.inference.adf import (
     STREAMING,
@@ -64,6 +66,20 @@ class StreamingCP(CPPredictions):
             for rows, name in zip(stream.keys, stream.names, strict=True)
         )
         self._set_moments()
+
+    @property
+    def n_revisited_(self) -> int:
+        """Times that an entry of the reservoir was learned again."""
+        return self._counts().revisited
+
+    @property
+    def n_revisits_skipped_(self) -> int:
+        """Times that an entry was not, because a row could not do without its message."""
+        return self._counts().skipped
+
+    def _counts(self) -> Reservoir:
+        stream = self.__dict__.get("_stream")
+        return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
     def _forget_stream(self) -> None:
         self.__dict__.pop("_stream", None)
@@ -162,6 +178,7 @@ class StreamingCP(CPPredictions):
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
         check_choice("method", self.method, STREAMING)
+        self._check_revisit()
         first = "_stream" not in self.__dict__ and "posterior_" not in self.__dict__
         scores = {"log_score": np.nan, "rmse": np.nan}
         if first:
@@ -175,13 +192,29 @@ class StreamingCP(CPPredictions):
 
     def _learn_first(self, arrival: Arrival) -> None:
         coords, shape, labels = arrival.as_training(self.shape)
-        problem = self._fit_entries(coords, arrival.values, shape, labels)
+        problem, result = self._fit_entries(coords, arrival.values, shape, labels)
         time = 0.0 if arrival.time is None else arrival.time
         Lam, eta = problem.prior_Lam, problem.prior_eta
         if self.posterior_.mode_prior is not None:  # what the first batch says of the prior stays
             Lam, eta = self._mean_prior()
         state = begin(self.posterior_, Lam, eta, problem.noise_prior, time)
-        self._stream = self._new_stream(state, problem.seed)
+        stream = self._new_stream(state, problem.seed)
+        if self.revisit:
+            y = self._checked_targets(arrival.values, problem.likelihood)
+            arrived, last = (coords, y, time), result.state
+            how = {"seed": stream.seed, "capacity": self.revisit, "free": last.small.free}
+            empty = empty_reservoir(len(shape), state.rank)
+            found = with_new(empty, arrived, problem.entries.permutation, last.messages, **how)
+            stream = stream._replace(reservoir=found)
+        self._stream = stream
+
+    def _check_revisit(self) -> None:
+        if not check_int("revisit", self.revisit, 0):
+            return
+        if self.method != "cep":
+            fail_value(f"revisit needs the messages of method='cep'; got method={self.method!r}; set revisit=0.")
+        if (self.method_options or {}).get("messages", "full") != "full":
+            fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
 
     def _continued(self) -> Stream:
         """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
@@ -214,15 +247,22 @@ class StreamingCP(CPPredictions):
         time = self._checked_time(arrival.time, stream.state.time)
         coords = rows_of_keys(arrival, stream.keys, self.shape)
         state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: self._prior_of_new(stream, *rows))
-        batch = batch_of(state, coords, y, likelihood, keep=1.0 - self.forget, time=time, seed=stream.seed)
+        how = {"likelihood": likelihood, "keep": 1.0 - self.forget, "time": time, "seed": stream.seed}
+        batch, made, reservoir = batch_of(state, coords, y, **how), None, None
         scores = self._prequential(batch, arrival.values, y) if score else {}
+        if self.revisit:
+            before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
+            made = revisit(state, before, coords, y, capacity=self.revisit, **how)
+            batch = made.batch
         result = learn(method, batch.problem, settings, **run_settings(options, False))
         posterior: Any = result.posterior
         if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
             raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
+        if made is not None:
+            posterior, reservoir = revisited(made, posterior, result.state.messages)
         for name in (*LAZY, "stream_trace_"):
             self.__dict__.pop(name, None)
-        self._stream = stream._replace(state=absorbed(state, batch, posterior))
+        self._stream = stream._replace(state=absorbed(state, batch, posterior), reservoir=reservoir)
         self.shape_ = state.sizes
         self.n_iter_, self.converged_, self.trace_ = result.n_iter, result.converged, result.trace
         self.n_samples_seen_ += len(y)

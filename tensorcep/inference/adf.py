@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.inference._reservoir import Reservoir, pack_reservoir, unpack_reservoir
 from tensorcep.inference._run import Method, Problem, Run, Sweep, run
 from tensorcep.inference.cep import CEPOptions
 from tensorcep.likelihoods._record import Likelihood
@@ -89,6 +90,8 @@ class Stream(NamedTuple):
         Of the prior means of new rows.
     uniform : bool
         Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
+    reservoir : Reservoir or None
+        Past entries that are learned again, where that was asked for.
     """
 
     state: StreamState
@@ -96,6 +99,7 @@ class Stream(NamedTuple):
     names: tuple[Any, ...]
     seed: int
     uniform: bool
+    reservoir: Reservoir | None = None
 
 
 class Batch(NamedTuple):
@@ -195,9 +199,9 @@ def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequenc
     But when many of them meet in one row they can outweigh its prior. So a batch is learned by the formula, and if an
     update had to be skipped or a row shrunk on the way, all of it is learned again with positive messages.
     """
+    settings = dataclasses.replace(settings, anneal=0)
     if not isinstance(settings, CEPOptions):
         return run(method, problem, settings, callbacks=callbacks, **how)
-    settings = dataclasses.replace(settings, anneal=0)
     if problem.noise_prior is not None:
         a, b = problem.noise_prior
         # one more entry as the posterior so far expects it, so that the noise starts where it was
@@ -261,6 +265,9 @@ def pack_stream(stream: Stream) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         name: np.concatenate([getattr(mode, name)[:n] for mode, n in zip(state.modes, state.sizes, strict=True)])
         for name in ModeRows._fields
     }
+    if stream.reservoir is not None:
+        header["reservoir"], sample = pack_reservoir(stream.reservoir)
+        arrays.update(sample)
     return header, arrays
 
 
@@ -274,7 +281,8 @@ def unpack_stream(header: dict[str, Any], arrays: dict[str, np.ndarray], labels:
     noise, prior = (None if header[n] is None else GammaNoise(*header[n]) for n in ("noise", "noise_prior"))
     state = StreamState(int(header["rank"]), sizes, modes, noise, prior, float(header["time"]))
     keys, names = keys_of(labels)
-    return Stream(state, keys, names, int(header["seed"]), bool(header["uniform"]))
+    reservoir = unpack_reservoir(header["reservoir"], arrays) if "reservoir" in header else None
+    return Stream(state, keys, names, int(header["seed"]), bool(header["uniform"]), reservoir)
 
 
 def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep._checks import check_int, check_range
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -38,7 +39,27 @@ from tensorcep.posterior import GammaNoise, Posterior
 
 @dataclass(frozen=True)
 class VMPOptions:
-    """VMP has no settings."""
+    """Settings of VMP.
+
+    Attributes
+    ----------
+    anneal : int
+        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those): from a
+        start that knows nothing, components otherwise shrink to zero and stay there.
+    anneal_power : float
+
+    Raises
+    ------
+    ValueError
+        If a value is out of its range.
+    """
+
+    anneal: int = 0
+    anneal_power: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_int("anneal", self.anneal, 0)
+        check_range("anneal_power", self.anneal_power, 1.0)
 
 
 class VMPState(NamedTuple):
@@ -59,6 +80,7 @@ class VMPState(NamedTuple):
     loglik : (n_blocks, LANES)
         Log likelihood of the labels at f (zeros for real values).
     noise : (a, b) of the noise posterior; (1, 1) for labels
+    sweeps : int
     prior_mean, prior_divergence : (n_rows, R), (n_rows,)
         Means of the prior, and what `row_divergences` gives for it.
     """
@@ -72,6 +94,7 @@ class VMPState(NamedTuple):
     f: np.ndarray
     loglik: np.ndarray
     noise: tuple[float, float]
+    sweeps: int
     prior_mean: np.ndarray
     prior_divergence: np.ndarray
 
@@ -99,6 +122,7 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
         f=latent_of_entries(entries, rows.mean, threads),
         loglik=np.zeros_like(entries.y),
         noise=noise,
+        sweeps=0,
         prior_mean=prior_mean,
         prior_divergence=prior_divergence,
     )
@@ -107,8 +131,10 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
 def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Threads) -> tuple[VMPState, Sweep]:
     """One sweep: every mode once, and the noise or the auxiliary variables after each."""
     prior, noise, f = problem.noise_prior, state.noise, state.f
+    annealed = state.sweeps < options.anneal
+    power = options.anneal_power if annealed else 1.0
     for k in range(len(problem.shape)):
-        _update_mode(k, state, noise[0] / noise[1], problem, threads)
+        _update_mode(k, state, power * noise[0] / noise[1], problem, threads)
         if prior is not None:
             noise = _noise(k, state, problem, prior)
         else:
@@ -123,9 +149,9 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
         skipped=0,
         shrunk=0,
         train_score=train_score(problem, f, precision),
-        lower_bound=_lower_bound(state, noise, f, problem, threads),
+        lower_bound=np.nan if annealed else _lower_bound(state, noise, f, problem, threads),
     )
-    return state._replace(noise=noise, f=f), sweep
+    return state._replace(noise=noise, f=f, sweeps=state.sweeps + 1), sweep
 
 
 def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, threads: Threads) -> None:
@@ -210,5 +236,6 @@ VMP = Method(
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
     likelihoods=("gaussian", "probit"),
+    trial_sweeps=lambda options: options.anneal,
     clamps_columns=True,
 )

@@ -13,7 +13,9 @@ from oracles import vmp as oracle
 from scipy.stats import multivariate_normal
 
 from tensorcep.datasets import published_entries
+from tensorcep.estimators import CPClassifier
 from tensorcep.posterior import GammaNoise, Prior, offsets, unpack
+from tensorcep.simulate import simulate_cp
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tensor_trajectories.json").read_text())
 CASES = pytest.mark.parametrize(
@@ -194,3 +196,17 @@ def test_vmp_rows_without_entries_keep_the_prior(rng):
     seen = np.concatenate([np.isin(np.arange(n), coords[:, k]) for k, n in enumerate(shape)])
     np.testing.assert_array_equal(posterior.seen, seen)
     np.testing.assert_array_equal(means(posterior)[~seen], 0.0)
+
+
+def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
+    simulated = simulate_cp((60, 40, 20), 3, 4000, likelihood="probit", latent_sd=1.0, random_state=3)
+    plain, annealed = (
+        CPClassifier(
+            3, method="vmp", prior_mean=0.0, anneal=sweeps, n_init=1, random_state=0, max_iter=80, tol=1e-2
+        ).fit(simulated.tensor)
+        for sweeps in (0, 20)
+    )
+    assert np.isnan(annealed.trace_["lower_bound"][:20]).all()
+    assert (np.diff(annealed.trace_["lower_bound"][20:]) > -1e-6).all()
+    spread = [model.predict_latent(simulated.tensor)[0].std() for model in (plain, annealed)]
+    assert spread[1] > 0.5 > spread[0]
