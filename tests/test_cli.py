@@ -263,6 +263,35 @@ def test_cli_out_of_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch, caps
     assert err.startswith("error: there is not enough memory (Unable to allocate 9 TiB); use a lower --rank")
 
 
+def test_cli_point_estimates_have_values_without_uncertainty(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "model.npz")
+    assert main(["fit", str(work / "plain.tns"), "-o", model, "--method", "wopt", "--rank", "1", "-q"]) == 0
+    assert main(["predict", model, str(work / "plain.tns"), "-o", str(tmp_path / "p.csv")]) == 0
+    assert list(pd.read_csv(tmp_path / "p.csv").columns[-1:]) == ["mean"]
+    assert "sd" not in pd.read_csv(tmp_path / "p.csv").columns
+    capsys.readouterr()
+    assert main(["evaluate", model, str(work / "plain.tns"), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"entries", "rmse", "mae", "log_likelihood"}
+
+
+@pytest.mark.parametrize("command", [["info"], ["predict", "x.tns"], ["evaluate", "x.tns"]])
+def test_cli_refuses_models_that_are_not_of_tensors(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    for name, model in (
+        ("BayesianProbitRegression", tensorcep.BayesianProbitRegression().fit(X, X[:, 0] > 0)),
+        ("BayesianPCA", tensorcep.BayesianPCA(1).fit(X)),
+    ):
+        path = str(tmp_path / f"{name}.npz")
+        model.save(path)
+        assert main([command[0], path, *command[1:]]) == 1
+        assert f"holds a {name}, and the command line serves models of tensors only" in capsys.readouterr().err
+
+
 def _python(*args: object, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tensorcep", *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

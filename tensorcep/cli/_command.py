@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tensorcep._checks import DUPLICATE_POLICIES, fail_value
 from tensorcep._files import atomic_write
@@ -165,3 +165,22 @@ def _sizes(text: str) -> tuple[int, ...]:
     except ValueError:
         message = f"sizes are integers between commas, such as 200,100,200; got {text!r}"
         raise argparse.ArgumentTypeError(message) from None
+
+
+def load_tensor_model(path: str) -> Any:
+    """Read a model of a tensor; one of a matrix or a regression is for Python.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `tensorcep.load`, or if the model is not one of a tensor.
+    """
+    from tensorcep.estimators import ESTIMATORS, load
+
+    model = load(path)
+    if type(model).__name__ not in ESTIMATORS:
+        fail_value(
+            f"'{path}' holds a {type(model).__name__}, and the command line serves models of tensors only; use it from "
+            "Python with tensorcep.load."
+        )
+    return model

@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from tensorcep.cli._command import Command, add_data_options
+from tensorcep.cli._command import Command, add_data_options, load_tensor_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._queries import read_queries
-    from tensorcep.estimators import load
 
-    model = load(args.model)
+    model = load_tensor_model(args.model)
     queries = read_queries(args.data, args, model, with_values=True)
     found = {"entries": len(queries.columns), **scores(model, queries.X, queries.y)}
     if args.json:
@@ -51,6 +50,8 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
 
     if hasattr(model, "predict_proba"):
         return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
+    if not model.has_uncertainty():
+        return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), {})
     mean, sd = model.predict(X, return_std=True)
     if type(model).__name__ == "CPRegressor":
         return metrics.evaluate_regression(y, mean, sd)

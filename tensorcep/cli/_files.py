@@ -16,6 +16,7 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    load_tensor_model,
     read_data,
     shows_progress,
 )
@@ -33,10 +34,8 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_info(args: argparse.Namespace) -> None:
-    if kind_of_archive(args.file) == "tensorcep.model":
-        from tensorcep.estimators import load
-
-        print(describe_model(load(args.file)))
+    if kind_of_archive(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
+        print(describe_model(load_tensor_model(args.file)))
     else:
         print(read_data(args.file, args).info())
 

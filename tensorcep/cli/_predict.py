@@ -6,7 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tensorcep._checks import check_fraction, fail_value
-from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    check_output,
+    load_tensor_model,
+    output,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +23,8 @@ Predict the cells of DATA and write them as csv: the mode columns of DATA, and
 
   mean, sd, lower, upper       of a new observation, for real values and counts
   probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
+
+A point estimate (fit --method wopt) has the first column only.
 
 DATA is read as for fit, except that it needs no values and that cells may repeat. Columns of a csv or parquet file that
 carry the names of the model's modes are taken by name. Cells in rows without training data get the prior."""
@@ -39,9 +48,8 @@ def run(args: argparse.Namespace) -> None:
     if args.output != STDOUT and not args.output.endswith(".csv"):
         fail_value(f"predictions are written as csv; got the name '{args.output}'; let it end in .csv.")
     from tensorcep.cli._queries import read_queries
-    from tensorcep.estimators import load
 
-    model = load(args.model)
+    model = load_tensor_model(args.model)
     queries = read_queries(args.data, args, model, with_values=False)
     table = prediction_table(model, queries.X, queries.columns, args.coverage)
     with output(args.output) as handle:
@@ -58,8 +66,11 @@ def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float)
     if hasattr(model, "predict_proba"):
         found["probability"] = model.predict_proba(X)[:, 1]
     else:
-        found["mean"], found["sd"] = model.predict(X, return_std=True)
-    found["lower"], found["upper"] = model.predict_interval(X, coverage).T
+        found["mean"] = model.predict(X)
+    if model.has_uncertainty():
+        if "mean" in found:
+            found["sd"] = model.predict(X, return_std=True)[1]
+        found["lower"], found["upper"] = model.predict_interval(X, coverage).T
     for name, numbers in found.items():
         table[f"predicted_{name}" if name in columns.columns else name] = numbers
     return table

@@ -114,9 +114,13 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _theta(self) -> EntryTheta:
         return theta_of(self.posterior_, self._likelihood())
 
-    def _check_has_uncertainty(self, what: str) -> None:
+    def has_uncertainty(self) -> bool:
+        """Whether the method gave a posterior, not a point estimate."""
         check_is_fitted(self, "posterior_")
-        if isinstance(self.posterior_, PointEstimate):
+        return not isinstance(self.posterior_, PointEstimate)
+
+    def _check_has_uncertainty(self, what: str) -> None:
+        if not self.has_uncertainty():
             fail_value(
                 f"{what} needs a posterior, but method {self.method!r} gives a point estimate without uncertainty; "
                 "fit with another method, for instance method='cep'."
