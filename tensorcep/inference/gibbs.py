@@ -30,33 +30,37 @@ from tensorcep.inference._rows import latent_of_entries, relative_change, train_
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
+from tensorcep.models.cp import Entries
 from tensorcep.posterior import Draws
 
 
 class GibbsState(NamedTuple):
-    """Chains; latent values (C, n_blocks, LANES) of the entries, no blocks for real values; their sum of squares."""
+    """Chains, and latent values (C, n_blocks, LANES) of the entries; no blocks for real values."""
 
     chains: Chains
     f: np.ndarray
-    squares: float
 
 
 def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsState:
     """Every chain at its start, the noise at the variance of the data."""
     entries, C = problem.entries, options.n_chains
-    squares = float((entries.y * entries.y).sum())
-    mean_square = squares / max(1, len(entries.permutation))
-    chains = start_chains(problem, options, np.full((C, 1), 1.0 / max(mean_square, np.finfo(float).tiny)))
+    chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
     if problem.noise_prior is not None:
         chains.target[:-1] = entries.y.ravel()
-        return GibbsState(chains, np.zeros((C, 0, 0)), squares)
+        return GibbsState(chains, np.zeros((C, 0, 0)))
     f = np.stack([latent_of_entries(entries, chains.factors[c], threads) for c in range(C)])
-    return GibbsState(chains, f, squares)
+    return GibbsState(chains, f)
+
+
+def _spread(entries: Entries) -> float:
+    """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
+    y = entries.y[entries.weight > 0]
+    return max(float(y.var()), 1e-3 * float((y * y).mean())) or 1.0 if y.size else 1.0
 
 
 def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -72,8 +76,7 @@ def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: 
 def _real_values(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
     """Draw the rows and the noise precision of chain c; gives the mean log likelihood."""
     chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation)
-    fit = draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads)
-    squares = max(0.0, state.squares + fit)
+    squares = max(0.0, draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads))
     rng = np.random.default_rng([problem.seed, 2, chains.sweeps, c])
     if prior is not None:
         chains.theta[c, 0] = rng.gamma(prior.a + 0.5 * n) / (prior.b + 0.5 * squares)
@@ -108,4 +111,5 @@ GIBBS = Method(
     likelihoods=("gaussian", "probit"),
     sampler=True,
     learns_prior=True,
+    clamps_columns=True,
 )
