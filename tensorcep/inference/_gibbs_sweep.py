@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorcep._jit import block_kernel
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
@@ -145,6 +147,18 @@ def draw_probit(first, last, y, f, key, target, s):  # type: ignore[no-untyped-d
         for lane in range(LANES):
             if y[b, lane] != 0.0:
                 target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
+
+
+@block_kernel
+def draw_censored(first, last, y, weight, f, tau, key, target, s):  # type: ignore[no-untyped-def]
+    """target = y, and for y = 0 the latent normal N(f, 1 / tau) given that it is below 0; 0 in padding."""
+    sd = 1.0 / np.sqrt(tau)
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            target[b, lane] = y[b, lane]
+            if weight[b, lane] > 0.0 and y[b, lane] <= 0.0:
+                target[b, lane] = f[b, lane] - sd * truncated_normal(s, f[b, lane] / sd)
 
 
 @block_kernel

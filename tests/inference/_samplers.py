@@ -60,7 +60,7 @@ def direct(name, n, rng):
 
 def chained(method, options, name, n, rng):
     likelihood, threads = get_likelihood(name), Threads(1)
-    noise = GammaNoise(*THETA_PRIOR) if name == "gaussian" else None
+    noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
     rows = MEAN + SD * rng.standard_normal((sum(SHAPE), RANK))
     theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
     found = []
@@ -72,7 +72,7 @@ def chained(method, options, name, n, rng):
         state, _ = method.step(state, p, options, threads)
         rows = state.chains.factors[0, : sum(SHAPE), :RANK].copy()
         theta = float(state.chains.theta[0, 0])
-        if name not in ("gaussian", "negbinomial"):  # no parameter: keep the two laws comparable
+        if name not in ("gaussian", "tobit", "negbinomial"):  # no parameter: keep the two laws comparable
             theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(statistics(rows, theta, y))
     return np.array(found)
