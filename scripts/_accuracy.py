@@ -92,7 +92,7 @@ def tables(summaries: Sequence[Row]) -> list[list[Row]]:
         line = lines.setdefault(tuple(item.get(name) for name in MODEL), {k: item[k] for k in MODEL if k in item})
         metric, value = item["metric"], item["value"]
         if item["fold"] == "mean":
-            line[metric] = f"{value:.3g}" if metric in TIMES else f"{value:.4f}"
+            line[metric] = f"{value:.4g}" if metric in TIMES else f"{value:.4f}"
         elif item["fold"] == "sd_folds" and metric not in TIMES:
             line[metric] += f" ± {value:.4f}"
         elif item["fold"] == "sd_seeds" and metric in ("rmse", "auc"):

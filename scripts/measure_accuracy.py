@@ -4,9 +4,11 @@
 
 "default" is the bare estimator: nothing but the shape and the seed is given to it, whatever the other options say. The
 other methods take --ranks, --priors, --interactions and --sweeps, and otherwise their own defaults; "all" is every
-method that can serve. What a method cannot do is a row with the reason. With --inner a fifth of the training entries is
-held out and scored instead of the test entries: settings are chosen that way, so that no test entry takes part in a
-choice. --with adds the rows of files that scripts/measure_peers.py or an earlier run wrote to the table at the end.
+method of ours that can serve. What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are
+these peers with their defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for
+(scripts/_peer_fits.py has them). With --inner a fifth of the training entries is held out and scored instead of the
+test entries: settings are chosen that way, so that no test entry takes part in a choice. --with adds the rows that
+earlier runs wrote as JSON to the tables at the end.
 
 Alog is scored by RMSE, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on DBLP the
 mean over the test sets), log loss and Brier score. A small fit before the first one keeps compilation out of the times.
@@ -27,6 +29,7 @@ import numpy as np
 from _accuracy import label_scores, summary, tables, train_share_weights, value_scores
 from _common import Row, parser, report, row, say, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
+from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
 from sklearn.base import clone
 
 from tensorcep import CPClassifier, CPRegressor
@@ -36,6 +39,7 @@ from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import coverage, reliability_curve
 
 LIKELIHOODS = {True: ("probit", "logit"), False: ("gaussian",)}
+PEER_NAMES = tuple(f"{peer}{which}" for peer in PEERS for which in ("", "-default"))
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 Curves = dict[tuple[str, str], list[tuple[np.ndarray, ...]]]  # by data and model: what --figure draws
 
@@ -148,17 +152,31 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
     return [row(metric, value, **about) for metric, value in found.items()]
 
 
-def settings(options: argparse.Namespace) -> list[Setting]:
-    """Every model that was asked for."""
-    result = []
-    names = [word for name in options.methods for word in (["default", *METHODS] if name == "all" else [name])]
-    for name in dict.fromkeys(names):
-        if name == "default":
-            result.append(Setting(name))
+def settings(name: str, options: argparse.Namespace) -> list[Setting]:
+    """The models of a method that were asked for."""
+    if name == "default":
+        return [Setting(name)]
+    given = (options.ranks or [None], options.priors or [None], options.interactions or [None])
+    return [Setting(name, *choice) for choice in itertools.product(*given)]
+
+
+def measured(data: str, names: list[str], options: argparse.Namespace, curves: Curves | None) -> list[Row]:
+    """Rows of all fits of a data set."""
+    found = splits(data, options.folds, sets=options.sets, size=options.entries)
+    found = [inner(split) for split in found] if options.inner else found
+    fits = list(itertools.product(found, range(options.seed, options.seed + options.seeds)))
+    rows: list[Row] = []
+    for name in names:
+        if name in PEER_NAMES:
+            python = prepare(options.environment)
+            for chosen in peer_settings(name, data, options.ranks):
+                for split, seed in fits:
+                    rows += measure_peer(python, name, split, chosen, seed, options.inner)
         else:
-            given = (options.ranks or [None], options.priors or [None], options.interactions or [None])
-            result += [Setting(name, *choice) for choice in itertools.product(*given)]
-    return result
+            for setting in settings(name, options):
+                for split, seed in fits:
+                    rows += measure(split, setting, seed, options, curves)
+    return rows
 
 
 def draw(curves: Curves, path: str) -> None:
@@ -207,19 +225,17 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")
     p.add_argument("--figure", metavar="FILE", help="draw reliability and coverage, over folds and seeds, to this file")
     p.add_argument("--with", dest="others", type=Path, nargs="+", default=[], metavar="FILE", help="JSON files of rows")
+    p.add_argument("--environment", type=Path, default=ENVIRONMENT, help="folder of the peers (default: %(default)s)")
     options = p.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", ("default", "all", *METHODS))):
+    for option, allowed in (("data", SHAPES), ("methods", ("default", "all", *METHODS, *PEER_NAMES))):
         for word in getattr(options, option):
             if word not in allowed:
                 p.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
     rows: list[Row] = []
     curves: Curves | None = {} if options.figure else None
+    names = [word for name in options.methods for word in (["default", *METHODS] if name == "all" else [name])]
     for data in options.data:
-        found = splits(data, options.folds, sets=options.sets, size=options.entries)
-        found = [inner(split) for split in found] if options.inner else found
-        for setting in settings(options):
-            for split, seed in itertools.product(found, range(options.seed, options.seed + options.seeds)):
-                rows += measure(split, setting, seed, options, curves)
+        rows += measured(data, list(dict.fromkeys(names)), options, curves)
     if curves:
         draw(curves, options.figure)
     averages = summary(rows)

@@ -339,7 +339,7 @@ def test_accuracy_of_labels_is_that_of_the_training_share_of_ones(monkeypatch):
     import _accuracy
     from _heldout import Entries, Split
 
-    # half of the training entries are ones, a tenth of the test entries; the probabilities 0.8 and 0.2 are right at half
+    # half of the training entries are ones and a tenth of the test entries; the probabilities are right at half
     y = np.array([1.0] * 8 + [0.0] * 18 + [1.0] * 2 + [0.0] * 72)
     p = np.array([0.8] * 26 + [0.2] * 74)
     coords = np.zeros((100, 3), dtype=np.int64)
