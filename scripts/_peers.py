@@ -1,7 +1,7 @@
 """Fits SMURFF or myFM to one fold, in the environment of scripts/_peer_fits.py: python _peers.py IN.npz PEER OUT.npz
 
-IN.npz holds shape, coords, y, and as JSON text the settings: labels, rank, sweeps, burn_in, precision, grouped, seed.
-With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the seconds and CPU
+IN.npz holds shape, coords, y, and as JSON text the settings: labels, rank, sweeps, burn_in, precision, grouped, threads,
+seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the seconds and CPU
 seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real values, the
 log density of test_y and the probability below it in the predictive mixture over the draws.
 """
@@ -59,7 +59,7 @@ def smurff(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, An
     session = smurff.TrainSession(
         priors=["normal"] * fold["coords"].shape[1],
         num_latent=settings["rank"],
-        num_threads=1 if settings.get("threads") is None else settings["threads"],
+        num_threads=settings["threads"],
         burnin=burn_in,
         nsamples=None if sweeps is None else sweeps - burn_in,
         seed=settings["seed"],

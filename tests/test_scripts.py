@@ -350,6 +350,45 @@ def test_accuracy_of_labels_is_that_of_the_training_share_of_ones(monkeypatch):
     assert _accuracy.shifted(p, split)[[0, -1]] == pytest.approx([8 / 26, 2 / 74])
 
 
+FAKE_MYFM = """
+import numpy as np
+
+class Sample:
+    alpha, w0, w, V = 4.0, 1.0, np.arange(6.0), np.array([[1.0], [2.0], [0.0], [3.0], [0.0], [0.5]])
+
+class MyFMGibbsRegressor:
+    def __init__(self, rank, random_seed):
+        assert (rank, random_seed) == (1, 7)
+
+    def fit(self, X, y, callback, n_iter, n_kept_samples, group_shapes):
+        assert X.shape == (len(y), 6) and group_shapes == [2, 2, 2]
+        for _ in range(n_iter):
+            assert callback() == (False, None)
+        self.predictor_ = type("Predictor", (), {"samples": [Sample] * n_kept_samples})
+        self.history_ = type("History", (), {"hypers": [Sample] * n_iter})
+"""
+
+
+def test_peer_predictions_are_those_of_its_draws(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _peer_fits
+    from _heldout import Entries, Split
+
+    (tmp_path / "myfm.py").write_text(FAKE_MYFM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    coords = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+    f = 1.0 + np.array([0 + 3 + 5 + 3 + 0.5 + 1.5, 1 + 2 + 5 + 0 + 1 + 0, 1 + 3 + 4 + 6 + 0 + 0])
+    split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(3)), [Entries(coords, f + np.array([0.0, 0.5, 5.0]))])
+    setting = _peer_fits.PeerSetting(rank=1, sweeps=5, burn_in=2, grouped=True)
+    rows = _peer_fits.measure_peer(Path(sys.executable), "myfm", split, setting, seed=7, inner=False)
+    found = {row["metric"]: row["value"] for row in rows}
+    assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 25.0) / 3))
+    assert found["coverage_90"] == pytest.approx(2 / 3)
+    density = 0.5 * np.log(4.0 / (2.0 * np.pi)) - 0.5 * 4.0 * np.array([0.0, 0.25, 25.0])
+    assert found["log_score"] == pytest.approx(density.mean())
+    assert found["sweeps_done"] == 5
+
+
 def test_measure_accuracy_draws_curves_and_says_what_it_cannot_fit(real_data, tmp_path):
     pytest.importorskip("matplotlib")
     figure, others = tmp_path / "curves.png", tmp_path / "others.json"
