@@ -19,10 +19,10 @@ from tensorcep.kernels.slots import LANES, scale
 @block_kernel
 def has_limit(y, weight):  # type: ignore[no-untyped-def]
     """Whether a lane of a block holds a censored entry."""
+    count = 0.0
     for lane in range(LANES):
-        if weight[lane] > 0.0 and y[lane] <= 0.0:
-            return True
-    return False
+        count += weight[lane] if y[lane] <= 0.0 else 0.0
+    return count > 0.0
 
 
 @block_kernel
