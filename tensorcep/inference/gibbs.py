@@ -31,33 +31,37 @@ from tensorcep.inference._rows import latent_of_entries, relative_change, train_
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
+from tensorcep.models.cp import Entries
 from tensorcep.posterior import Draws
 
 
 class GibbsState(NamedTuple):
-    """Chains; latent values (C, n_blocks, LANES) of the entries, no blocks for real values; sum of squares of y."""
+    """Chains, and latent values (C, n_blocks, LANES) of the entries; no blocks for values that are all observed."""
 
     chains: Chains
     f: np.ndarray
-    squares: float
 
 
 def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsState:
     """Every chain at its start, the noise at the variance of the data."""
     entries, C = problem.entries, options.n_chains
-    squares = float((entries.y * entries.y).sum())
-    mean_square = squares / max(1, len(entries.permutation))
-    chains = start_chains(problem, options, np.full((C, 1), 1.0 / max(mean_square, np.finfo(float).tiny)))
+    chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
     if problem.noise_prior is not None and not censored_lanes(problem).any():
         chains.target[:-1] = entries.y.ravel()
-        return GibbsState(chains, np.zeros((C, 0, 0)), squares)
+        return GibbsState(chains, np.zeros((C, 0, 0)))
     f = np.stack([latent_of_entries(entries, chains.factors[c], threads) for c in range(C)])
-    return GibbsState(chains, f, squares)
+    return GibbsState(chains, f)
+
+
+def _spread(entries: Entries) -> float:
+    """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
+    y = entries.y[entries.weight > 0]
+    return max(float(y.var()), 1e-3 * float((y * y).mean())) or 1.0 if y.size else 1.0
 
 
 def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -72,12 +76,11 @@ def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: 
 
 def _real_values(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
     """Draw the rows and the noise precision of chain c; gives the mean log likelihood."""
-    chains, prior, n, squares = state.chains, problem.noise_prior, len(problem.entries.permutation), state.squares
+    chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation)
     censored = state.f.size > 0
     if censored:
-        squares = _draw_limits(state, c, problem, threads)
-    fit = draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads)
-    squares = max(0.0, squares + fit)
+        _draw_limits(state, c, problem, threads)
+    squares = max(0.0, draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads))
     rng = np.random.default_rng([problem.seed, 2, chains.sweeps, c])
     if prior is not None:
         chains.theta[c, 0] = rng.gamma(prior.a + 0.5 * n) / (prior.b + 0.5 * squares)
@@ -88,13 +91,12 @@ def _real_values(state: GibbsState, c: int, problem: Problem, threads: Threads) 
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
-def _draw_limits(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
-    """Draw the latent normals of the censored entries of chain c; gives the sum of squares of all targets."""
+def _draw_limits(state: GibbsState, c: int, problem: Problem, threads: Threads) -> None:
+    """Draw the latent normals of the censored entries of chain c."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key, tau = stream_key(problem, c, chains.sweeps, AUGMENTATION), float(chains.theta[c, 0])
     target = chains.target[:-1].reshape(entries.y.shape)
     threads.over(len(f), lambda a, b: draw_censored(a, b, entries.y, entries.weight, f, tau, key, target, new_stream()))
-    return float(np.einsum("bl,bl->", target, target))
 
 
 def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
@@ -124,5 +126,6 @@ GIBBS = Method(
     likelihoods=("gaussian", "tobit", "probit"),
     sampler=True,
     learns_prior=True,
+    clamps_columns=True,
     takes_limits=True,
 )
