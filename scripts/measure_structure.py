@@ -8,6 +8,7 @@ by AUC and by the mean log loss.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 import warnings
 from typing import Any
@@ -36,7 +37,9 @@ def scores(data: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, flo
     return {"rmse": rmse(y, model.predict(X)), "coverage90": float(np.mean((low <= y) & (y <= high)))}
 
 
-def measure(data: str, fold: int, rank: int, prior: str, parts: str, options: argparse.Namespace) -> list[Row]:
+def measure(
+    data: str, fold: int, rank: int, method: str, prior: str, parts: str, options: argparse.Namespace
+) -> list[Row]:
     """Fit one fold and score it."""
     X, y = datasets.published_entries(f"{data}/train-fold-{fold}.txt")
     held_X, held_y = datasets.published_entries(f"{data}/test-fold-{fold}.txt")
@@ -44,8 +47,11 @@ def measure(data: str, fold: int, rank: int, prior: str, parts: str, options: ar
         shuffled = np.random.default_rng(fold).permutation(len(y))
         held, kept = shuffled[: len(y) // 5], shuffled[len(y) // 5 :]
         held_X, held_y, X, y = X[held], y[held], X[kept], y[kept]
+    link = {"link": "logit"} if method.startswith("pg-") else {}
     model = (CPClassifier if data == "enron" else CPRegressor)(
         rank,
+        method=method,
+        **link,
         prior=None if prior == "fixed" else prior,
         interactions=interactions(parts),
         shape=SHAPES[data],
@@ -61,24 +67,22 @@ def measure(data: str, fold: int, rank: int, prior: str, parts: str, options: ar
         warnings.filterwarnings("ignore", "(?s).*rows without training entries")
         found = scores(data, model, held_X, held_y)
     found |= {"sweeps": model.n_iter_, "skipped": float(model.trace_["skipped"].sum()), "seconds_fit": seconds}
-    where: dict[str, Any] = {"data": data, "fold": fold, "rank": rank, "method": "cep"}
+    where: dict[str, Any] = {"data": data, "fold": fold, "rank": rank, "method": method}
     return [row(name, value, **where, prior=prior, interactions=parts) for name, value in found.items()]
 
 
 def main() -> None:
-    arguments = parser(__doc__, data="alog,enron", folds="1,2,3,4,5", ranks="8", sweeps=200, seed=0)
+    arguments = parser(__doc__, data="alog,enron", folds="1,2,3,4,5", ranks="8", methods="cep", sweeps=200, seed=0)
     arguments.add_argument("--priors", type=words("fixed", "learned", "ard"), default=["fixed", "learned"])
     arguments.add_argument("--interactions", type=words(), default=["cp"], help="words, or main=1:pair=3:cp=3")
     arguments.add_argument("--inner", action="store_true", help="score held-out training entries")
     options = arguments.parse_args()
     rows: list[Row] = []
-    for data in options.data:
-        for rank in options.ranks:
-            for prior in options.priors:
-                for parts in options.interactions:
-                    for fold in options.folds:
-                        rows += measure(data, fold, rank, prior, parts, options)
-                        say(f"{data} rank {rank} {prior} {parts} fold {fold}: {rows[-5]['value']:.4f}")
+    cases = itertools.product(options.data, options.ranks, options.methods, options.priors, options.interactions)
+    for data, rank, method, prior, parts in cases:
+        for fold in options.folds:
+            rows += measure(data, fold, rank, method, prior, parts, options)
+            say(f"{data} rank {rank} {method} {prior} {parts} fold {fold}: {rows[-5]['value']:.4f}")
     report(rows, options.json)
 
 
