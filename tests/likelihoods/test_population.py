@@ -29,7 +29,7 @@ def test_population_probit_equals_a_dense_integral(rate):
         for m in (-30.0, -3.0, 0.0, 0.7, 5.0, 30.0):
             for y in (1.0, -1.0):
                 found, expected = likelihood.logpdf(y, m, v, 1.0)[0], dense(y, m, v, rate)
-                assert abs(found - expected) < 1e-12 * max(1.0, abs(expected)), (y, m, v)
+                assert abs(found - expected) < 1e-11 * max(1.0, abs(expected)), (y, m, v)
 
 
 def test_population_quadrature_equals_the_shifted_logit(rng):
@@ -43,11 +43,11 @@ def test_population_quadrature_equals_the_shifted_logit(rng):
 
 @pytest.mark.parametrize("likelihood", [PROBIT, LOGIT], ids=lambda record: record.name)
 def test_population_odds_are_those_of_the_sample_times_the_rate(likelihood):
-    f, sure = np.linspace(-6.0, 6.0, 25), np.zeros(25)
+    f, sure = np.linspace(-6.0, 4.0, 25), np.zeros(25)
     p, _ = likelihood.predict(f, sure, 1.0)
     found, variance = for_population(likelihood, 0.05).predict(f, sure, 1.0)
-    np.testing.assert_allclose(found / (1.0 - found), 0.05 * p / (1.0 - p), rtol=1e-8)
-    np.testing.assert_allclose(variance, found * (1.0 - found), rtol=1e-8)
+    np.testing.assert_allclose(found / (1.0 - found), 0.05 * p / (1.0 - p), rtol=1e-9)
+    np.testing.assert_allclose(variance, found * (1.0 - found), rtol=1e-9)
 
 
 @pytest.mark.parametrize("likelihood", [PROBIT, LOGIT], ids=lambda record: record.name)
