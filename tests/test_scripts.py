@@ -53,6 +53,7 @@ TINY = {
         "--seeds",
         "1",
     ],
+    "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
     "measure_structure.py": [
         "--data",
         "alog,enron",
