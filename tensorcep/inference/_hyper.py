@@ -124,9 +124,7 @@ def prior_posterior(hyper: Hyper, means: list[np.ndarray], covs: list[np.ndarray
     counts, none = tuple(len(mean) for mean in means), np.zeros(0)
     if hyper.kind == "ard":
         return LearnedPrior((), *ard_precisions(hyper, means, covs), counts)
-    found = (
-        normal_wishart(hyper, k, means[k], covs[k]) if free.any() else None for k, free in enumerate(hyper.free)
-    )
+    found = (normal_wishart(hyper, k, means[k], covs[k]) if free.any() else None for k, free in enumerate(hyper.free))
     return LearnedPrior(tuple(found), none, none, counts)
 
 

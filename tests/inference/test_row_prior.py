@@ -86,9 +86,9 @@ def test_a_prior_of_the_prior_without_width_leaves_the_fixed_one(rng, method, li
 def test_rows_without_entries_have_the_learned_prior_and_teach_it_nothing(rng, method, likelihood, kind):
     coords, y, p = learning(rng, kind, likelihood)
     bigger, more = tuple(n + 4 for n in p.shape), np.array([4] * 3)
-    start = np.concatenate([
-        part for a, b in itertools.pairwise(offsets(p.shape)) for part in (p.start[a:b], rng.random((4, 2)))
-    ])
+    start = np.concatenate(
+        [part for a, b in itertools.pairwise(offsets(p.shape)) for part in (p.start[a:b], rng.random((4, 2)))]
+    )
     Lam, eta = natural_prior(Prior([CENTRE] * 3, [unpack(p.prior_Lam, 2)[0]] * 3), bigger, 2)
     empty = build(coords, y, bigger, 2, likelihood, Prior([0.0] * 3, [1.0] * 3), start, NOISE)
     empty = empty._replace(prior_Lam=Lam, prior_eta=eta, hyper=p.hyper)
@@ -114,8 +114,6 @@ def test_learned_prior_gives_the_same_bits_on_any_number_of_threads(rng, method,
 @METHODS
 @pytest.mark.parametrize("kind", [None, *KINDS])
 def test_bound_with_clamped_columns_never_falls(rng, method, likelihood, kind):
-    from inference.test_cep_columns import structured
-
     coords = cells(rng, (5, 4, 6), 60)
     _, p = structured(rng, 3, {"negbinomial": "poisson"}.get(likelihood, likelihood), kind)
     if likelihood == "negbinomial":
