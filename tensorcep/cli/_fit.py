@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import check_int, check_range
+from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -58,13 +58,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --rank and --likelihood."""
+    """Add --rank, --likelihood and --lower-limit."""
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
+    )
+    add_limit_option(group)
+
+
+def add_limit_option(group: Any) -> None:
+    """Add --lower-limit."""
+    group.add_argument(
+        "--lower-limit",
+        type=_limit,
+        default="auto",
+        metavar="L",
+        help="gaussian: values at or below L are censored there; auto: at the least value if it is a spike; or none "
+        "(default: auto)",
     )
 
 
@@ -88,6 +101,7 @@ def check_options(args: argparse.Namespace) -> None:
     check_int("--max-iter", args.max_iter)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
+    special_params(args)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -109,18 +123,27 @@ def run(args: argparse.Namespace) -> None:
     model.save(args.output)
     if not args.quiet:
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
-        if hasattr(model, "noise_precision_"):
-            print(f"noise       standard deviation {model.noise_precision_**-0.5:.4g}")
+        for line in noise_lines(model):
+            print(line)
         print(f"model       {args.output}")
+
+
+def special_params(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters that only the estimator of this likelihood has."""
+    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
+    if name == "CPRegressor":
+        return {"lower_limit": args.lower_limit}
+    if isinstance(args.lower_limit, float):
+        fail_value(f"--lower-limit is for --likelihood gaussian; got {args.likelihood}; leave it out.")
+    return {} if parameter is None else {parameter: args.likelihood}
 
 
 def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     """The estimator that the options of model and inference describe, with further parameters."""
     from tensorcep.estimators import ESTIMATORS
 
-    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
-    if parameter is not None:
-        params[parameter] = args.likelihood
+    name, _ = LIKELIHOODS[args.likelihood or "gaussian"]
+    params |= special_params(args)
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
@@ -132,6 +155,15 @@ def fit_line(model: Any) -> str:
     return f"rank {model.rank}, {model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
 
 
+def noise_lines(model: Any) -> list[str]:
+    """What is known of the noise of real values, and of their limit."""
+    if not hasattr(model, "noise_precision_"):
+        return []
+    lines = [f"noise       standard deviation {model.noise_precision_**-0.5:.4g}"]
+    limit = getattr(model, "lower_limit_", None)
+    return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
+
+
 def _default_likelihood(tensor: SparseTensor) -> str:
     """The default, and a hint where the values look like something else."""
     text = "gaussian (the default)"
@@ -141,6 +173,15 @@ def _default_likelihood(tensor: SparseTensor) -> str:
     if ((y >= 0) & (y == y.round())).all():
         return f"{text}; every value is a whole number >= 0: for counts say --likelihood poisson"
     return text
+
+
+def _limit(text: str) -> float | str | None:
+    if text in ("auto", "none"):
+        return text if text == "auto" else None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number, auto or none is expected; got {text!r}") from None
 
 
 def _damping(text: str) -> float | str:
