@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --rank, --likelihood and --lower-limit."""
+    """Add --rank, --likelihood and what only some likelihoods have."""
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument(
@@ -66,18 +66,25 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
     )
-    add_limit_option(group)
+    add_special_options(group)
 
 
-def add_limit_option(group: Any) -> None:
-    """Add --lower-limit."""
+def add_special_options(group: Any) -> None:
+    """Add --lower-limit and --zero-rate, which only some likelihoods have."""
     group.add_argument(
         "--lower-limit",
         type=_limit,
         default="auto",
         metavar="L",
-        help="gaussian: values at or below L are censored there; auto: at the least value if it is a spike; or none "
-        "(default: auto)",
+        help="for real values: those at or below L are censored there; auto: at the least value if it is a spike; or "
+        "none (default: auto)",
+    )
+    group.add_argument(
+        "--zero-rate",
+        type=_zero_rate,
+        metavar="W",
+        help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
+        ".npz files); probabilities are then those of the population (default: 1)",
     )
 
 
@@ -104,6 +111,29 @@ def check_options(args: argparse.Namespace) -> None:
     special_params(args)
 
 
+def special_params(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters that only the estimator of this likelihood has.
+
+    Raises
+    ------
+    ValueError
+        If one is not allowed, or is given for another likelihood.
+    """
+    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
+    params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
+    if name == "CPRegressor":
+        params["lower_limit"] = args.lower_limit
+    elif isinstance(args.lower_limit, float):
+        fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    if args.zero_rate is None:
+        return params
+    if name != "CPClassifier":
+        fail_value(f"--zero-rate is for labels; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
+    if args.zero_rate != "auto":
+        check_range("--zero-rate", args.zero_rate, 0.0, 1.0, include_low=False)
+    return {**params, "zero_rate": args.zero_rate}
+
+
 def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data)
     check_options(args)
@@ -126,16 +156,6 @@ def run(args: argparse.Namespace) -> None:
         for line in noise_lines(model):
             print(line)
         print(f"model       {args.output}")
-
-
-def special_params(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters that only the estimator of this likelihood has."""
-    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
-    if name == "CPRegressor":
-        return {"lower_limit": args.lower_limit}
-    if isinstance(args.lower_limit, float):
-        fail_value(f"--lower-limit is for --likelihood gaussian; got {args.likelihood}; leave it out.")
-    return {} if parameter is None else {parameter: args.likelihood}
 
 
 def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
@@ -176,21 +196,26 @@ def _default_likelihood(tensor: SparseTensor) -> str:
 
 
 def _limit(text: str) -> float | str | None:
-    if text in ("auto", "none"):
-        return text if text == "auto" else None
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a number, auto or none is expected; got {text!r}") from None
+    found = _number_or(text, "auto", "none")
+    return None if found == "none" else found
 
 
 def _damping(text: str) -> float | str:
-    if text in ("auto", "adaptive"):
+    return _number_or(text, "auto", "adaptive")
+
+
+def _zero_rate(text: str) -> float | str:
+    return _number_or(text, "auto")
+
+
+def _number_or(text: str, *words: str) -> float | str:
+    if text in words:
         return text
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
+        allowed = " or ".join(", ".join(("a number", *words)).rsplit(", ", 1))
+        raise argparse.ArgumentTypeError(f"{allowed} is expected; got {text!r}") from None
 
 
 def threads_of(text: str) -> int:

@@ -21,7 +21,7 @@ from tensorcep.cli._command import (
     say,
     shows_progress,
 )
-from tensorcep.cli._fit import LIKELIHOODS, add_limit_option, special_params, threads_of
+from tensorcep.cli._fit import LIKELIHOODS, add_special_options, special_params, threads_of
 
 if TYPE_CHECKING:
     from tensorcep.io import FileBatch
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
-    add_limit_option(group)
+    add_special_options(group)
     group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")
     group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps of a batch (default: 200)")
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")

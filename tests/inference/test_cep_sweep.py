@@ -48,7 +48,7 @@ def test_sweep_equals_the_twin(rng, likelihood, schedule, K, R):
 @pytest.mark.parametrize("schedule", ["modewise", "parallel"])
 @pytest.mark.parametrize(("K", "R"), [(2, 1), (3, 4), (4, 2)])
 def test_sweep_of_censored_values_equals_the_twin(rng, schedule, K, R):
-    coords, y, p = problem(rng, K, R, 30, "tobit", prior=Prior([0.5] * K, [1.0] * K))
+    coords, y, p = problem(rng, K, R, 30, "tobit", prior=Prior([0.7] * K, [5.0] * K))
     assert 3 < (y == 0).sum() < 27
     result = fit(p, 3, schedule=schedule, damping=0.3)
     assert np.abs(result.state.f).mean() > 0.1
