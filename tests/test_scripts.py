@@ -53,6 +53,10 @@ TINY = {
         "--seeds",
         "1",
     ],
+    "measure_rank_selection.py": [
+        *("--seeds", "1", "--true-ranks", "1", "--noise", "0.5", "--shape", "8,7,6", "--entries", "200"),
+        *("--above", "1", "--largest", "2", "--starts", "1", "--score-method", "vmp"),
+    ],
     "measure_structure.py": [
         "--data",
         "alog,enron",
