@@ -134,6 +134,8 @@ def select_rank(
     coords, values, shape, _ = training_entries(X, y, estimator.shape)
     folds = _folds(cv, coords, values, random_state)
     base = clone(estimator).set_params(shape=shape, verbose=0)
+    if "zero_rate" in base.get_params():
+        base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
     scores, seconds = _scores(base, tried, coords, values, folds, patience, n_workers, bool(verbose))
     tried = tried[: len(scores)]
     loss, error = losses(scores)

@@ -109,6 +109,18 @@ def test_select_rank_tells_unseen_rows_and_slow_fits_in_a_line_each():
     assert len(texts) == 3  # and the last fit's own
 
 
+def test_select_rank_scores_sampled_zeros_as_they_were_sampled():
+    data, settings = tensor("probit"), {"method": "vmp", "max_iter": 500, "tol": 0.02, "random_state": 0}
+    ones = data.select(data.values == 1.0)
+    sampled = ones.sample_zeros(ones.nnz, random_state=0)
+    auto, plain = (
+        select_rank(CPClassifier(zero_rate=rate, **settings), sampled, ranks=[1, 2], cv=2, random_state=0)
+        for rate in ("auto", 1.0)
+    )
+    np.testing.assert_array_equal(auto.scores, plain.scores)
+    assert auto.estimator.zero_rate_ == sampled.zero_rate < 1.0
+
+
 def test_select_rank_keeps_labels():
     data = tensor()
     labels = [Labels([f"{k}-{i}" for i in range(n)]) for k, n in enumerate(SHAPE)]

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
         random_state=args.seed,
         verbose=shows_progress(args),
     )
-    shown = [name for name in found.frame if not name.startswith("fold_")]
+    shown = [name for name in found.frame if not str(name).startswith("fold_")]
     print(found.frame[shown].to_string(float_format="{:.4g}".format))
     print(f"chosen rank {found.rank} (best {found.best_rank})")
     if args.output is not None:

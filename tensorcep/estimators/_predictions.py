@@ -44,11 +44,26 @@ from tensorcep.predict import (
 class CPPredictions(BaseEstimator):  # type: ignore[misc]
     """What a CP estimator can do once `posterior_` is there."""
 
+    # Fitted attributes that only this estimator has; plain values, which files hold.
+    _own_attributes: tuple[str, ...] = ()
+
     def _likelihood_name(self) -> str:
         raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
 
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._likelihood_name())
+
+    @property
+    def _origin(self) -> float:
+        """What a latent value in the units of y is beside the CP sum."""
+        return 0.0
+
+    def _likelihood_of_new(self) -> Likelihood:
+        """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
+        return self._likelihood()
+
+    def _note_source(self, X: Any, first: bool) -> None:
+        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
@@ -136,7 +151,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
             )
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent value (the CP sum) of each entry.
+        """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
 
         The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
         estimate has variance 0.
@@ -149,11 +164,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         -------
         mean, variance : ndarray of shape (n,)
         """
-        return latent(self._fitted_belief(), self._rows(X))
+        mean, variance = latent(self._fitted_belief(), self._rows(X))
+        return mean + self._origin, variance
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        return observed_moments(self._likelihood(), self._fitted_belief(), self._rows(X), self._theta())
+        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X), self._theta())
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         if return_std:
@@ -173,12 +189,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("predict_interval")
         belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        likelihood = self._likelihood()
+        likelihood = self._likelihood_of_new()
         return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
 
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
-        likelihood, belief, rows = self._likelihood(), self._fitted_belief(), self._rows(X)
+        likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
         values = likelihood.check_y(check_values(y, len(rows), name="y"))
         return observed_logpdf(likelihood, belief, rows, self._theta(), values)
 
@@ -208,7 +224,8 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
         each = np.broadcast_to(theta.of(rows), f.shape)
-        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
+        likelihood = self._likelihood_of_new()
+        return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
@@ -227,7 +244,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("sample_posterior")
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
-            return self._draws(n, X, rng)[0]
+            return self._draws(n, X, rng)[0] + self._origin
         draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 

@@ -205,6 +205,18 @@ def draw_probit(first, last, y, f, key, target, s):  # type: ignore[no-untyped-d
 
 
 @block_kernel
+def draw_censored(first, last, y, weight, f, tau, key, target, s):  # type: ignore[no-untyped-def]
+    """target = y, and for y = 0 the latent normal N(f, 1 / tau) given that it is below 0; 0 in padding."""
+    sd = 1.0 / np.sqrt(tau)
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            target[b, lane] = y[b, lane]
+            if weight[b, lane] > 0.0 and y[b, lane] <= 0.0:
+                target[b, lane] = f[b, lane] - sd * truncated_normal(s, f[b, lane] / sd)
+
+
+@block_kernel
 def draw_omega(first, last, count, f, key, weight, s):  # type: ignore[no-untyped-def]
     """weight = omega ~ PG(count, f) of each entry; padding has count 0."""
     for b in range(first, last):

@@ -85,7 +85,7 @@ def direct(name, n, rng, free, learned):
 
 def chained(method, options, name, n, rng, free, learned):
     likelihood, threads = get_likelihood(name), Threads(1)
-    noise = GammaNoise(*THETA_PRIOR) if name == "gaussian" else None
+    noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
     rows = draw_rows(free, learned, rng)
     theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
     R, found = free.shape[1], []
@@ -100,7 +100,7 @@ def chained(method, options, name, n, rng, free, learned):
         state, _ = method.step(state, p, options, threads)
         rows = state.chains.factors[0, : sum(SHAPE), :R].copy()
         theta = float(state.chains.theta[0, 0])
-        if name not in ("gaussian", "negbinomial"):  # no parameter: keep the two laws comparable
+        if name not in ("gaussian", "tobit", "negbinomial"):  # no parameter: keep the two laws comparable
             theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(statistics(rows, theta, y))
     return np.array(found)

@@ -13,7 +13,13 @@ from tensorcep.inference import METHODS, _chains, gibbs, pg_gibbs
 from tensorcep.inference._run import run
 from tensorcep.posterior import Prior
 
-PAIRS = [("gibbs", "gaussian"), ("gibbs", "probit"), ("pg-gibbs", "logit"), ("pg-gibbs", "negbinomial")]
+PAIRS = [
+    ("gibbs", "gaussian"),
+    ("gibbs", "tobit"),
+    ("gibbs", "probit"),
+    ("pg-gibbs", "logit"),
+    ("pg-gibbs", "negbinomial"),
+]
 EVERY = pytest.mark.parametrize(("method", "likelihood"), PAIRS)
 # Seven statistics in four samplers: 4.5 standard errors happen once in 5,000 runs.
 LIMIT = 4.5
@@ -65,11 +71,16 @@ def _more_trials(original):
     return lambda a, b, trials, *rest: original(a, b, trials + 0.7 * (trials > 0), *rest)
 
 
+def _wider(original):
+    return lambda a, b, y, weight, f, tau, *rest: original(a, b, y, weight, f, 0.5 * tau, *rest)
+
+
 @pytest.mark.parametrize(
     ("module", "name", "bug", "method", "likelihood"),
     [
         (gibbs, "draw_factors", _tempered, "gibbs", "gaussian"),
         (gibbs, "draw_factors", _tempered, "gibbs", "probit"),
+        (gibbs, "draw_censored", _wider, "gibbs", "tobit"),
         (pg_gibbs, "draw_omega", _more_trials, "pg-gibbs", "logit"),
         (pg_gibbs, "draw_omega", _more_trials, "pg-gibbs", "negbinomial"),
     ],
