@@ -58,6 +58,10 @@ TINY = {
         *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
     ],
     "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
+    "measure_rank_selection.py": [
+        *("--seeds", "1", "--true-ranks", "1", "--noise", "0.5", "--shape", "8,7,6", "--entries", "200"),
+        *("--above", "1", "--largest", "2", "--starts", "1", "--score-method", "vmp"),
+    ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_glm.py": [
