@@ -135,6 +135,7 @@ class BaseCP(StreamingCP):
     ) -> tuple[Problem, Run]:
         """Fit checked entries, and return the problem that they made and the run that solved it."""
         self._forget_stream()
+        self._choose_likelihood(values)
         options = self._checked_options(len(shape))
         likelihood = self._likelihood()
         method = get_method(self.method, likelihood, self._needs_of_the_method(options))
@@ -205,6 +206,9 @@ class BaseCP(StreamingCP):
             threads=n_threads(self.n_jobs),
             callbacks=tuple(callbacks),
         )
+
+    def _choose_likelihood(self, y: np.ndarray) -> None:
+        """Decide what of the likelihood depends on the values of a fit, or of the first batch of a stream."""
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         return likelihood.check_y(y)

@@ -51,6 +51,8 @@ class Likelihood(NamedTuple):
     tilted2 : kernel or None
         ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
         m of alpha and of beta.
+    censored : bool
+        Whether y <= 0 says only that a Gaussian value of mean f and precision theta is not above 0.
     """
 
     name: str
@@ -64,3 +66,4 @@ class Likelihood(NamedTuple):
     sample: Callable[..., np.ndarray]
     pg: PolyaGamma | None = None
     tilted2: Any = None
+    censored: bool = False
