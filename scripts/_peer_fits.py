@@ -42,7 +42,7 @@ CHOSEN = {
         *(PeerSetting(rank, 230, 80, 1.0) for rank in (30, 50)),
     ],
     ("smurff", "enron"): [PeerSetting(5, 450, 150)],
-    ("smurff", "dblp"): [PeerSetting(8, 200, 100)],
+    ("smurff", "dblp"): [PeerSetting(rank, 200, 100) for rank in (8, 32)],
     ("myfm", "alog"): [PeerSetting(rank, 600, 300, grouped=True) for rank in (3, 5, 10)],
     ("myfm", "enron"): [PeerSetting(rank, 1000, 500, grouped=True) for rank in (3, 5, 10)],
     ("myfm", "dblp"): [PeerSetting(8, 200, 100, grouped=True)],
