@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import check_int, check_range
+from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -58,13 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --rank and --likelihood."""
+    """Add --rank, --likelihood and --zero-rate."""
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
+    )
+    add_zero_rate(group)
+
+
+def add_zero_rate(group: Any) -> None:
+    """Add --zero-rate."""
+    group.add_argument(
+        "--zero-rate",
+        type=_zero_rate,
+        metavar="W",
+        help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
+        ".npz files); probabilities are then those of the population (default: 1)",
     )
 
 
@@ -88,6 +100,24 @@ def check_options(args: argparse.Namespace) -> None:
     check_int("--max-iter", args.max_iter)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
+    zero_rate_of(args)
+
+
+def zero_rate_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameter that --zero-rate sets, where it is given.
+
+    Raises
+    ------
+    ValueError
+        If it is not allowed, or the likelihood is not one of labels.
+    """
+    if args.zero_rate is None:
+        return {}
+    if LIKELIHOODS[args.likelihood or "gaussian"][0] != "CPClassifier":
+        fail_value(f"--zero-rate is for labels; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
+    if args.zero_rate != "auto":
+        check_range("--zero-rate", args.zero_rate, 0.0, 1.0, include_low=False)
+    return {"zero_rate": args.zero_rate}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -121,6 +151,7 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
     if parameter is not None:
         params[parameter] = args.likelihood
+    params |= zero_rate_of(args)
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
@@ -144,12 +175,21 @@ def _default_likelihood(tensor: SparseTensor) -> str:
 
 
 def _damping(text: str) -> float | str:
-    if text in ("auto", "adaptive"):
+    return _number_or(text, "auto", "adaptive")
+
+
+def _zero_rate(text: str) -> float | str:
+    return _number_or(text, "auto")
+
+
+def _number_or(text: str, *words: str) -> float | str:
+    if text in words:
         return text
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
+        allowed = " or ".join(", ".join(("a number", *words)).rsplit(", ", 1))
+        raise argparse.ArgumentTypeError(f"{allowed} is expected; got {text!r}") from None
 
 
 def threads_of(text: str) -> int:

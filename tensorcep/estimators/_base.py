@@ -127,7 +127,9 @@ class BaseCP(StreamingCP):
         FloatingPointError
             If the result is not finite.
         """
-        self._fit_entries(*training_entries(X, y, self.shape))
+        entries = training_entries(X, y, self.shape)
+        self._note_source(X, first=True)
+        self._fit_entries(*entries)
         return self
 
     def _fit_entries(

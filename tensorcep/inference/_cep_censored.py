@@ -17,15 +17,6 @@ from tensorcep.kernels.slots import LANES, scale
 
 
 @block_kernel
-def has_limit(y, weight):  # type: ignore[no-untyped-def]
-    """Whether a lane of a block holds a censored entry."""
-    for lane in range(LANES):
-        if weight[lane] > 0.0 and y[lane] <= 0.0:
-            return True
-    return False
-
-
-@block_kernel
 def censored_sites(tilted, w, at):  # type: ignore[no-untyped-def]
     """Precision and precision times value of the pseudo-observations to scalar 1 and 2; of others E[tau] and E[tau] y.
 
@@ -43,7 +34,7 @@ def censored_sites(tilted, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def pseudo_message(structured, R, w, at):  # type: ignore[no-untyped-def]
+def censored_message(structured, R, w, at):  # type: ignore[no-untyped-def]
     """T = lam Z2 and eta = lam (y' z - E[z c]), from what `censored_sites` wrote."""
     scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.scalar + 1)
     scale(w, at.eta, w, at.z, w, 0, R, w, at.scalar + 2)
@@ -56,19 +47,18 @@ def censored_noise(a, b, total, step, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(t - f)^2] / 2 under the tilted law, where t = y if that is not censored.
 
     With s = v + 1 / tau: E[(t - m)^2] = s + s^2 (alpha^2 - beta), and given t the noise t - f has mean
-    (t - m) / (tau s) and variance v / (tau s).
+    (t - m) / (tau s) and variance v / (tau s). (CEP eq. 18, which serves where nothing is censored, has the law of the
+    cavity instead, and so counts what y says of f as noise. With half of the values censored that doubles the noise.)
     """
     for lane in range(LANES):
-        y, m, v, theta = w[at.y, lane], w[at.f_mean, lane], w[at.f_var, lane], w[at.theta, lane]
+        y, v, theta = w[at.y, lane], w[at.f_var, lane], w[at.theta, lane]
+        s = v + 1.0 / theta
+        share = 1.0 / (theta * s)
+        spread = s + s * s * (w[at.alpha, lane] ** 2 - w[at.beta, lane])
         if y > 0.0:
-            square = (y - m) ** 2 + v
-        else:
-            s = v + 1.0 / theta
-            share = 1.0 / (theta * s)
-            spread = s + s * s * (w[at.alpha, lane] ** 2 - w[at.beta, lane])
-            square = share * (share * spread + v)
+            spread = (y - w[at.f_mean, lane]) ** 2
         if w[at.ok, lane] > 0.0:
             a[lane] += step * (0.5 - a[lane])
-            b[lane] += step * (0.5 * square - b[lane])
+            b[lane] += step * (0.5 * share * (share * spread + v) - b[lane])
         total[0] += a[lane]
         total[1] += b[lane]

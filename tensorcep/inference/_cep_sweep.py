@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel
-from tensorcep.inference._cep_censored import censored_noise, censored_sites, has_limit, pseudo_message
+from tensorcep.inference._cep_censored import censored_message, censored_noise, censored_sites
 from tensorcep.inference._cep_columns import offset_moments, remove_offset, structured_products
 from tensorcep.inference._cep_moments import first_order, second_order
 from tensorcep.kernels.lanes import add_outer, moments, site_precision, symmetric_times_vector, trace_product
@@ -223,8 +223,8 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
     K, R = entries.rows.shape[1], state.eta.shape[1]
     closed_form = rule.gaussian and rule.order == 1
     structured = columns.z.shape[2] > 0
-    # the Gaussian message to a mode does not depend on that mode; its moments serve the noise message alone
-    unused = modes[0] if closed_form and modes[1] == modes[0] + 1 and modes[1] < K else -1
+    # the Gaussian message to a mode does not depend on that mode unless there are limits; its moments serve the noise
+    unused = modes[0] if closed_form and not rule.censored and modes[1] == modes[0] + 1 and modes[1] < K else -1
     first_row, last_row = entries.offsets[modes[0]], entries.offsets[modes[1]]
     for c in range(chunks[0], chunks[1]):
         sums.Lam[c, first_row:last_row] = 0.0
@@ -232,8 +232,7 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
         sums.noise[c] = 0.0
         skipped = 0
         for b in range(entries.chunk_start[c], entries.chunk_start[c + 1]):
-            censored = rule.censored and has_limit(entries.y[b], entries.weight[b])
-            _load_block(b, -1 if censored else unused, entries, state, messages, noise, rule, w, at)
+            _load_block(b, unused, entries, state, messages, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 rows, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
                 if structured:
@@ -241,17 +240,17 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
                 else:
                     products_of_others(k, K, R, w, at)
                 if structured and closed_form:
-                    offset_moments(k, censored or k == K - 1, columns, R, w, at)
+                    offset_moments(k, rule.censored or k == K - 1, columns, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
-                if censored:
+                if rule.censored:
                     _latent_moments(k, structured, R, w, at)
                     censored_sites(rule.tilted, w, at)
                     if k == K - 1:
                         censored_noise(messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
                 elif rule.gaussian and k == K - 1:
                     _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
-                if censored:
-                    pseudo_message(structured, R, w, at)
+                if rule.censored:
+                    censored_message(structured, R, w, at)
                 elif closed_form:
                     gaussian_message(R, w, at)
                     if structured:

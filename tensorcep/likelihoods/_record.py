@@ -48,6 +48,9 @@ class Likelihood(NamedTuple):
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
     pg : PolyaGamma or None
         Its Polya-Gamma form.
+    mixture_quantile : callable or None
+        ``mixture_quantile(q, m, v, theta) -> (n,)`` for (C, n) arrays: the q-quantile of the mixture of C equally
+        likely components, where it can be had better than from a pool of quantiles of the components.
     tilted2 : kernel or None
         ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
         m of alpha and of beta.
@@ -67,3 +70,4 @@ class Likelihood(NamedTuple):
     pg: PolyaGamma | None = None
     tilted2: Any = None
     censored: bool = False
+    mixture_quantile: Callable[..., np.ndarray] | None = None
