@@ -66,7 +66,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         If a parameter is neither "auto" nor allowed.
     """
     prior = checked_prior_kind(model.prior)
-    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else check_int("rank", model.rank)
+    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else _checked_int("rank", model.rank)
     wanted = columns_for(rank, len(shape)) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     name = method_for(model, likelihood, shape, wanted, streaming)
     method = METHODS[name]
@@ -75,7 +75,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
     if _is_auto(prior):
         prior = "learned" if method.learns_prior else "fixed"
     if not _is_auto(model.max_iter):
-        return Chosen(name, rank, prior, wanted, check_int("max_iter", model.max_iter))
+        return Chosen(name, rank, prior, wanted, _checked_int("max_iter", model.max_iter))
     return Chosen(name, rank, prior, wanted, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
 
 
@@ -92,6 +92,14 @@ def checked_prior_kind(prior: Any) -> Any:
     if not isinstance(prior, str):
         fail_value(f"prior must be one of {PRIORS} or a tensorcep.Prior; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
+
+
+def _checked_int(name: str, value: Any) -> int:
+    """As `check_int`, with an error that names "auto" too."""
+    try:
+        return check_int(name, value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
 
 
 def _is_auto(value: Any) -> bool:

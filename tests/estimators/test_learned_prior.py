@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import NAMES, entries, new
 
 import tensorcep as tc
@@ -47,14 +48,14 @@ def test_estimator_learns_a_prior_and_saves_it(name, how, kind, tmp_path):
 
 def test_unknown_rows_are_predicted_by_the_learned_prior():
     X, y, fresh = levels()
-    model = tc.CPRegressor(1, prior="learned", random_state=0).fit(X, y)
+    model = paper(tc.CPRegressor, 1, prior="learned", random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="their prior is used"):
         mean, variance = model.predict_latent(fresh)
     prior = model.posterior_.mode_prior
     np.testing.assert_allclose(mean, np.prod(prior.mean, axis=0).sum(), rtol=1e-9)
     assert abs(mean[0] - y.mean()) < 0.5 * y.std()
     assert 0.5 < np.sqrt(variance[0]) / y.std() < 2.0
-    plain = tc.CPRegressor(1, prior_mean=0.0, random_state=0).fit(X, y)
+    plain = paper(tc.CPRegressor, 1, prior_mean=0.0, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="their prior is used"):
         assert abs(plain.predict_latent(fresh)[0][0] - y.mean()) > abs(mean[0] - y.mean())
 
@@ -66,26 +67,26 @@ def test_learned_prior_beats_the_fixed_one_where_labels_are_unbalanced():
     X, y = sim.tensor.coords, sim.tensor.values
     train = np.random.default_rng(0).permutation(len(y)) < 1500
     scores = {}
-    for prior in (None, "learned"):
-        model = tc.CPClassifier(2, prior=prior, random_state=0).fit(X[train], y[train])
+    for prior in ("fixed", "learned"):
+        model = paper(tc.CPClassifier, 2, prior=prior, random_state=0).fit(X[train], y[train])
         scores[prior] = model.log_score(X[~train], y[~train]).mean()
-    assert scores["learned"] > scores[None] + 0.01
+    assert scores["learned"] > scores["fixed"] + 0.01
 
 
 @KINDS
 def test_learned_prior_follows_the_units_of_the_data(kind):
     X, y, _ = levels()
-    one, scaled = (tc.CPRegressor(3, prior=kind, random_state=0).fit(X, c * y) for c in (1.0, 1e3))
+    one, scaled = (paper(tc.CPRegressor, 3, prior=kind, random_state=0).fit(X, c * y) for c in (1.0, 1e3))
     np.testing.assert_allclose(scaled.predict(X), 1e3 * one.predict(X), rtol=1e-6, atol=1e-3)
 
 
 def test_prior_refuses_words_that_it_does_not_know():
     X, y = entries("regressor")
-    with pytest.raises(ValueError, match=r"prior must be one of 'learned', 'ard'; got 'flat'"):
+    with pytest.raises(ValueError, match=r"prior must be one of .*'fixed', 'learned', 'ard'; got 'flat'"):
         new("regressor", prior="flat").fit(X, y)
 
 
 def test_prior_mean_is_the_centre_of_the_learned_means():
     X, y, _ = levels()
-    model = tc.CPRegressor(2, prior="ard", prior_mean=1.0, random_state=0).fit(X, y)
+    model = paper(tc.CPRegressor, 2, prior="ard", prior_mean=1.0, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.posterior_.mode_prior.mean, 1.0)

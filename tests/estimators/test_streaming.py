@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from estimators._data import CLASSES, NAMES, SHAPE, entries, new
 
 import tensorcep as tc
@@ -54,9 +55,9 @@ def test_partial_fit_counts_and_sharpens_what_is_known(name):
 def test_stream_of_labels_predicts_nearly_as_well_as_the_fit(link):
     s = tc.simulate_cp((15, 12, 10), 2, 1700, likelihood=link, prior_mean=0.8, prior_sd=0.8, random_state=1)
     X, y = s.tensor.coords, s.tensor.values
-    model = tc.CPClassifier(2, link=link, random_state=0)
+    model = paper(tc.CPClassifier, 2, link=link, random_state=0)
     model.stream((X[a : a + 150], y[a : a + 150]) for a in range(0, 1200, 150))
-    whole = tc.CPClassifier(2, link=link, random_state=0).fit(X[:1200], y[:1200])
+    whole = paper(tc.CPClassifier, 2, link=link, random_state=0).fit(X[:1200], y[:1200])
     scores = [tc.metrics.auc(y[1200:], m.decision_function(X[1200:])) for m in (model, whole)]
     assert scores[0] > scores[1] - 0.05
     trace = model.stream_trace_
@@ -68,7 +69,7 @@ def test_stream_of_labels_predicts_nearly_as_well_as_the_fit(link):
 def test_stream_of_real_values_finds_the_noise():
     s = tc.simulate_cp((15, 12, 10), 2, 1600, noise_precision=25.0, prior_mean=0.7, random_state=2)
     X, y = s.tensor.coords, s.tensor.values
-    model = tc.CPRegressor(2, random_state=0)
+    model = paper(tc.CPRegressor, 2, random_state=0)
     model.stream((X[a : a + 400], y[a : a + 400]) for a in range(0, 1600, 400))
     assert 15.0 < model.noise_precision_ < 35.0
     assert model.stream_trace_["rmse"][-1] < 0.35
@@ -218,7 +219,7 @@ def test_forgetting_follows_factors_that_change():
         for r in (1, 2)
     ]
     for forget in (0.0, 0.2):
-        model = tc.CPRegressor(1, random_state=0, forget=forget)
+        model = paper(tc.CPRegressor, 1, random_state=0, forget=forget)
         for s in sims:
             X, y = s.tensor.coords, s.tensor.values
             model.stream((X[a : a + 100], y[a : a + 100]) for a in range(0, 900, 100))
