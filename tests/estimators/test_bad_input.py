@@ -81,10 +81,10 @@ def test_count_regressor_refuses_what_is_no_count(bad):
 
 
 PARAMETERS = [
-    ({"rank": 0}, ["rank must be an integer >= 1", "0"]),
-    ({"rank": 2.5}, ["rank must be an integer", "2.5"]),
-    ({"rank": True}, ["rank must be an integer", "True"]),
-    ({"rank": "8"}, ["rank must be an integer", "'8'"]),
+    ({"rank": 0}, ["rank must be 'auto' or an integer >= 1", "0"]),
+    ({"rank": 2.5}, ["rank must be 'auto' or an integer", "2.5"]),
+    ({"rank": True}, ["rank must be 'auto' or an integer", "True"]),
+    ({"rank": "8"}, ["rank must be 'auto' or an integer", "'8'"]),
     ({"damping": 1.0}, ["damping must be", "a number in [0, 1)", "1.0"]),
     ({"damping": -0.1}, ["damping", "-0.1"]),
     ({"damping": np.nan}, ["damping", "nan"]),
@@ -94,7 +94,7 @@ PARAMETERS = [
     ({"tol": None}, ["tol", "None"]),
     ({"anneal": -1}, ["anneal must be an integer >= 0", "-1"]),
     ({"anneal": 1.5}, ["anneal must be an integer", "1.5"]),
-    ({"max_iter": 0}, ["max_iter must be an integer >= 1", "0"]),
+    ({"max_iter": 0}, ["max_iter must be 'auto' or an integer >= 1", "0"]),
     ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "float16"]),
     ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int64"]),
     ({"method": "vmpx"}, ["method must be one of 'cep'", "'vmpx'"]),

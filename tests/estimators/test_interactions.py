@@ -171,9 +171,10 @@ def test_interactions_follow_the_units_of_the_data():
     np.testing.assert_allclose(scaled.predict(X), 1e3 * one.predict(X), rtol=1e-4)
 
 
-def test_unknown_rows_get_the_level_of_the_known_ones():
+@pytest.mark.parametrize("how", [{"method": "cep", "tol": 1e-2}, {"method": "gibbs", "max_iter": 100}])
+def test_unknown_rows_get_the_level_of_the_known_ones(how):
     X, y, _ = additive()
-    model = paper(tc.CPRegressor, 1, interactions="main+cp", prior="learned", random_state=0, tol=1e-2).fit(X, y)
+    model = paper(tc.CPRegressor, 1, interactions="main+cp", prior="learned", random_state=0, **how).fit(X, y)
     with pytest.warns(UserWarning, match="their prior is used"):
         mean, std = model.predict(np.array([[50, 50, 50]]), return_std=True)
     assert abs(mean[0] - y.mean()) < 1.0

@@ -60,6 +60,31 @@ def test_unknown_rows_are_predicted_by_the_learned_prior():
         assert abs(plain.predict_latent(fresh)[0][0] - y.mean()) > abs(mean[0] - y.mean())
 
 
+@pytest.mark.parametrize("kind", ["fixed", "learned", "ard"])
+def test_samplers_keep_a_row_of_the_prior_that_each_draw_has(kind, tmp_path):
+    X, y, fresh = levels()
+    model = paper(tc.CPRegressor, 1, method="gibbs", prior=kind, max_iter=80, random_state=0).fit(X, y)
+    rows = model.posterior_.unknown
+    if kind == "fixed":
+        assert rows is None
+        return
+    assert rows.shape == (4, 40, 3, 1)
+    half = np.array([[0, 50, 0], [0, 0, 40]])  # each with one row that has no entries
+    with pytest.warns(UserWarning, match="their prior is used"):
+        mean, variance = model.predict_latent(np.concatenate([fresh, half]))
+    u, v, w = (model.posterior_.rows[:, :, first, 0] for first in (0, 60, 110))
+    draws = [rows[..., 0].prod(axis=2), u * rows[:, :, 1, 0] * w, u * v * rows[:, :, 2, 0]]
+    np.testing.assert_allclose(mean[2:], [d.mean() for d in draws], rtol=1e-9)
+    np.testing.assert_allclose(variance[2:], [d.var() for d in draws], rtol=1e-9)
+    if kind == "learned":  # "ard" keeps the mean at 0
+        assert abs(mean[0] - y.mean()) < 0.5 * y.std()
+        assert 0.5 < np.sqrt(variance[0]) / y.std() < 2.0
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    with pytest.warns(UserWarning, match="their prior is used"):
+        np.testing.assert_array_equal(again.predict_latent(fresh)[0], mean[:3])
+
+
 def test_learned_prior_beats_the_fixed_one_where_labels_are_unbalanced():
     sim = simulate_cp(
         (40, 30, 20), 1, 3000, likelihood="probit", prior_mean=[-1.3, 1.0, 1.0], prior_sd=0.4, random_state=2
