@@ -57,10 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --rank, --likelihood and what only some likelihoods have."""
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
     group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    if rank:
+        group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
