@@ -309,3 +309,32 @@ def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:
         mode = names.index(check_choice("mode", mode, names))
     mode = check_int("mode", mode, 0, len(names) - 1)
     return mode, names[mode]
+
+
+def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
+    """Draw the held-out log score of every rank: each fold, the mean, and what one standard error of the loss allows.
+
+    The bar of a rank is the standard error of its difference to the best rank: a rank is as good as the best one by
+    the one-standard-error rule if its bar reaches the dashed line, the best mean.
+
+    Parameters
+    ----------
+    selection : RankSelection
+        What `tensorcep.select_rank` returned.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if not hasattr(selection, "best_rank"):
+        fail_value(f"selection must be what tensorcep.select_rank returns; got {type(selection).__name__}.")
+    frame, ranks = selection.frame, selection.ranks
+    ax = _axes(ax)
+    ax.plot(ranks, selection.scores, color=GUIDE, linewidth=0.8, alpha=0.6)
+    ax.axhline(frame["mean"].max(), color=GUIDE, linestyle="--", linewidth=1)
+    ax.errorbar(ranks, frame["mean"], yerr=frame["loss_error"], fmt="o-", color=MAIN, markersize=4, linewidth=1.2)
+    ax.plot([selection.rank], [frame.loc[selection.rank, "mean"]], "o", color=ACCENT, markersize=8, zorder=3)
+    ax.set_xticks(ranks)
+    title = f"Rank {selection.rank} of the data, best {selection.best_rank}"
+    return _finish(ax, title, "rank", "log score of a held-out entry")

@@ -89,7 +89,7 @@ def test_cli_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert exit_.value.code == 0
-    assert [command.name for command in COMMANDS] == re.findall(r"^    (\w+) ", text, re.MULTILINE)
+    assert [command.name for command in COMMANDS] == re.findall(r"^    ([\w-]+)(?: |$)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])
@@ -385,6 +385,35 @@ def test_cli_compare_names_the_methods_that_fit(work: Path, capsys: pytest.Captu
     path = work / "poisson.tns"
     assert cli("compare", path, path, "--likelihood", "poisson", "--methods", "vmp") == 1
     assert "a method for the likelihood 'poisson' must be one of 'cep', " in capsys.readouterr().err
+
+
+# select-rank
+
+
+def test_cli_select_rank_prints_and_writes_what_select_rank_finds(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, model = tmp_path / "table.csv", tmp_path / "model.npz"
+    wanted = ["--ranks", "3,1,2", "--cv", 3, "--method", "vmp", "--seed", 1, "--max-iter", 400, "--shape", "12,7,5"]
+    assert cli("select-rank", work / "plain.tns", *wanted, "-o", table, "--model", model, "-q") == 0
+    shown = capsys.readouterr().out.splitlines()
+    estimator = CPRegressor(method="vmp", max_iter=400, random_state=1)
+    tensor = read_tensor(work / "plain.tns", shape=SHAPE)
+    found = tensorcep.select_rank(estimator, tensor, ranks=[1, 2, 3], cv=3, random_state=1)
+    assert shown[0].split() == ["mean", "standard_error", "loss", "loss_error", "seconds"]
+    assert shown[-1] == f"chosen rank {found.rank} (best {found.best_rank})"
+    written = pd.read_csv(table, index_col="rank")
+    np.testing.assert_allclose(written["mean"], found.frame["mean"], rtol=1e-9)
+    assert tensorcep.load(model).rank == found.rank
+
+
+def test_cli_select_rank_refuses_ranks_that_are_no_numbers(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli("select-rank", work / "plain.tns", "--ranks", "2,four")
+    assert exit_.value.code == 2
+    assert "ranks are integers between commas" in capsys.readouterr().err
+    assert cli("select-rank", work / "plain.tns", "--ranks", "2,0") == 1
+    assert "got 0" in capsys.readouterr().err
 
 
 # fit

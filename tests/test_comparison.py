@@ -83,7 +83,7 @@ def test_compare_peak_memory_counts_what_a_method_stores() -> None:
     [
         ("regressor", {}, {"cep", "vmp", "wopt"}, set()),
         ("counts", {}, {"cep", "wopt"}, {"vmp"}),
-        ("regressor", {"prior": "learned"}, {"cep", "vmp", "gibbs"}, {"wopt"}),
+        ("regressor", {"prior": "learned"}, {"cep", "laplace", "vmp"}, {"wopt"}),
     ],
 )
 def test_compare_takes_every_method_that_fits_by_default(

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from tensorcep import metrics, plots
 from tensorcep.estimators import CPRegressor
 from tensorcep.labels import Labels
+from tensorcep.selection import select_rank
 from tensorcep.simulate import simulate_cp
 from tensorcep.tensor import SparseTensor
 
@@ -275,3 +276,16 @@ def test_plot_comparison_shows_every_method_that_has_the_score(ax: Any) -> None:
 def test_plot_comparison_refuses(table: Any, y: str | None, message: str, ax: Any) -> None:
     with pytest.raises(ValueError, match=message):
         plots.plot_comparison(table, y=y, ax=ax)
+
+
+def test_plot_rank_scores_marks_the_choice_and_its_bars(ax: Any) -> None:
+    simulated = simulate_cp((12, 10, 8), 2, 500, noise_precision=10.0, latent_sd=1.0, random_state=0).tensor
+    estimator = CPRegressor(method="vmp", random_state=0, max_iter=500)
+    found = select_rank(estimator, simulated, ranks=[1, 2, 3], cv=3, random_state=0)
+    assert plots.plot_rank_scores(found, ax=ax) is ax
+    folds = np.stack([line.get_ydata() for line in ax.lines[:3]], axis=1)
+    np.testing.assert_array_equal(folds, found.scores)
+    x, y = ax.lines[-1].get_data()
+    assert (x[0], y[0]) == (found.rank, found.frame.loc[found.rank, "mean"])
+    with pytest.raises(ValueError, match=r"what tensorcep\.select_rank returns; got dict"):
+        plots.plot_rank_scores({}, ax=ax)

@@ -95,6 +95,15 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         shares = self.relevance_
         return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
 
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
+        check_is_fitted(self, "posterior_")
+        bound = float(self.trace_["lower_bound"][-1])
+        if np.isnan(bound):
+            raise AttributeError(f"method {self.method!r} gives no lower bound of the evidence.")
+        return bound
+
     def components_frame(self, mode: int) -> pd.DataFrame:
         """Means and standard deviations of the factors of a mode, the most relevant component first.
 
