@@ -157,6 +157,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return self._sampled_rate
 
     def _likelihood_of_new(self) -> Likelihood:
+        check_is_fitted(self, "posterior_")
         return for_population(self._likelihood(), self.zero_rate_)
 
     @property
@@ -179,6 +180,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
         With a `zero_rate` below 1, the log odds of the predictive probability.
         """
+        check_is_fitted(self, "posterior_")
         if self.zero_rate_ < 1.0:
             likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
