@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 _PARAMETERS = """rank : int or "auto", default="auto"
-        Number of components R; "auto" is the mean number of entries per row, within 3 and 20.
+        Number of components R; "auto" is the mean number of entries per row, within 3 and 20,
+        and no more than the second largest mode has rows.
     method : str, default="auto"
         Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood. "auto" is "gibbs" for real
         values and probit labels, as long as its draws fit into about 1 GB, and "cep" otherwise, in streams
@@ -40,7 +41,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
     max_iter : int or "auto", default="auto"
         Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
-        and 1000, fewer the more entries there are.
+        and 500, fewer the more entries there are.
     tol : float, default=3e-3
         Stop when the latent means of the training entries change by less than this fraction of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
