@@ -52,8 +52,6 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         "own": {name: _plain(getattr(model, name)) for name in model._own_attributes},
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
     }
-    if getattr(model, "_sampled_rate", None) is not None:
-        header["sampled_zero_rate"] = float(model._sampled_rate)
     stream = model.__dict__.get("_stream")
     if stream is not None:
         header["stream"], stored = pack_stream(stream)
@@ -125,8 +123,6 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             "_unseen_cov": arrays["unseen_cov"],
             **header.get("own", {}),
         }
-        if "sampled_zero_rate" in header:
-            fitted["_sampled_rate"] = float(header["sampled_zero_rate"])
         if "stream" in header:
             stored = {n.removeprefix("stream_"): a for n, a in arrays.items() if n.startswith("stream_")}
             fitted["_stream"] = unpack_stream(header["stream"], stored, labels)

@@ -26,7 +26,7 @@ Score a model's predictions of the entries of DATA, which should not be those th
 
   real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
-  counts        RMSE, MAE, mean log likelihood, coverage
+  counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a lower limit
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
 predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
@@ -88,7 +88,7 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     if not model.has_uncertainty():
         return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), {})
     mean, sd = model.predict(X, return_std=True)
-    if type(model).__name__ == "CPRegressor":
+    if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
         return metrics.evaluate_regression(y, mean, sd)
     intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
     return metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)

@@ -114,7 +114,6 @@ def test_learned_prior_gives_the_same_bits_on_any_number_of_threads(rng, method,
 @METHODS
 @pytest.mark.parametrize("kind", [None, *KINDS])
 def test_bound_with_clamped_columns_never_falls(rng, method, likelihood, kind):
-
     coords = cells(rng, (5, 4, 6), 60)
     _, p = structured(rng, 3, {"negbinomial": "poisson"}.get(likelihood, likelihood), kind)
     if likelihood == "negbinomial":
