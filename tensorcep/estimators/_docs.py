@@ -81,7 +81,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
     lower_bound_ : float
-        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb).
+        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
+        ranks by it take prior="learned": under a fixed prior it favours too many components.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int
@@ -92,7 +93,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     relevance_ : ndarray (R,)
         Share of each component in the mean square of the latent values.
     n_components_ : int
-        Components that are not switched off: those with at least 0.001 of the largest share.
+        Components that are not switched off: those with at least 0.001 of the largest share. With prior="ard" and
+        more components than needed an estimate of the rank; `tensorcep.select_rank` is the other one.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Draws or PointEstimate"""
