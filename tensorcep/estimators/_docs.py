@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 _PARAMETERS = """rank : int or "auto", default="auto"
-        Number of components R; "auto" is the mean number of entries per row, within 3 and 20.
+        Number of components R; "auto" is the mean number of entries per row, within 3 and 20,
+        and no more than the second largest mode has rows.
     method : str, default="auto"
         Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood. "auto" is "gibbs" for real
         values and probit labels, as long as its draws fit into about 1 GB, and "cep" otherwise, in streams
@@ -40,7 +41,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
     max_iter : int or "auto", default="auto"
         Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
-        and 1000, fewer the more entries there are.
+        and 500, fewer the more entries there are.
     tol : float, default=3e-3
         Stop when the latent means of the training entries change by less than this fraction of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
@@ -80,7 +81,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
     lower_bound_ : float
-        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb).
+        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
+        ranks by it take prior="learned": under a fixed prior it favours too many components.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int
@@ -91,7 +93,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     relevance_ : ndarray (R,)
         Share of each component in the mean square of the latent values.
     n_components_ : int
-        Components that are not switched off: those with at least 0.001 of the largest share.
+        Components that are not switched off: those with at least 0.001 of the largest share. With prior="ard" and
+        more components than needed an estimate of the rank; `tensorcep.select_rank` is the other one.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Draws or PointEstimate"""
