@@ -68,7 +68,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         If a parameter is neither "auto" nor allowed.
     """
     prior = checked_prior_kind(model.prior)
-    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else _checked_int("rank", model.rank)
+    rank = given_int("rank", model.rank, rank_for(n_entries, shape))
     wanted = columns_for(rank, shape) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     name = method_for(model, likelihood, shape, wanted, streaming)
     method = METHODS[name]
@@ -76,9 +76,8 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         wanted = parts_of("cp", rank)
     if _is_auto(prior):
         prior = "learned" if method.learns_prior else "fixed"
-    if not _is_auto(model.max_iter):
-        return Chosen(name, rank, prior, wanted, _checked_int("max_iter", model.max_iter))
-    return Chosen(name, rank, prior, wanted, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
+    sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
+    return Chosen(name, rank, prior, wanted, given_int("max_iter", model.max_iter, sweeps))
 
 
 def abilities_for(chosen: Chosen, order: int) -> tuple[str, ...]:
@@ -96,8 +95,10 @@ def checked_prior_kind(prior: Any) -> Any:
     return check_choice("prior", prior, PRIORS)
 
 
-def _checked_int(name: str, value: Any) -> int:
-    """As `check_int`, with an error that names "auto" too."""
+def given_int(name: str, value: Any, auto: int) -> int:
+    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
+    if _is_auto(value):
+        return auto
     try:
         return check_int(name, value)
     except ValueError as error:
@@ -133,7 +134,7 @@ def sampler_sweeps(n_entries: int) -> int:
 def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
     """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
     if not _is_auto(model.method):
-        return check_choice("method", model.method, (*METHODS, "auto"))
+        return check_choice("method", model.method, ("auto", *METHODS))
     given = any(getattr(model, name) != value for name, value in OF_CEP.items())
     columns = free_columns(parts, len(shape)).shape[1]
     too_large = 8.0 * KEPT * columns * sum(shape) > DRAWS_BYTES

@@ -12,10 +12,9 @@ from tensorcep._checks import check_range, fail_value
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import matching_scale, word_or_range
-from tensorcep.inference import get_method
+from tensorcep.inference import METHODS
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.censored import TOBIT, censored_at
-from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.posterior import GammaNoise, Prior
 
 LARGEST = 1e140
@@ -147,7 +146,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _unable_to_censor(self) -> str:
         """The parameter that rules out a lower limit, if one does."""
-        if self.method != "auto" and get_method(self.method, GAUSSIAN).lacks(TOBIT):
+        if isinstance(self.method, str) and self.method in METHODS and METHODS[self.method].lacks(TOBIT):
             return f"method={self.method!r}"
         if self.method in ("cep", "auto"):
             if self.order == 2 or self.moments == "posterior":

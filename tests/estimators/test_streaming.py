@@ -121,6 +121,14 @@ def test_partial_fit_goes_on_from_a_fit_and_fit_begins_anew():
     assert (model.n_samples_seen_, model.n_batches_) == (400, 1)
 
 
+def test_sweeps_may_change_from_batch_to_batch():
+    X, y = entries("classifier")
+    model = new("classifier").partial_fit(X[:400], y[:400])
+    assert model.set_params(max_iter=1, tol=0.0).partial_fit(X[400:], y[400:]).n_iter_ == 1
+    with pytest.raises(ValueError, match="max_iter must be 'auto' or an integer >= 1; got 0"):
+        model.set_params(max_iter=0).partial_fit(X[400:], y[400:])
+
+
 def test_stream_has_the_same_bits_on_one_and_two_threads():
     same(streamed("classifier", n_jobs=1), streamed("classifier", n_jobs=2))
 
