@@ -86,7 +86,7 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
         if setting.rank is not None:
             chosen["rank"] = setting.rank
         if setting.prior is not None:
-            chosen["prior"] = None if setting.prior == "fixed" else setting.prior
+            chosen["prior"] = setting.prior
         if setting.interactions is not None:
             chosen["interactions"] = given_interactions(setting.interactions)
         if sweeps is not None:
@@ -95,17 +95,17 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
-    """The columns that say what was fitted."""
+    """The columns that say what is fitted; once it is, with what the estimator chose itself."""
     given = model.get_params()
-    parts, prior = given["interactions"], given["prior"]
+    given |= {name: getattr(model, f"{name}_", given[name]) for name in ("method", "rank", "prior", "interactions")}
+    parts = given["interactions"]
     parts = ":".join(f"{name}={n}" for name, n in parts.items()) if isinstance(parts, dict) else parts
-    prior = "fixed" if prior is None else prior
     return {
         "method": setting.method,
         "fitted_by": given["method"],
         "link": given.get("link"),
         "rank": given["rank"],
-        "prior": prior,
+        "prior": given["prior"],
         "interactions": parts,
     }
 
@@ -156,6 +156,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         begin, cpu = time.perf_counter(), time.process_time()
         model.fit(*split.train)
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        about |= described(model, setting)
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
         found = scores(model, split, label, curves)
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
