@@ -173,14 +173,20 @@ def proposed(twin, n, k, theta, others, own, order, positive):
     return new_Lam - cavity_Lam, new_Lam @ new_m - cavity_Lam @ m
 
 
-def residual(twin, n, others):
-    """E[(y - f)^2] with all second moments."""
+def residual(twin, n, others, theta=None):
+    """E[(y - f)^2] with all second moments; under N(f; m, v) N(y; f, 1 / theta) where theta is given."""
     f = np.prod([m for S, m in others], axis=0).sum()
     f2 = np.prod([S + np.outer(m, m) for S, m in others], axis=0).sum()
+    if theta is not None:
+        tilted_var = 1.0 / (1.0 / (f2 - f**2) + theta)
+        f = tilted_var * (f / (f2 - f**2) + theta * twin.y[n])
+        f2 = f**2 + tilted_var
     return twin.y[n] ** 2 - 2 * twin.y[n] * f + f2
 
 
-def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, positive=True, power=1.0):
+def sweep(
+    twin, schedule="modewise", moments="cavity", order=1, damping=0.0, positive=True, power=1.0, noise_moments="tilted"
+):
     """One sweep in place; `twin.skipped` counts the updates left out. The noise is updated with the last mode.
 
     New messages count `power` times. A Gaussian message of first order does not depend on its own mode, whose moments
@@ -207,7 +213,8 @@ def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, pos
                     theta = (noise[0] - twin.a[n]) / (noise[1] - twin.b[n])
                 if K - 1 in modes:
                     a[n] += step * (0.5 - a[n])
-                    b[n] += step * (0.5 * residual(twin, n, others) - b[n])
+                    tilted = moments == "cavity" and noise_moments == "tilted"
+                    b[n] += step * (0.5 * residual(twin, n, others, theta if tilted else None) - b[n])
             for k in modes:
                 new = (
                     proposed(twin, n, k, theta, others, cavities[k], order, positive)
