@@ -24,11 +24,11 @@ from tensorcep.estimators._streaming import StreamingCP
 from tensorcep.estimators._structure import structure, structured_prior, structured_start
 from tensorcep.inference import get_method
 from tensorcep.inference._hyper import KINDS, Hyper
-from tensorcep.inference._run import Problem, Run, run, run_from_starts
+from tensorcep.inference._run import Problem, Run, mixed, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, parts_of
 from tensorcep.models.cp import pack_entries
-from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
+from tensorcep.posterior import GammaNoise, Prior, Result, first_member, natural_prior
 
 
 class BaseCP(StreamingCP):
@@ -52,6 +52,7 @@ class BaseCP(StreamingCP):
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int = 1,
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -78,6 +79,7 @@ class BaseCP(StreamingCP):
         self.tol = tol
         self.init = init
         self.n_init = n_init
+        self.n_ensemble = n_ensemble
         self.shape = shape
         self.unknown = unknown
         self.dtype = dtype
@@ -131,11 +133,18 @@ class BaseCP(StreamingCP):
         return self
 
     def _fit_entries(
-        self, coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...], labels: tuple[Any, ...]
+        self,
+        coords: np.ndarray,
+        values: np.ndarray,
+        shape: tuple[int, ...],
+        labels: tuple[Any, ...],
+        alone: bool = False,
     ) -> tuple[Problem, Run]:
-        """Fit checked entries, and return the problem that they made and the run that solved it."""
+        """Fit checked entries, and return the problem that they made and the run that solved it; one fit if `alone`."""
         self._forget_stream()
         options = self._checked_options(len(shape))
+        if alone:
+            options = options._replace(members=1)
         likelihood = self._likelihood()
         method = get_method(self.method, likelihood, self._needs_of_the_method(options))
         settings = method_settings(method, options, likelihood, self.method_options)
@@ -160,10 +169,18 @@ class BaseCP(StreamingCP):
             free=None if options.free.all() else options.free,
         )
         how = run_settings(options, bool(self.verbose))
-        if 0 < trial_iter < options.max_iter:
-            result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
-        else:
-            result = run(method, problem, settings, **how)
+        runs: list[Run] = []
+        for mine in np.array_split(np.arange(len(starts)), options.members):
+            member = problem._replace(start=starts[mine[0]])
+            if 0 < trial_iter < options.max_iter:
+                own = [starts[i] for i in mine]
+                found = run_from_starts(method, member, settings, own, trial_iter=trial_iter, **how)
+            else:
+                found = run(method, member, settings, **how)
+            runs.append(found if options.members == 1 else found._replace(state=None))  # states hold all messages
+            if found.stopped:
+                break
+        result = mixed(runs)
         self._keep(result.posterior, labels, options, prior)
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
@@ -204,6 +221,7 @@ class BaseCP(StreamingCP):
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),
             callbacks=tuple(callbacks),
+            members=check_int("n_ensemble", self.n_ensemble),
         )
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -234,7 +252,7 @@ class BaseCP(StreamingCP):
             prior = Prior(means, [1.0 / scale**2] * len(shape))
         if isinstance(self.init, str) and self.init == "prior" and not any(np.any(np.asarray(m)) for m in prior.mean):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
-        n_starts = self._n_starts(may_choose)
+        n_starts = self._n_starts(options.members, may_choose)
         return prior, hyper, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
 
     def _structured(
@@ -254,16 +272,21 @@ class BaseCP(StreamingCP):
         found = structure(options.free, intercept, centre, lambda j, n: self._scale(y - intercept, j, n))
         prior, hyper = structured_prior(found, kind)
         given = None if isinstance(self.init, str) else start_means(self.init, shape, options.rank, 1.0, rng)
-        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(self._n_starts(may_choose))]
+        n_starts = self._n_starts(options.members, may_choose)
+        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(n_starts)]
 
-    def _n_starts(self, may_choose: bool) -> int:
-        several = isinstance(self.init, str) and self.init == "random" and may_choose
-        return check_int("n_init", self.n_init) if several else 1
+    def _n_starts(self, members: int, may_choose: bool) -> int:
+        """Starts of all members of the ensemble."""
+        at_random = isinstance(self.init, str) and self.init == "random"
+        if members > 1 and not at_random:
+            fail_value(f"n_ensemble must be 1 without init='random', since all fits would be one; got {members}.")
+        return members * (check_int("n_init", self.n_init) if at_random and may_choose else 1)
 
     def _needs_of_the_method(self, options: ModelOptions) -> tuple[str, ...]:
         """What the method must be able to do beside the likelihood."""
         learned, clamped = isinstance(self.prior, str), not options.free.all()
-        return ("learns_prior",) * learned + ("clamps_columns",) * clamped
+        several = options.members > 1
+        return ("learns_prior",) * learned + ("clamps_columns",) * clamped + ("mixes",) * several
 
     def _scale(self, y: np.ndarray, order: int, rank: int) -> float:
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
@@ -275,7 +298,7 @@ class BaseCP(StreamingCP):
         self.labels_ = labels
         self.shape_ = posterior.shape
         self.n_features_in_ = len(posterior.shape)
-        learned = getattr(posterior, "mode_prior", None)
+        learned = getattr(first_member(posterior), "mode_prior", None)
         if learned is not None:
             prior = Prior(learned.mean, learned.precision)
         unseen_mean = [np.asarray(m, dtype=float) for m in prior.mean]

@@ -42,6 +42,10 @@ _PARAMETERS = """rank : int, default=8
     n_init : int, default=3
         Random starts. Each gets the first sweeps (for cep the `anneal` ones); the one that then fits the training
         entries best goes on. With another `init`, or a method without such a phase, there is one start.
+    n_ensemble : int, default=1
+        Fits from different random starts (each the best of `n_init`) whose equally weighted mixture is the posterior.
+        Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
+        they disagree in. Factors, components and streams are those of the fit with the best train score.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
@@ -70,7 +74,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Posterior covariances of the rows.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
-        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
+        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; with n_ensemble fit
+        after fit, the best first, and the number of the member. n_iter_ is then the sum.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int
@@ -84,7 +89,7 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Components that are not switched off: those with at least 0.001 of the largest share.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
-    posterior_ : Posterior, Draws or PointEstimate"""
+    posterior_ : Posterior, Mixture, Draws or PointEstimate"""
 
 
 def document(auto: str) -> Any:

@@ -42,6 +42,7 @@ class ModelOptions(NamedTuple):
     tol: float
     threads: int
     callbacks: tuple[Any, ...]
+    members: int
 
 
 def method_settings(method: Method, options: ModelOptions, likelihood: Likelihood, own: Any) -> Any:

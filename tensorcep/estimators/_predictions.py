@@ -26,6 +26,7 @@ from tensorcep.predict import (
     Belief,
     EntryTheta,
     RowDraws,
+    RowMixture,
     RowMoments,
     belief_of,
     draw,
@@ -184,6 +185,9 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
         if isinstance(belief, RowMoments):
             belief = RowMoments(belief.mean[origin], belief.cov[origin])
+            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
+        if isinstance(belief, RowMixture):
+            belief = RowMixture(belief.mean[:, origin], belief.cov[:, origin])
             return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
         values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
         values = values[:, origin]

@@ -176,7 +176,7 @@ def squared_error(tilted, lane, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _noise_message(k, structured, tilted, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
+def _noise_message(k, structured, a, b, total, rule, R, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
     trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
@@ -187,8 +187,8 @@ def _noise_message(k, structured, tilted, a, b, total, step, R, w, at):  # type:
             w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
     for lane in range(LANES):
         if w[at.ok, lane] > 0.0:
-            a[lane] += step * (0.5 - a[lane])
-            b[lane] += step * (0.5 * squared_error(tilted, lane, w, at) - b[lane])
+            a[lane] += rule.step * (0.5 - a[lane])
+            b[lane] += rule.step * (0.5 * squared_error(rule.tilted_noise, lane, w, at) - b[lane])
         total[0] += a[lane]
         total[1] += b[lane]
 
@@ -250,9 +250,7 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
                     offset_moments(k, k == K - 1, columns, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
                 if rule.gaussian and k == K - 1:
-                    _noise_message(
-                        k, structured, rule.tilted_noise, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at
-                    )
+                    _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule, R, w, at)
                 if closed_form:
                     gaussian_message(R, w, at)
                     if structured:

@@ -342,4 +342,5 @@ CEP = Method(
     trial_sweeps=trial_sweeps,
     learns_prior=True,
     clamps_columns=True,
+    mixes=True,
 )

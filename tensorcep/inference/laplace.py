@@ -183,4 +183,5 @@ LAPLACE = Method(
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     clamps_columns=True,
+    mixes=True,
 )

@@ -253,4 +253,5 @@ PG_VB = Method(
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4",
     trial_sweeps=lambda options: options.anneal,
+    mixes=True,
 )

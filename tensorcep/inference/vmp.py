@@ -238,4 +238,5 @@ VMP = Method(
     likelihoods=("gaussian", "probit"),
     trial_sweeps=lambda options: options.anneal,
     clamps_columns=True,
+    mixes=True,
 )

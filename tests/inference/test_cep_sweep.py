@@ -58,13 +58,13 @@ def test_sweep_without_the_limit_on_the_spread_equals_the_twin(rng, schedule):
 
 
 @pytest.mark.parametrize("messages", ["full", "averaged"])
-def test_noise_messages_count_the_entry_itself(rng, messages):
-    coords, y, p = problem(rng, 3, 2, 100, sd=0.5, shape=(12, 10, 11))
-    found = {
-        which: fit(p, 100, noise_moments=which, messages=messages, damping=0.3).trace["noise_precision"][-1]
+def test_noise_messages_that_count_the_entry_find_a_smaller_noise(rng, messages):
+    *_, p = problem(rng, 3, 2, 300, sd=0.5, shape=(12, 10, 11))
+    tilted, cavity = (
+        fit(p, 60, noise_moments=which, messages=messages, damping=0.3, anneal=5).trace["noise_precision"][-1]
         for which in ("tilted", "cavity")
-    }
-    assert found["tilted"] > 1.5 * found["cavity"]
+    )
+    assert cavity < tilted
 
 
 @pytest.mark.parametrize("schedule", ["modewise", "parallel"])
