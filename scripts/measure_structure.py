@@ -50,6 +50,7 @@ def measure(data: str, fold: int, rank: int, prior: str, parts: str, options: ar
         interactions=interactions(parts),
         shape=SHAPES[data],
         max_iter=options.sweeps,
+        n_ensemble=options.ensemble,
         random_state=options.seed,
     )
     begin = time.perf_counter()
@@ -62,13 +63,15 @@ def measure(data: str, fold: int, rank: int, prior: str, parts: str, options: ar
         found = scores(data, model, held_X, held_y)
     found |= {"sweeps": model.n_iter_, "skipped": float(model.trace_["skipped"].sum()), "seconds_fit": seconds}
     where: dict[str, Any] = {"data": data, "fold": fold, "rank": rank, "method": "cep"}
-    return [row(name, value, **where, prior=prior, interactions=parts) for name, value in found.items()]
+    where |= {"prior": prior, "interactions": parts, "ensemble": options.ensemble}
+    return [row(name, value, **where) for name, value in found.items()]
 
 
 def main() -> None:
     arguments = parser(__doc__, data="alog,enron", folds="1,2,3,4,5", ranks="8", sweeps=200, seed=0)
     arguments.add_argument("--priors", type=words("fixed", "learned", "ard"), default=["fixed", "learned"])
     arguments.add_argument("--interactions", type=words(), default=["cp"], help="words, or main=1:pair=3:cp=3")
+    arguments.add_argument("--ensemble", type=int, default=1, help="fits that are mixed (default: 1)")
     arguments.add_argument("--inner", action="store_true", help="score held-out training entries")
     options = arguments.parse_args()
     rows: list[Row] = []

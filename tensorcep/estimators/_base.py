@@ -216,7 +216,7 @@ class BaseCP(StreamingCP):
             order=check_int("order", self.order, 1, 2),
             damping=damping,
             dtype=check_choice("dtype", _dtype_name(self.dtype), ("float64", "float32")),
-            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name()), max_iter // 2),
+            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name(), self.prior == "learned"), max_iter // 2),
             max_iter=max_iter,
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),

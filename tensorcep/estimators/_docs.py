@@ -32,7 +32,8 @@ _PARAMETERS = """rank : int, default=8
         Fraction of the old message kept in an update.
     anneal : int or "auto", default="auto"
         Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
-        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
+        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise, with
+        prior="learned" 5 and 15.
     max_iter : int, default=200
         Largest number of sweeps.
     tol : float, default=3e-3
