@@ -46,6 +46,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         "converged": bool(model.converged_),
         "n_samples_seen": int(model.n_samples_seen_),
         "n_batches": int(model.n_batches_),
+        "own": {name: _plain(getattr(model, name)) for name in model._own_attributes},
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
     }
     stream = model.__dict__.get("_stream")
@@ -113,6 +114,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             "trace_": {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")},
             "_unseen_mean": arrays["unseen_mean"],
             "_unseen_cov": arrays["unseen_cov"],
+            **header.get("own", {}),
         }
         if "stream" in header:
             stored = {n.removeprefix("stream_"): a for n, a in arrays.items() if n.startswith("stream_")}

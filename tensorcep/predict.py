@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from tensorcep.likelihoods._record import Likelihood
-from tensorcep.models.cp import latent_moments, row_moments
+from tensorcep.likelihoods.gaussian import mixture_quantile
+from tensorcep.models.cp import latent_moments, latent_of_draws, row_moments
 from tensorcep.posterior import (
     Draws,
     Mixture,
@@ -34,6 +35,7 @@ CHUNK = 1 << 16
 # A quantile over draws takes this many evenly spaced quantiles of every component, and at least so many in all.
 LEVELS_PER_DRAW = 16
 LEVELS = 512
+WITHOUT_NOISE = np.array(np.inf)
 
 
 class RowMoments(NamedTuple):
@@ -109,8 +111,8 @@ def known_moments(result: Result) -> RowMoments:
         return RowMoments(result.rows, np.zeros((len(result.rows), result.rank * (result.rank + 1) // 2)))
     values = pooled(result)
     mean = values.mean(axis=0)
-    centred = values - mean
-    return RowMoments(mean, pack(np.einsum("sni,snj->nij", centred, centred) / max(1, len(values) - 1)))
+    centred = np.ascontiguousarray((values - mean).transpose(1, 2, 0))
+    return RowMoments(mean, pack(centred @ centred.transpose(0, 2, 1) / max(1, len(values) - 1)))
 
 
 def belief_of(result: Result, known: RowMoments, unseen: RowMoments) -> Belief:
@@ -193,11 +195,10 @@ def latent_quantile(belief: Belief, rows: np.ndarray, q: float, standard_quantil
         mean, variance = latent(belief, rows)
         return mean + standard_quantile * np.sqrt(variance)
     out = np.empty(len(rows))
-    levels = ndtri(_levels(belief)) if isinstance(belief, RowMixture) else np.zeros(1)
-    for part in _parts(belief, rows, len(levels)):
+    for part in _parts(belief, rows):
         mean, variance = components(belief, rows[part])
-        pool = mean + levels[:, None, None] * np.sqrt(variance)
-        out[part] = np.quantile(pool.reshape(-1, pool.shape[2]), q, axis=0)
+        draws = isinstance(belief, RowDraws)
+        out[part] = np.quantile(mean, q, axis=0) if draws else mixture_quantile(q, mean, variance, WITHOUT_NOISE)
     return out
 
 
@@ -229,7 +230,7 @@ def observed_quantile(
 ) -> np.ndarray:
     """The q-quantile (n,) of a new observation at packed rows (n, K).
 
-    Over several components it is the quantile of the pool of their evenly spaced quantiles.
+    Over several components it is the quantile of the mixture, or of the pool of their evenly spaced quantiles.
     """
     out = np.empty(len(rows))
     levels = _levels(belief)
@@ -237,6 +238,9 @@ def observed_quantile(
         m, v, t = _mixture(belief, rows[part], theta)
         if isinstance(belief, RowMoments):
             out[part] = likelihood.quantile(q, m[0], v[0], t[0])
+            continue
+        if likelihood.mixture_quantile is not None:
+            out[part] = likelihood.mixture_quantile(q, m, v, t)
             continue
         pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), m, v, t)[0] for u in levels]
         out[part] = np.quantile(np.concatenate(pool), q, axis=0)
@@ -326,11 +330,6 @@ def _draw_members(
 
 def draw_latent(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The latent value at packed rows (n, K) in each draw of `draw_rows`: (n_draws, n)."""
-    out = np.empty((draws.shape[0], len(rows)))
-    for a in range(0, len(rows), CHUNK):
-        part = rows[a : a + CHUNK]
-        product = draws[:, part[:, 0]]
-        for k in range(1, rows.shape[1]):
-            product = product * draws[:, part[:, k]]
-        out[:, a : a + CHUNK] = product.sum(axis=2)
+    out = np.empty((len(draws), len(rows)))
+    latent_of_draws(draws, np.ascontiguousarray(rows), out)
     return out

@@ -142,6 +142,7 @@ class BaseCP(StreamingCP):
     ) -> tuple[Problem, Run]:
         """Fit checked entries, and return the problem that they made and the run that solved it; one fit if `alone`."""
         self._forget_stream()
+        self._choose_likelihood(values)
         options = self._checked_options(len(shape))
         if alone:
             options = options._replace(members=1)
@@ -223,6 +224,9 @@ class BaseCP(StreamingCP):
             callbacks=tuple(callbacks),
             members=check_int("n_ensemble", self.n_ensemble),
         )
+
+    def _choose_likelihood(self, y: np.ndarray) -> None:
+        """Decide what of the likelihood depends on the values of a fit, or of the first batch of a stream."""
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         return likelihood.check_y(y)

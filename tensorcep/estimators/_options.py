@@ -14,15 +14,15 @@ from tensorcep.inference._run import Method
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
 
-# Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
+# Undamped modewise updates converge for real values, whose messages are positive definite; other likelihoods and the
 # parallel schedule need damping.
-AUTO_DAMPING = {("gaussian", "modewise"): 0.0, ("gaussian", "parallel"): 0.5}
+AUTO_DAMPING = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): 0.0}
 AUTO_DAMPING_OTHERWISE = 0.5
 
 
 # Damped updates of labels and counts take longer to align the factors than undamped ones of real values; a prior that
 # is learned finds its scale afterwards, and needs less.
-AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15}, {"gaussian": 5}
+AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 5}
 AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
 
 

@@ -45,11 +45,19 @@ from tensorcep.predict import (
 class CPPredictions(BaseEstimator):  # type: ignore[misc]
     """What a CP estimator can do once `posterior_` is there."""
 
+    # Fitted attributes that only this estimator has; plain values, which files hold.
+    _own_attributes: tuple[str, ...] = ()
+
     def _likelihood_name(self) -> str:
         raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
 
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._likelihood_name())
+
+    @property
+    def _origin(self) -> float:
+        """What a latent value in the units of y is beside the CP sum."""
+        return 0.0
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
@@ -128,7 +136,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
             )
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent value (the CP sum) of each entry.
+        """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
 
         The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
         estimate has variance 0.
@@ -141,7 +149,8 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         -------
         mean, variance : ndarray of shape (n,)
         """
-        return latent(self._fitted_belief(), self._rows(X))
+        mean, variance = latent(self._fitted_belief(), self._rows(X))
+        return mean + self._origin, variance
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
@@ -222,7 +231,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("sample_posterior")
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
-            return self._draws(n, X, rng)[0]
+            return self._draws(n, X, rng)[0] + self._origin
         draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 

@@ -143,10 +143,10 @@ def offset_moments(k, with_square, columns, R, w, at):  # type: ignore[no-untype
 
 
 @block_kernel
-def remove_offset(R, w, at):  # type: ignore[no-untyped-def]
-    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c])."""
+def remove_offset(precision, R, w, at):  # type: ignore[no-untyped-def]
+    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c]), E[tau] in the slot `precision`."""
     for lane in range(LANES):
-        w[at.scalar, lane] = -w[at.theta, lane]
+        w[at.scalar, lane] = -w[precision, lane]
     axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
 
 

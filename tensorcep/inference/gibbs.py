@@ -1,8 +1,8 @@
-"""Gibbs sampling of the CP model, for real values with Gaussian noise and for labels with the probit link.
+"""Gibbs sampling of the CP model, for real values with Gaussian noise, censored or not, and for probit labels.
 
-In every sweep of every chain: for labels a latent normal per entry (Albert and Chib 1993, JASA 88), then the rows of
-one mode after the other, then the noise precision; each given everything else, so that the posterior is the stationary
-law.
+In every sweep of every chain: for labels (Albert and Chib 1993, JASA 88) and for censored values (Chib 1992, J.
+Econometrics 51) a latent normal per entry, then the rows of one mode after the other, then the noise precision; each
+given everything else, so that the posterior is the stationary law.
 
 Source: Klami (2014), "Polya-Gamma augmentations for factor models" (PG) sec. 2.1 for order 2; the same conditionals
 hold for any order. Where we differ: the prior is fixed, as in the other methods (no ARD).
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.inference._censored import censored_lanes
 from tensorcep.inference._chains import (
     AUGMENTATION,
     Chains,
@@ -25,38 +26,42 @@ from tensorcep.inference._chains import (
     start_chains,
     stream_key,
 )
-from tensorcep.inference._gibbs_sweep import draw_probit
+from tensorcep.inference._gibbs_sweep import draw_censored, draw_probit
 from tensorcep.inference._rows import latent_of_entries, relative_change, train_score
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
+from tensorcep.models.cp import Entries
 from tensorcep.posterior import Draws
 
 
 class GibbsState(NamedTuple):
-    """Chains; latent values (C, n_blocks, LANES) of the entries, no blocks for real values; their sum of squares."""
+    """Chains, and latent values (C, n_blocks, LANES) of the entries; no blocks for values that are all observed."""
 
     chains: Chains
     f: np.ndarray
-    squares: float
 
 
 def init(problem: Problem, options: SamplerOptions, threads: Threads) -> GibbsState:
     """Every chain at its start, the noise at the variance of the data."""
     entries, C = problem.entries, options.n_chains
-    squares = float((entries.y * entries.y).sum())
-    mean_square = squares / max(1, len(entries.permutation))
-    chains = start_chains(problem, options, np.full((C, 1), 1.0 / max(mean_square, np.finfo(float).tiny)))
-    if problem.noise_prior is not None:
+    chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
+    if problem.noise_prior is not None and not censored_lanes(problem).any():
         chains.target[:-1] = entries.y.ravel()
-        return GibbsState(chains, np.zeros((C, 0, 0)), squares)
+        return GibbsState(chains, np.zeros((C, 0, 0)))
     f = np.stack([latent_of_entries(entries, chains.factors[c], threads) for c in range(C)])
-    return GibbsState(chains, f, squares)
+    return GibbsState(chains, f)
+
+
+def _spread(entries: Entries) -> float:
+    """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
+    y = entries.y[entries.weight > 0]
+    return max(float(y.var()), 1e-3 * float((y * y).mean())) or 1.0 if y.size else 1.0
 
 
 def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -72,13 +77,26 @@ def step(state: GibbsState, problem: Problem, options: SamplerOptions, threads: 
 def _real_values(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
     """Draw the rows and the noise precision of chain c; gives the mean log likelihood."""
     chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation)
-    fit = draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads)
-    squares = max(0.0, state.squares + fit)
+    censored = state.f.size > 0
+    if censored:
+        _draw_limits(state, c, problem, threads)
+    squares = max(0.0, draw_factors(chains, c, problem, float(chains.theta[c, 0]), False, threads))
     rng = np.random.default_rng([problem.seed, 2, chains.sweeps, c])
     if prior is not None:
         chains.theta[c, 0] = rng.gamma(prior.a + 0.5 * n) / (prior.b + 0.5 * squares)
     tau = float(chains.theta[c, 0])
+    if censored:
+        state.f[c] = latent_of_entries(problem.entries, chains.factors[c], threads)
+        return train_score(problem, state.f[c], tau)
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
+
+
+def _draw_limits(state: GibbsState, c: int, problem: Problem, threads: Threads) -> None:
+    """Draw the latent normals of the censored entries of chain c."""
+    chains, entries, f = state.chains, problem.entries, state.f[c]
+    key, tau = stream_key(problem, c, chains.sweeps, AUGMENTATION), float(chains.theta[c, 0])
+    target = chains.target[:-1].reshape(entries.y.shape)
+    threads.over(len(f), lambda a, b: draw_censored(a, b, entries.y, entries.weight, f, tau, key, target, new_stream()))
 
 
 def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
@@ -105,7 +123,9 @@ GIBBS = Method(
     step=step,
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
-    likelihoods=("gaussian", "probit"),
+    likelihoods=("gaussian", "tobit", "probit"),
     sampler=True,
     learns_prior=True,
+    clamps_columns=True,
+    takes_limits=True,
 )

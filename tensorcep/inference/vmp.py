@@ -6,6 +6,7 @@ prior's plus E[tau] times the sum of y z, z the product of the other modes' mean
 noise after each. The lower bound of the log evidence cannot fall.
 
 Labels have a probit likelihood: y says the sign of an auxiliary t ~ N(f, 1), whose factor q(t) is a truncated normal.
+So has a value that is censored at a limit: t ~ N(f, 1 / tau) is not above 0.
 
 Source: the batch VMP that the CEP paper (Wang and Zhe, sec. 6) compares with, for the same model and priors;
 Albert and Chib (1993) for the auxiliary variables.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, check_range
+from tensorcep.inference._censored import censored_lanes
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -33,6 +35,7 @@ from tensorcep.inference._rows import (
 )
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import normal_cdf_parts
 from tensorcep.models.cp import EntriesByRow, entries_by_row, row_divergences, second_moments, sum_products
 from tensorcep.posterior import GammaNoise, Posterior
 
@@ -78,7 +81,9 @@ class VMPState(NamedTuple):
     f : (n_blocks, LANES)
         Products of the row means.
     loglik : (n_blocks, LANES)
-        Log likelihood of the labels at f (zeros for real values).
+        Log likelihood of the labels at f; of a censored value the entropy of q(t) (zeros for other real values).
+    spread : (n_blocks, LANES)
+        Variance of q(t) of censored values (no blocks without those).
     noise : (a, b) of the noise posterior; (1, 1) for labels
     sweeps : int
     prior_mean, prior_divergence : (n_rows, R), (n_rows,)
@@ -93,6 +98,7 @@ class VMPState(NamedTuple):
     target: np.ndarray
     f: np.ndarray
     loglik: np.ndarray
+    spread: np.ndarray
     noise: tuple[float, float]
     sweeps: int
     prior_mean: np.ndarray
@@ -112,6 +118,7 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
     second = np.empty_like(rows.cov)
     second_moments(0, n_rows, rows.mean, rows.cov, second)
     noise = (1.0, 1.0) if problem.noise_prior is None else (problem.noise_prior.a, problem.noise_prior.b)
+    spread = np.zeros_like(entries.y) if censored_lanes(problem).any() else np.zeros((0, LANES))
     return VMPState(
         rows=rows,
         second=second,
@@ -121,6 +128,7 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
         target=entries.y.copy(),
         f=latent_of_entries(entries, rows.mean, threads),
         loglik=np.zeros_like(entries.y),
+        spread=spread,
         noise=noise,
         sweeps=0,
         prior_mean=prior_mean,
@@ -136,7 +144,10 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
     for k in range(len(problem.shape)):
         _update_mode(k, state, power * noise[0] / noise[1], problem, threads)
         if prior is not None:
-            noise = _noise(k, state, problem, prior)
+            if state.spread.size:
+                f = latent_of_entries(problem.entries, state.rows.mean, threads)
+                _update_censored(f, noise[0] / noise[1], state, problem)
+            noise = _noise(k, f, state, problem, prior)
         else:
             f = latent_of_entries(problem.entries, state.rows.mean, threads)
             _update_auxiliary(f, state, problem, threads)
@@ -181,11 +192,14 @@ def _expected_square(k: int, state: VMPState, problem: Problem) -> float:
     return float(np.einsum("ip,ip,p->", state.second[mine], state.sum_Z2[mine], twice))
 
 
-def _noise(k: int, state: VMPState, problem: Problem, prior: GammaNoise) -> tuple[float, float]:
-    """(a, b) of the optimal q(tau), by the sums of mode k, which was updated last."""
+def _noise(k: int, f: np.ndarray, state: VMPState, problem: Problem, prior: GammaNoise) -> tuple[float, float]:
+    """(a, b) of the optimal q(tau), by the sums of mode k, which was updated last; f serves censored values alone."""
     mine = slice(state.by_row.chunks[k][0], state.by_row.chunks[k][-1])
     y, n = state.target, len(problem.entries.permutation)
-    cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine]))
+    if state.spread.size:  # whose targets have changed since the sums were taken
+        cross = float(np.einsum("bl,bl->", y, f)) - 0.5 * float(state.spread.sum())
+    else:
+        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine]))
     squares = float(np.einsum("bl,bl->", y, y)) - 2.0 * cross + _expected_square(k, state, problem)
     return prior.a + 0.5 * n, prior.b + 0.5 * max(0.0, squares)
 
@@ -197,12 +211,24 @@ def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, threads:
     state.loglik[:] = value
 
 
+def _update_censored(f: np.ndarray, tau: float, state: VMPState, problem: Problem) -> None:
+    """Mean, variance and entropy of the truncated normal q(t): N(f, 1 / tau) given that t <= 0."""
+    censored = censored_lanes(problem)
+    z = -f[censored] * math.sqrt(tau)
+    log_mass, ratio, shifted = np.empty_like(z), np.empty_like(z), z.copy()
+    normal_cdf_parts(shifted, log_mass, ratio)
+    state.target[censored] = f[censored] - ratio / math.sqrt(tau)
+    state.spread[censored] = (1.0 - ratio * shifted) / tau
+    state.loglik[censored] = log_mass + 0.5 * (math.log(2.0 * math.pi / tau) + 1.0 - ratio * z)
+
+
 def _lower_bound(
     state: VMPState, noise: tuple[float, float], f: np.ndarray, problem: Problem, threads: Threads
 ) -> float:
     """The evidence lower bound where q(tau) or q(t) is optimal given the rows.
 
-    Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2. Labels: the sum of
+    Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of the q(t)
+    of censored ones. Labels: the sum of
     log Phi(y E[f]) - Var[f] / 2. Both minus the divergence of every row from its prior.
     """
     rows, n_rows = state.rows, len(state.rows.good)
@@ -218,7 +244,7 @@ def _lower_bound(
         return rest + float(state.loglik.sum()) - 0.5 * variance
     (a0, b0), (a, b), n = problem.noise_prior, noise, len(problem.entries.permutation)
     gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
-    return rest + gamma - 0.5 * n * math.log(2.0 * math.pi)
+    return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(state.loglik.sum())
 
 
 def finish(state: VMPState, problem: Problem) -> Posterior:
@@ -235,8 +261,9 @@ VMP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
-    likelihoods=("gaussian", "probit"),
+    likelihoods=("gaussian", "tobit", "probit"),
     trial_sweeps=lambda options: options.anneal,
     clamps_columns=True,
+    takes_limits=True,
     mixes=True,
 )

@@ -92,6 +92,34 @@ def test_pairwise_terms_find_what_main_effects_cannot():
     assert errors["main", "pair"] < 0.3 < errors["main",]
 
 
+def sampled(interactions, **given):
+    few = {"n_chains": 2, "burn_in": 20, "thin": 2}
+    return tc.CPRegressor(
+        1, method="gibbs", interactions=interactions, max_iter=60, random_state=0, method_options=few, **given
+    )
+
+
+@pytest.mark.parametrize("prior", [None, "learned", "ard"])
+def test_sampled_interactions_find_main_effects_and_pairs(prior):
+    X, y, f = pairs()
+    train = np.arange(len(y)) % 3 > 0
+    model = sampled({"main": 1, "pair": 1}, prior=prior).fit(X[train], y[train])
+    assert rmse(f[~train], model.predict(X[~train])) < 0.3
+
+
+def test_sampled_interactions_predict_the_sum_of_their_parts_and_come_back_from_a_file(tmp_path):
+    X, y, _ = additive(400)
+    model = sampled("all", prior="learned").fit(X, y)
+    for values in clamped_values(model):
+        np.testing.assert_array_equal(values, 1.0)
+    rows = model.posterior_.rows.reshape(-1, sum(SHAPE), model.posterior_.rank)
+    parts = rows[:, X[:, 0]] * rows[:, 20 + X[:, 1]] * rows[:, 35 + X[:, 2]]
+    np.testing.assert_allclose(model.predict(X), parts.sum(axis=2).mean(axis=0), rtol=1e-10)
+    assert model.components_frame(1).shape == (15, 2 * (1 + 2 + 1))
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(tc.load(tmp_path / "model.npz").predict(X), model.predict(X))
+
+
 def test_interactions_follow_the_units_of_the_data():
     X, y, _ = additive(600)
     one, scaled = (
