@@ -56,6 +56,7 @@ TINY = {
     "measure_accuracy.py": [
         *("--methods", "default,cep,vmp", "--folds", "1,2", "--entries", "400", "--sets", "2", "--data", "alog,enron"),
         *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
+        *("--ensembles", "2"),
     ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
