@@ -207,6 +207,7 @@ class BaseCP(StreamingCP):
         if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
             raise TypeError(f"callbacks must be a callable, a list of callables or None; got {self.callbacks!r}.")
         free = free_columns(parts_of(self.interactions, check_int("rank", self.rank)), order)
+        learned = isinstance(self.prior, str) and self.prior == "learned"
         if not free.all() and isinstance(self.prior, Prior):
             fail_value("prior must be None, 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
         return ModelOptions(
@@ -217,7 +218,7 @@ class BaseCP(StreamingCP):
             order=check_int("order", self.order, 1, 2),
             damping=damping,
             dtype=check_choice("dtype", _dtype_name(self.dtype), ("float64", "float32")),
-            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name(), self.prior == "learned"), max_iter // 2),
+            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name(), learned), max_iter // 2),
             max_iter=max_iter,
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),

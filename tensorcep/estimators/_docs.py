@@ -29,11 +29,11 @@ _PARAMETERS = """rank : int, default=8
     order : {{1, 2}}, default=1
         Order of the Taylor approximation of the expected conditional moments.
     damping : float in [0, 1), "auto" or "adaptive", default="auto"
-        Fraction of the old message kept in an update.
+        Fraction of the old message kept in an update; "auto" is 0.5, and for real values, modewise, 0.
     anneal : int or "auto", default="auto"
         Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
         half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise, with
-        prior="learned" 5 and 15.
+        prior="learned" 5 (15 with values at a lower limit) and 15.
     max_iter : int, default=200
         Largest number of sweeps.
     tol : float, default=3e-3

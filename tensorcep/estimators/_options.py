@@ -22,7 +22,7 @@ AUTO_DAMPING_OTHERWISE = 0.5
 
 # Damped updates of labels and counts take longer to align the factors than undamped ones of real values; a prior that
 # is learned finds its scale afterwards, and needs less.
-AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 5}
+AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 15}
 AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
 
 
