@@ -4,6 +4,11 @@ Test sets of labels hold another share of ones than the training entries, whose 
 "brier" and "ece" (expected calibration error) weigh the test entries such that ones have their share of the training
 entries; "log_loss_shifted" and "brier_shifted" count every test entry once, with the odds multiplied by the ratio of
 the odds of a one in the test and in the training entries.
+
+Real values: where values pile up at a limit, a closed interval that ends there holds more than its nominal share, and
+the log score of a model that knows of the limit is partly of masses. So "coverage_90_pit" is the share of values whose
+probability below them is within 0.45 of a half, ties broken at random, and "crps" compares models of any kind; both are
+taken from draws of new observations.
 """
 
 from __future__ import annotations
@@ -22,7 +27,18 @@ MODEL = ("data", "rank", "method", "fitted_by", "link", "prior", "interactions",
 SUMMARIES = ("mean", "sd_folds", "sd_seeds")
 # Metrics in the table, in this order; fit times and sweeps without their spread.
 SHOWN = (
-    *("rmse", "auc", "log_score", "coverage_90", "log_loss", "brier", "ece", "log_loss_shifted"),
+    *(
+        "rmse",
+        "crps",
+        "log_score",
+        "coverage_90",
+        "coverage_90_pit",
+        "auc",
+        "log_loss",
+        "brier",
+        "ece",
+        "log_loss_shifted",
+    ),
     *("seconds_fit", "cpu_seconds_fit", "sweeps_done"),
 )
 TIMES = ("seconds_fit", "cpu_seconds_fit", "sweeps_done")
@@ -59,6 +75,27 @@ def label_scores(split: Split, p: np.ndarray) -> dict[str, float]:
 def value_scores(split: Split, mean: np.ndarray) -> dict[str, float]:
     """Scores of the predicted means of real values."""
     return {"rmse": rmse(split.held.y, mean)}
+
+
+def probability_below(split: Split, draws: np.ndarray) -> np.ndarray:
+    """Probability below each held-out value among draws (S, n) of it, ties broken at random: uniform if calibrated.
+
+    The rank of the value among S draws of the same distribution takes each of S + 1 places as often.
+    """
+    below, ties = (draws < split.held.y).sum(axis=0), (draws == split.held.y).sum(axis=0)
+    return (below + np.random.default_rng(0).random(len(below)) * (ties + 1)) / (len(draws) + 1)
+
+
+def draw_scores(split: Split, draws: np.ndarray, below: np.ndarray) -> dict[str, float]:
+    """Coverage, and the continuous ranked probability score without the bias of finitely many draws (S, n).
+
+    Source: Gneiting and Raftery (2007), Strictly proper scoring rules, eq. 21.
+    """
+    n = len(draws)
+    steps = (2.0 * np.arange(1, n + 1) - n - 1.0)[:, None]
+    apart = 2.0 * (steps * np.sort(draws, axis=0)).sum(axis=0) / (n * (n - 1))  # mean distance between two draws
+    crps = np.abs(draws - split.held.y).mean(axis=0) - 0.5 * apart
+    return {"coverage_90_pit": float(np.mean(np.abs(below - 0.5) <= 0.45)), "crps": float(crps.mean())}
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _accuracy import label_scores, value_scores
+from _accuracy import draw_scores, label_scores, probability_below, value_scores
 from _common import Row, row, say
 from _heldout import LABELLED, Split
 
@@ -42,7 +42,7 @@ CHOSEN = {
         *(PeerSetting(rank, 230, 80, 1.0) for rank in (30, 50)),
     ],
     ("smurff", "enron"): [PeerSetting(5, 450, 150)],
-    ("smurff", "dblp"): [PeerSetting(8, 200, 100)],
+    ("smurff", "dblp"): [PeerSetting(rank, 200, 100) for rank in (8, 32)],
     ("myfm", "alog"): [PeerSetting(rank, 600, 300, grouped=True) for rank in (3, 5, 10)],
     ("myfm", "enron"): [PeerSetting(rank, 1000, 500, grouped=True) for rank in (3, 5, 10)],
     ("myfm", "dblp"): [PeerSetting(8, 200, 100, grouped=True)],
@@ -105,9 +105,9 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     about: dict[str, Any] = {"data": split.data, "fold": split.fold, "method": name, "rank": setting.rank, "seed": seed}
     about |= {"noise": noise} | ({"inner": 1} if inner else {})
     scored = (label_scores if labelled else value_scores)(split, found["predicted"])
-    if "below" in found:
+    if "observations" in found:
         scored["log_score"] = float(found["log_density"].mean())
-        scored["coverage_90"] = float(np.mean(np.abs(found["below"] - 0.5) <= 0.45))
+        scored |= draw_scores(split, found["observations"], probability_below(split, found["observations"]))
     scored |= {"seconds_fit": float(found["seconds"]), "cpu_seconds_fit": float(found["cpu_seconds"])}
     scored["sweeps_done"] = len(found["sweep_seconds"])
     label = f"{split.data} fold {split.fold} {name} rank {setting.rank} seed {seed}: "

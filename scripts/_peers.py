@@ -1,9 +1,9 @@
 """Fits SMURFF or myFM to one fold, in the environment of scripts/_peer_fits.py: python _peers.py IN.npz PEER OUT.npz
 
-IN.npz holds shape, coords, y, and as JSON text the settings: labels, rank, sweeps, burn_in, precision, grouped, threads,
-seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the seconds and CPU
-seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real values, the
-log density of test_y and the probability below it in the predictive mixture over the draws.
+IN.npz holds shape, coords, y, and as JSON text the settings labels, rank, sweeps, burn_in, precision, grouped,
+threads, seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the
+seconds and CPU seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real
+values, the log density of test_y in the predictive mixture over the draws, and a new observation for each draw.
 """
 
 from __future__ import annotations
@@ -115,15 +115,16 @@ def myfm(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any]
     return found, Draws(np.array(latent), np.array([item.alpha for item in kept]))
 
 
-def predictions(draws: Draws, labels: bool, y: np.ndarray) -> dict[str, np.ndarray]:
-    """What is predicted from draws: the probability of a one, or mean, log density of y and probability below y."""
-    if labels:
+def predictions(draws: Draws, settings: dict[str, Any], y: np.ndarray) -> dict[str, np.ndarray]:
+    """What is predicted from draws: the probability of a one, or mean, log density of y and new observations."""
+    if settings["labels"]:
         return {"predicted": ndtr(draws.latent).mean(axis=0)}
     found = {"predicted": draws.latent.mean(axis=0)}
     if np.isfinite(draws.precision).all():
-        z = (y - draws.latent) * np.sqrt(draws.precision)[:, None]
-        terms = 0.5 * np.log(draws.precision / (2.0 * np.pi))[:, None] - 0.5 * z**2
-        found |= {"log_density": logsumexp(terms, axis=0) - np.log(len(z)), "below": ndtr(z).mean(axis=0)}
+        precision = draws.precision[:, None]
+        terms = 0.5 * np.log(precision / (2.0 * np.pi)) - 0.5 * precision * (y - draws.latent) ** 2
+        noise = np.random.default_rng(settings["seed"]).standard_normal(draws.latent.shape) / np.sqrt(precision)
+        found |= {"log_density": logsumexp(terms, axis=0) - np.log(len(terms)), "observations": draws.latent + noise}
     return found
 
 
@@ -135,7 +136,7 @@ def main() -> None:
     settings = json.loads(str(fold["settings"]))
     found, draws = {"smurff": smurff, "myfm": myfm}[peer](fold, settings)
     if draws is not None:
-        found |= predictions(draws, settings["labels"], fold["test_y"])
+        found |= predictions(draws, settings, fold["test_y"])
     np.savez(result, **found)
 
 

@@ -25,8 +25,6 @@ from tensorly.datasets import load_IL2data
 from tensorcep import BayesianFactorAnalysis, BayesianPCA, CollectiveMatrixFactorization
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
-# A component with less than this share of the largest one's variance is switched off.
-SWITCHED_OFF = 1e-3
 RECOMMENDER = [
     ("users", "items", "bernoulli"),
     ("users", "user features", "gaussian"),
@@ -116,14 +114,14 @@ def draw_components(model: Any, path: str) -> None:
     k = np.arange(moments.mean.shape[1])
     variance = moments.cov if moments.diagonal else moments.cov[:, k * (k + 3) // 2]
     shown = min(8, model.components_.shape[0])
-    used = model.explained_variance_ > SWITCHED_OFF * model.explained_variance_.max()
     figure = Figure(figsize=(1.4 * shown, 3.2), layout="constrained")
     axes = figure.subplots(2, shown, squeeze=False)
     for j in range(shown):
         loading = model.components_[j]
         signal = loading / np.sqrt(np.broadcast_to(variance, moments.mean.shape)[:, j])
-        # On a scale of its own, the rounding error of a component that the prior switched off would look like a digit.
-        largest = np.abs(loading if used[j] else model.components_).max()
+        # On a scale of its own, what is left of a component that the prior switched off would look like a digit: one
+        # with every loading within its standard deviation of 0 gets the scale of the largest.
+        largest = np.abs(loading if np.abs(signal).max() > 1.0 else model.components_).max()
         for axis, values, limit in ((axes[0, j], loading, largest), (axes[1, j], signal, 10.0)):
             axis.imshow(values.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
             axis.set_xticks([])

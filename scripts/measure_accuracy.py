@@ -10,8 +10,9 @@ the ranks asked for (scripts/_peer_fits.py has them). With --inner a fifth of th
 scored instead of the test entries: settings are chosen that way, so that no test entry takes part in a choice. --with
 adds the rows that earlier runs wrote as JSON to the tables at the end.
 
-Alog is scored by RMSE, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on DBLP the
-mean over the test sets), log loss and Brier score. A small fit before the first one keeps compilation out of the times.
+Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
+DBLP the mean over the test sets), log loss and Brier score; scripts/_accuracy.py says more. A small fit before the
+first one keeps compilation out of the times.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _accuracy import label_scores, summary, tables, train_share_weights, value_scores
+from _accuracy import (
+    draw_scores,
+    label_scores,
+    probability_below,
+    summary,
+    tables,
+    train_share_weights,
+    value_scores,
+)
 from _common import Row, numbers, parser, report, row, say, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
 from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
@@ -40,7 +49,8 @@ from tensorcep.metrics import coverage, reliability_curve
 
 LIKELIHOODS = {True: ("probit", "logit"), False: ("gaussian",)}
 PEER_NAMES = tuple(f"{peer}{which}" for peer in PEERS for which in ("", "-default"))
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+LEVELS = np.linspace(0.05, 0.95, 19)
+DRAWS = 300  # of each held-out value
 Curves = dict[tuple[str, str], list[tuple[np.ndarray, ...]]]  # by data and model: what --figure draws
 
 
@@ -123,10 +133,11 @@ def scores(model: Any, split: Split, label: str, curves: Curves | None) -> dict[
     found = value_scores(split, model.predict(held.coords))
     found["log_score"] = float(np.mean(model.log_score(held.coords, held.y)))
     if model.has_uncertainty():
-        levels = LEVELS if curves is not None else (0.9,)
-        shares = {level: coverage(held.y, *model.predict_interval(held.coords, level).T) for level in levels}
-        found["coverage_90"] = shares[0.9]
-        kept.append((np.array(levels), np.array(list(shares.values()))))
+        found["coverage_90"] = coverage(held.y, *model.predict_interval(held.coords, 0.9).T)
+        draws = model.sample_y(held.coords, DRAWS, random_state=0)
+        below = probability_below(split, draws)
+        found |= draw_scores(split, draws, below)
+        kept.append((below,))
     return found
 
 
@@ -152,6 +163,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
         found = scores(model, split, label, curves)
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
+    found |= {"updates_skipped": model.trace_["skipped"].sum()} if "skipped" in model.trace_ else {}
     say(f"{split.data} fold {split.fold} {label} seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
     return [row(metric, value, **about) for metric, value in found.items()]
 
@@ -204,7 +216,8 @@ def draw(curves: Curves, path: str) -> None:
                 curve = reliability_curve(y, p, weights)
                 ax.plot(curve.predicted, curve.observed, "o-", **look)
             else:
-                ax.plot(fits[0][0], np.mean([shares for _, shares in fits], axis=0), "o-", **look)
+                distance = np.abs(np.concatenate([below for (below,) in fits]) - 0.5)
+                ax.plot(LEVELS, [np.mean(distance <= 0.5 * level) for level in LEVELS], "o-", **look)
         x, y_label = ("predicted probability", "share of ones") if data in LABELLED else ("nominal coverage", "actual")
         ax.set(title=data, xlabel=x, ylabel=y_label, xlim=(0, 1), ylim=(0, 1), aspect="equal")
         ax.spines[["top", "right"]].set_visible(False)

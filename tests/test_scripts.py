@@ -58,6 +58,11 @@ TINY = {
         *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
         *("--ensembles", "2"),
     ],
+    "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
+    "measure_rank_selection.py": [
+        *("--seeds", "1", "--true-ranks", "1", "--noise", "0.5", "--shape", "8,7,6", "--entries", "200"),
+        *("--above", "1", "--largest", "2", "--starts", "1", "--score-method", "vmp"),
+    ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
     "reproduce_glm.py": [
@@ -380,14 +385,34 @@ def test_peer_predictions_are_those_of_its_draws(monkeypatch, tmp_path):
     coords = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
     f = 1.0 + np.array([0 + 3 + 5 + 3 + 0.5 + 1.5, 1 + 2 + 5 + 0 + 1 + 0, 1 + 3 + 4 + 6 + 0 + 0])
     split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(3)), [Entries(coords, f + np.array([0.0, 0.5, 5.0]))])
-    setting = _peer_fits.PeerSetting(rank=1, sweeps=5, burn_in=2, grouped=True)
+    setting = _peer_fits.PeerSetting(rank=1, sweeps=300, burn_in=50, grouped=True)
     rows = _peer_fits.measure_peer(Path(sys.executable), "myfm", split, setting, seed=7, inner=False)
     found = {row["metric"]: row["value"] for row in rows}
     assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 25.0) / 3))
-    assert found["coverage_90"] == pytest.approx(2 / 3)
+    assert found["coverage_90_pit"] == pytest.approx(2 / 3)
     density = 0.5 * np.log(4.0 / (2.0 * np.pi)) - 0.5 * 4.0 * np.array([0.0, 0.25, 25.0])
     assert found["log_score"] == pytest.approx(density.mean())
-    assert found["sweeps_done"] == 5
+    assert found["sweeps_done"] == 300
+
+
+def test_accuracy_of_draws_is_that_of_their_distribution(monkeypatch, rng):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _accuracy
+    from _heldout import Entries, Split
+
+    from tensorcep.metrics import crps_gaussian
+
+    y = rng.standard_normal(4000)
+    coords = np.zeros((4000, 3), dtype=np.int64)
+    split = Split("alog", 1, (1, 1, 1), Entries(coords, y), [Entries(coords, y)])
+    draws = rng.standard_normal((100, 4000))
+    found = _accuracy.draw_scores(split, draws, _accuracy.probability_below(split, draws))
+    assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
+    assert found["crps"] == pytest.approx(crps_gaussian(y, np.zeros(4000), np.ones(4000)), abs=0.01)
+    # values and draws that pile up at a limit
+    censored, piled = split._replace(tests=[Entries(coords, np.maximum(y, 0.0))]), np.maximum(draws, 0.0)
+    found = _accuracy.draw_scores(censored, piled, _accuracy.probability_below(censored, piled))
+    assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
 
 
 def test_measure_accuracy_draws_curves_and_says_what_it_cannot_fit(real_data, tmp_path):

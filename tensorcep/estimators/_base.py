@@ -129,7 +129,9 @@ class BaseCP(StreamingCP):
         FloatingPointError
             If the result is not finite.
         """
-        self._fit_entries(*training_entries(X, y, self.shape))
+        entries = training_entries(X, y, self.shape)
+        self._note_source(X, first=True)
+        self._fit_entries(*entries)
         return self
 
     def _fit_entries(
@@ -188,7 +190,7 @@ class BaseCP(StreamingCP):
         self.trace_ = result.trace
         self.n_samples_seen_, self.n_batches_ = len(values), 1
         if not method.sampler and not result.converged and not result.stopped:
-            last = result.trace["change"][-1]
+            last = max(one.trace["change"][-1] for one in runs)
             warn_user(
                 f"{method.name} stopped after max_iter={options.max_iter} sweeps with a relative change of {last:.2g} "
                 f"> tol={options.tol:g}; increase max_iter, raise tol, or add damping.",

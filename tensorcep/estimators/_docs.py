@@ -77,6 +77,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; with n_ensemble fit
         after fit, the best first, and the number of the member. n_iter_ is then the sum.
+    lower_bound_ : float
+        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb).
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int

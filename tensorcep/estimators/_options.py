@@ -14,9 +14,9 @@ from tensorcep.inference._run import Method
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
 
-# Undamped modewise updates converge for real values, whose messages are positive definite; other likelihoods and the
-# parallel schedule need damping.
-AUTO_DAMPING = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): 0.0}
+# Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
+# parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
+AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): "adaptive"}
 AUTO_DAMPING_OTHERWISE = 0.5
 
 

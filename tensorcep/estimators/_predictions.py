@@ -59,6 +59,13 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """What a latent value in the units of y is beside the CP sum."""
         return 0.0
 
+    def _likelihood_of_new(self) -> Likelihood:
+        """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
+        return self._likelihood()
+
+    def _note_source(self, X: Any, first: bool) -> None:
+        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
+
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
         known = known_moments(self.posterior_)
@@ -88,6 +95,18 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """Number of components that are not switched off."""
         shares = self.relevance_
         return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
+
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
+        check_is_fitted(self, "posterior_")
+        bounds = self.trace_["lower_bound"]
+        if "member" in self.trace_:  # of a mixture it is that of the best fit, which comes first
+            bounds = bounds[self.trace_["member"] == 0]
+        bound = float(bounds[-1])
+        if np.isnan(bound):
+            raise AttributeError(f"method {self.method!r} gives no lower bound of the evidence.")
+        return bound
 
     def components_frame(self, mode: int) -> pd.DataFrame:
         """Means and standard deviations of the factors of a mode, the most relevant component first.
@@ -154,7 +173,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        return observed_moments(self._likelihood(), self._fitted_belief(), self._rows(X), self._theta())
+        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X), self._theta())
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         if return_std:
@@ -174,12 +193,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("predict_interval")
         belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        likelihood = self._likelihood()
+        likelihood = self._likelihood_of_new()
         return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
 
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
-        likelihood, belief, rows = self._likelihood(), self._fitted_belief(), self._rows(X)
+        likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
         values = likelihood.check_y(check_values(y, len(rows), name="y"))
         return observed_logpdf(likelihood, belief, rows, self._theta(), values)
 
@@ -212,7 +231,8 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
         each = np.broadcast_to(theta.of(rows), f.shape)
-        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
+        likelihood = self._likelihood_of_new()
+        return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.

@@ -180,6 +180,7 @@ class StreamingCP(CPPredictions):
         check_choice("method", self.method, STREAMING)
         self._check_revisit()
         first = "_stream" not in self.__dict__ and "posterior_" not in self.__dict__
+        self._note_source(arrival.tensor, first)
         scores = {"log_score": np.nan, "rmse": np.nan}
         if first:
             self._learn_first(arrival)

@@ -171,7 +171,7 @@ def free_problem(problem: Problem) -> Problem:
     if hyper is not None:
         take = np.maximum(index, 0)
         mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
-        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take)
+        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
     return problem._replace(rank=Q, prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
 
 

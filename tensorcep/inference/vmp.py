@@ -3,7 +3,8 @@
 With q(u) a Gaussian for every row and q(tau) a Gamma, the optimal precision of a row is its prior's plus E[tau] times
 the sum over its entries of Z2, the elementwise product of the other modes' second moments; its natural mean is the
 prior's plus E[tau] times the sum of y z, z the product of the other modes' means. Modes are updated in turn, and the
-noise after each. The lower bound of the log evidence cannot fall.
+noise after each. A learned prior is a factor of q too (`tensorcep.inference._row_prior`), updated before the rows in
+every sweep that is not annealed. The lower bound of the log evidence cannot fall.
 
 Labels have a probit likelihood: y says the sign of an auxiliary t ~ N(f, 1), whose factor q(t) is a truncated normal.
 So has a value that is censored at a limit: t ~ N(f, 1 / tau) is not above 0.
@@ -22,6 +23,7 @@ import numpy as np
 
 from tensorcep._checks import check_int, check_range
 from tensorcep.inference._censored import censored_lanes
+from tensorcep.inference._row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -36,7 +38,7 @@ from tensorcep.inference._rows import (
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import normal_cdf_parts
-from tensorcep.models.cp import EntriesByRow, entries_by_row, row_divergences, second_moments, sum_products
+from tensorcep.models.cp import EntriesByRow, entries_by_row, second_moments, sum_products
 from tensorcep.posterior import GammaNoise, Posterior
 
 
@@ -86,8 +88,7 @@ class VMPState(NamedTuple):
         Variance of q(t) of censored values (no blocks without those).
     noise : (a, b) of the noise posterior; (1, 1) for labels
     sweeps : int
-    prior_mean, prior_divergence : (n_rows, R), (n_rows,)
-        Means of the prior, and what `row_divergences` gives for it.
+    prior : PriorFactor
     """
 
     rows: RowState
@@ -101,8 +102,7 @@ class VMPState(NamedTuple):
     spread: np.ndarray
     noise: tuple[float, float]
     sweeps: int
-    prior_mean: np.ndarray
-    prior_divergence: np.ndarray
+    prior: PriorFactor
 
 
 def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
@@ -111,8 +111,7 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
     rows = rows_at_prior(problem)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, threads)
-    prior_mean, prior_divergence = rows.mean.copy(), np.empty(n_rows)
-    row_divergences(0, n_rows, rows, problem.prior_Lam, prior_mean, prior_divergence)
+    prior = first_prior(problem, rows)
     if problem.start is not None:
         rows.mean[:] = problem.start
     second = np.empty_like(rows.cov)
@@ -131,8 +130,7 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
         spread=spread,
         noise=noise,
         sweeps=0,
-        prior_mean=prior_mean,
-        prior_divergence=prior_divergence,
+        prior=prior,
     )
 
 
@@ -140,6 +138,8 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
     """One sweep: every mode once, and the noise or the auxiliary variables after each."""
     prior, noise, f = problem.noise_prior, state.noise, state.f
     annealed = state.sweeps < options.anneal
+    if not annealed:
+        state = state._replace(prior=learned_from_rows(state.prior, problem, state.rows))
     power = options.anneal_power if annealed else 1.0
     for k in range(len(problem.shape)):
         _update_mode(k, state, power * noise[0] / noise[1], problem, threads)
@@ -178,8 +178,8 @@ def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, th
     threads.over(len(chunks) - 1, add)
     first, last = int(chunks[0]), int(chunks[-1])
     mine = slice(first, last)
-    rows.Lam[mine] = problem.prior_Lam[mine] + precision * state.sum_Z2[mine]
-    rows.eta[mine] = problem.prior_eta[mine] + precision * state.sum_yz[mine]
+    rows.Lam[mine] = state.prior.now.Lam[mine] + precision * state.sum_Z2[mine]
+    rows.eta[mine] = state.prior.now.eta[mine] + precision * state.sum_yz[mine]
     refresh_rows(rows, first, last, threads)
     second_moments(first, last, rows.mean, rows.cov, state.second)
 
@@ -228,17 +228,10 @@ def _lower_bound(
     """The evidence lower bound where q(tau) or q(t) is optimal given the rows.
 
     Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of the q(t)
-    of censored ones. Labels: the sum of
-    log Phi(y E[f]) - Var[f] / 2. Both minus the divergence of every row from its prior.
+    of censored ones. Labels: the sum of log Phi(y E[f]) - Var[f] / 2. Both minus the divergences of the rows, and of a
+    learned prior, from their priors.
     """
-    rows, n_rows = state.rows, len(state.rows.good)
-    divergence = np.empty(n_rows)
-
-    def work(a: int, b: int) -> None:
-        row_divergences(a, b, rows, problem.prior_Lam, state.prior_mean, divergence)
-
-    threads.over(n_rows, work, LANES)
-    rest = -float((divergence - state.prior_divergence).sum())
+    rest = rows_bound(state.prior, state.rows, threads)
     if problem.noise_prior is None:
         variance = _expected_square(len(problem.shape) - 1, state, problem) - float(np.einsum("bl,bl->", f, f))
         return rest + float(state.loglik.sum()) - 0.5 * variance
@@ -250,7 +243,9 @@ def _lower_bound(
 def finish(state: VMPState, problem: Problem) -> Posterior:
     """The posterior q of rows and noise."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+    rows, seen = state.rows, seen_rows(problem)
+    mode_prior = state.prior.now.modes
+    return Posterior(problem.shape, problem.rank, rows.Lam, rows.eta, noise, seen, mode_prior=mode_prior)
 
 
 VMP = Method(
@@ -263,6 +258,7 @@ VMP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
     likelihoods=("gaussian", "tobit", "probit"),
     trial_sweeps=lambda options: options.anneal,
+    learns_prior=True,
     clamps_columns=True,
     takes_limits=True,
     mixes=True,

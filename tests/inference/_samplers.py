@@ -31,7 +31,8 @@ def prior_of(free):
 
 
 def hyper_of(free):
-    return Hyper("learned", np.where(free, MEAN, 1.0), np.full(free.shape, SD), free)
+    # so strong that latent values have moderate tails: chains then leave the tails soon
+    return Hyper("learned", np.where(free, MEAN, 1.0), np.full(free.shape, SD), free, strength=10.0)
 
 
 def draw_rows(free, learned, rng):

@@ -50,7 +50,7 @@ def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, f
     """A noise precision of 1e12 leaves draws at the conditional mean."""
     shape = {2: (12, 10), 3: (9, 8, 7), 4: (6, 6, 5, 6)}[K]
     p, _ = structured(rng, K, n=10000, free=free, shape=shape)
-    gibbs, options = METHODS["gibbs"], METHODS["gibbs"].options(n_chains=1)
+    gibbs, options = METHODS["gibbs"], METHODS["gibbs"].options(n_chains=1, noise="sampled")
     state = gibbs.init(p, options, Threads(1))
     state.chains.theta[:] = 1e12
     state, _ = gibbs.step(state, p, options, Threads(1))
