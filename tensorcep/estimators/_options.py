@@ -109,7 +109,7 @@ def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, hig
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
     if not isinstance(prior, Prior):
-        fail_value(f"prior must be None, 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
+        fail_value(f"prior must be 'auto', 'fixed', 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
     if not len(prior.mean) == len(prior.precision) == len(shape):
         fail_value(
             f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "

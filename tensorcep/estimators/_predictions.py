@@ -19,7 +19,7 @@ from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_ro
 from tensorcep.inference._diagnostics import effective_size, split_r_hat
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
-from tensorcep.models.columns import free_columns, modes_of_columns, parts_of
+from tensorcep.models.columns import free_columns, modes_of_columns
 from tensorcep.persist import write_model
 from tensorcep.posterior import Draws, PointEstimate, offsets, pack
 from tensorcep.predict import (
@@ -45,8 +45,8 @@ from tensorcep.predict import (
 class CPPredictions(BaseEstimator):  # type: ignore[misc]
     """What a CP estimator can do once `posterior_` is there."""
 
-    # Fitted attributes that only this estimator has; plain values, which files hold.
-    _own_attributes: tuple[str, ...] = ()
+    # Fitted attributes that are plain values, which files hold.
+    _own_attributes: tuple[str, ...] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
 
     def _likelihood_name(self) -> str:
         raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
@@ -81,7 +81,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def column_modes_(self) -> list[tuple[int, ...]]:
         """The modes that each column of the factors belongs to; in the others it is 1."""
         check_is_fitted(self, "posterior_")
-        return modes_of_columns(free_columns(parts_of(self.interactions, self.rank), len(self.shape_)))
+        return modes_of_columns(free_columns(self.interactions_, len(self.shape_)))
 
     @property
     def relevance_(self) -> np.ndarray:
@@ -150,7 +150,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _check_has_uncertainty(self, what: str) -> None:
         if not self.has_uncertainty():
             fail_value(
-                f"{what} needs a posterior, but method {self.method!r} gives a point estimate without uncertainty; "
+                f"{what} needs a posterior, but method {self.method_!r} gives a point estimate without uncertainty; "
                 "fit with another method, for instance method='cep'."
             )
 
@@ -315,7 +315,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """
         belief, rows = self._fitted_belief(), self._rows(X)
         if not isinstance(self.posterior_, Draws) or not isinstance(belief, RowDraws):
-            fail_value(f"chain_diagnostics needs chains, but method {self.method!r} draws none; use method='gibbs'.")
+            fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
         draws = draw_latent(belief.values, rows).reshape(*self.posterior_.rows.shape[:2], len(rows))
         return split_r_hat(draws), effective_size(draws)
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep._checks import check_choice, fail_value
 from tensorcep.estimators._base import BaseCP
+from tensorcep.estimators._defaults import Chosen
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import ModelOptions, word_or_range
 from tensorcep.likelihoods._record import Likelihood
@@ -58,21 +59,21 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int = 8,
+        rank: int | str = "auto",
         *,
         link: str = "probit",
         zero_rate: float | str = 1.0,
-        method: str = "cep",
+        method: str = "auto",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | str | None = None,
-        interactions: str | dict[str, int] = "cp",
+        prior: Prior | str = "auto",
+        interactions: str | dict[str, int] = "auto",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
         damping: float | str = "auto",
         anneal: int | str = "auto",
-        max_iter: int = 200,
+        max_iter: int | str = "auto",
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
@@ -127,9 +128,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
         return float(ndtri(share) if self.link == "probit" else logit(share))
 
-    def _checked_options(self, order: int) -> ModelOptions:
+    def _checked_options(self, chosen: Chosen, order: int) -> ModelOptions:
         self._given_rate()
-        return super()._checked_options(order)
+        return super()._checked_options(chosen, order)
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)

@@ -58,13 +58,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int = 8,
+        rank: int | str = "auto",
         *,
-        method: str = "cep",
+        method: str = "auto",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | str | None = None,
-        interactions: str | dict[str, int] = "cp",
+        prior: Prior | str = "auto",
+        interactions: str | dict[str, int] = "auto",
         noise_prior: tuple[float, float] | None = None,
         lower_limit: float | str | None = "auto",
         schedule: str = "modewise",
@@ -72,7 +72,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         order: int = 1,
         damping: float | str = "auto",
         anneal: int | str = "auto",
-        max_iter: int = 200,
+        max_iter: int | str = "auto",
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
@@ -119,7 +119,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         self.noise_prior = noise_prior
         self.lower_limit = lower_limit
 
-    _own_attributes = ("lower_limit_",)
+    _own_attributes = (*BaseCP._own_attributes, "lower_limit_")
 
     @property
     def _limit(self) -> float | None:
@@ -149,9 +149,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _unable_to_censor(self) -> str:
         """The parameter that rules out a lower limit, if one does."""
-        if get_method(self.method, GAUSSIAN).lacks(TOBIT):
+        if self.method != "auto" and get_method(self.method, GAUSSIAN).lacks(TOBIT):
             return f"method={self.method!r}"
-        if self.method == "cep":
+        if self.method in ("cep", "auto"):
             if self.order == 2 or self.moments == "posterior":
                 return "order=2" if self.order == 2 else "moments='posterior'"
             if (self.method_options or {}).get("messages") == "averaged":
