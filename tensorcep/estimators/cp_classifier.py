@@ -54,7 +54,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes = ("_sampled_rate",)
+    _own_attributes = (*BaseCP._own_attributes, "_sampled_rate")
     _sampled_rate: float | None = None  # what the SparseTensor of the fit knew
 
     def __init__(
