@@ -87,6 +87,7 @@ def test_sweeps_of_samplers_fall_with_the_entries(n, sweeps):
         ("regressor", {"damping": 0.5}, "cep"),
         ("regressor", {"dtype": "float32"}, "cep"),
         ("regressor", {"revisit": 10}, "cep"),
+        ("regressor", {"n_ensemble": 3}, "cep"),
         ("regressor", {"method": "vmp", "order": 2}, "vmp"),
         ("regressor", {"shape": (50_000, 50_000, 50_000)}, "cep"),  # its draws would take far more than 1 GB
         ("regressor", {"prior": "ard", "rank": 2, "max_iter": 5, "tol": 0.1}, "gibbs"),
