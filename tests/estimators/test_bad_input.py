@@ -97,7 +97,7 @@ PARAMETERS = [
     ({"max_iter": 0}, ["max_iter must be 'auto' or an integer >= 1", "0"]),
     ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "float16"]),
     ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int64"]),
-    ({"method": "vmpx"}, ["method must be one of 'cep'", "'vmpx'"]),
+    ({"method": "vmpx"}, ["method must be one of 'auto', 'cep'", "'vmpx'"]),
     ({"schedule": "serial"}, ["schedule must be one of 'modewise', 'parallel'", "'serial'"]),
     ({"moments": "prior"}, ["moments must be one of 'cavity', 'posterior'", "'prior'"]),
     ({"order": 3}, ["order must be an integer from 1 to 2", "3"]),
