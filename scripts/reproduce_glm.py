@@ -158,6 +158,11 @@ def fit_table(points: datasets.Points, data: str, link: str, method: str, settin
     return problem, fit_glm(problem, method, settings, max_iter=max_iter, tol=tol)
 
 
+def lost_part(trace: dict[str, np.ndarray]) -> float | None:
+    """What part of the messages of a sampled run had collapsed at its end; None for other methods."""
+    return float(trace["lost"]) if "lost" in trace else None
+
+
 def table_rows(data: str, link: str, fold: int, method: str, setting: str, effort: Effort) -> list[Row]:
     """Test scores of one fit."""
     points = datasets.load_uci(data, link, fold)
@@ -172,6 +177,7 @@ def table_rows(data: str, link: str, fold: int, method: str, setting: str, effor
         "sweep": found.n_iter,
         "seconds": time.perf_counter() - begin,
         "converged": int(found.converged),
+        "lost": lost_part(found.trace),
     }
     scores = test_scores(problem, found.posterior, points.test)
     return [row(metric, value, **about) for metric, value in scores.items()]
@@ -198,6 +204,8 @@ def means(rows: list[Row]) -> list[Row]:
         about = {"data": data, "link": link, "method": method, "setting": setting, "fold": "mean"}
         spread = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
         about |= {name: float(np.mean([item[name] for item in items])) for name in ("sweep", "seconds")}
+        if "lost" in items[0]:
+            about["lost"] = float(np.mean([item["lost"] for item in items]))
         done = int(sum(item["converged"] for item in items))
         result.append(row(metric, float(values.mean()), **about, standard_error=spread, converged=done))
     return result
@@ -247,6 +255,7 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
         "seconds": float(steps.sum() if len(steps) else wall),
         "wall": wall,
         "converged": int(result.converged),
+        "lost": lost_part(result.trace),
     }
     rows = [row("kl", kl, **about), row("kl_without_shift", divergence(found, found.mean, posterior.cov), **about)]
     elapsed = np.cumsum(steps)
