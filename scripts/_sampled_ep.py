@@ -117,9 +117,9 @@ def importance_moments(problem: GLMProblem, draws: int) -> Moments:
     The weight of a draw is likelihood x cavity / N(0, I) over the row's own weights. Where the cavity is narrow, or has
     many dimensions, few draws have any weight and the moments are poor: that is what the baseline shows. Every row sees
     the same draws through its own order and signs of the coordinates, which leave N(0, I) as it is: errors of different
-    rows are nearly independent, as with draws of their own, and a sweep is two matrix products. The likelihood
-    of the draws is the same in every sweep and kept. Numbers are float32: their error, 1e-6 of the second moment, is far
-    below that of the draws.
+    rows are nearly independent, as with draws of their own, and a sweep is two matrix products. The likelihood of the
+    draws is the same in every sweep and kept. Numbers are float32: their error, 1e-6 of the second moment, is far below
+    that of the draws.
     """
     x, cdf = problem.X.toarray(), CDF[problem.likelihood.name]
     rng = np.random.default_rng(problem.seed)
