@@ -54,7 +54,8 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
         read, text = SHARED[name]
-        result.add_argument(f"--{name}", type=read, default=default, help=f"{text} (default: {default})")
+        shown = "the estimator's own" if default is None else default
+        result.add_argument(f"--{name}", type=read, default=default, help=f"{text} (default: {shown})")
     result.add_argument("--json", metavar="FILE", help="write the rows as JSON to this file, or to stdout with -")
     return result
 
@@ -77,8 +78,8 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def report(rows: Sequence[Row], json_file: str | None) -> None:
-    """Write the rows as JSON if asked to ('-' is stdout), and otherwise as a table on stdout too."""
+def report(rows: Sequence[Row], json_file: str | None, tables: Sequence[Sequence[Row]] | None = None) -> None:
+    """Write the rows as JSON if asked to ('-' is stdout); otherwise print them, or `tables` made from them, too."""
     text = "[\n" + ",\n".join(json.dumps(item, allow_nan=False) for item in rows) + "\n]\n"
     if json_file == "-":
         sys.stdout.write(text)
@@ -86,7 +87,7 @@ def report(rows: Sequence[Row], json_file: str | None) -> None:
     if json_file:
         with atomic_write(json_file) as handle:
             handle.write(text.encode("utf-8"))
-    print(table(rows))
+    print("\n\n".join(table(lines) for lines in ([rows] if tables is None else tables)))
 
 
 def table(rows: Sequence[Row]) -> str:

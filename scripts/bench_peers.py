@@ -13,54 +13,28 @@ sweep of each of our methods fits into that of each peer.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import tempfile
-import venv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _common import Row, parser, report, row, say, words
-from _published import SHAPES, load, options_with, scores
+from _heldout import splits
+from _peer_fits import ENVIRONMENT, PEERS, PeerSetting, prepare, run_peer
+from _published import load, options_with, scores
 
-from tensorcep import datasets
 from tensorcep.inference import METHODS
 from tensorcep.inference._run import run
 from tensorcep.likelihoods import get_likelihood
-
-PEERS = ("smurff", "myfm")
-WORKER = Path(__file__).with_name("_peers.py")
-ENVIRONMENT = Path(tempfile.gettempdir()) / "tensorcep-peers"
-
-
-def prepare(folder: Path) -> Path:
-    """The Python of an environment that has the peers; makes it if need be."""
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    check = [str(python), "-c", "import " + ", ".join(PEERS)]
-    if not python.exists() or subprocess.run(check, capture_output=True, check=False).returncode:
-        say(f"installing {' and '.join(PEERS)} into {folder}")
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEERS], check=True)
-    return python
+from tensorcep.metrics import rmse
 
 
 def time_peer(python: Path, peer: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:
-    """Seconds of every sweep of a peer, and its RMSE."""
-    coords, y = datasets.published_entries(f"alog/train-fold-{fold}.txt")
-    test_coords, test_y = datasets.published_entries(f"alog/test-fold-{fold}.txt")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fold.npz"
-        np.savez(path, shape=SHAPES["alog"], coords=coords, y=y, test_coords=test_coords, test_y=test_y)
-        command = [str(python), str(WORKER), str(path), peer, str(rank), str(sweeps), str(threads)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{peer} failed: {done.stderr.strip().splitlines()[-1:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    return np.array(found["seconds"]), found["rmse"]
+    """Seconds of every sweep of a peer without test entries, and its RMSE."""
+    split = splits("alog", [fold])[0]
+    setting = PeerSetting(rank, sweeps, sweeps // 2, "learned", grouped=True)
+    timed, scored = (run_peer(python, peer, split, setting, threads=threads, predict=p) for p in (False, True))
+    return timed["sweep_seconds"], rmse(split.held.y, scored["predicted"])
 
 
 def time_ours(name: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:

@@ -119,7 +119,10 @@ def draw_components(model: Any, path: str) -> None:
     for j in range(shown):
         loading = model.components_[j]
         signal = loading / np.sqrt(np.broadcast_to(variance, moments.mean.shape)[:, j])
-        for axis, values, limit in ((axes[0, j], loading, np.abs(loading).max()), (axes[1, j], signal, 10.0)):
+        # On a scale of its own, what is left of a component that the prior switched off would look like a digit: one
+        # with every loading within its standard deviation of 0 gets the scale of the largest.
+        largest = np.abs(loading if np.abs(signal).max() > 1.0 else model.components_).max()
+        for axis, values, limit in ((axes[0, j], loading, largest), (axes[1, j], signal, 10.0)):
             axis.imshow(values.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
             axis.set_xticks([])
             axis.set_yticks([])

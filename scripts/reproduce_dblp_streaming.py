@@ -14,24 +14,13 @@ from typing import Any
 
 import numpy as np
 from _common import Row, numbers, parser, report, row, say, words
+from _heldout import Entries, aucs, dblp_entries
 
 from tensorcep import datasets
 from tensorcep.estimators import CPClassifier
 from tensorcep.inference import METHODS
-from tensorcep.metrics import auc
-from tensorcep.tensor import SparseTensor
 
 STREAMED, ON_ALL = ("cep", "vmp"), {"batch": "cep", "wopt": "wopt"}
-
-
-def entries(seed: int, size: int | None) -> tuple[np.ndarray, np.ndarray, list[SparseTensor]]:
-    """Coordinates and labels of the training entries, of which `size` are taken, and the test sets."""
-    data = datasets.load_dblp()
-    zeros = data.train.sample_zeros(data.train.nnz, exclude=data.tests, random_state=seed)
-    coords = np.concatenate([data.train.coords, zeros.coords])
-    y = np.concatenate([data.train.values, zeros.values])
-    chosen = np.random.default_rng(seed).permutation(len(y))[:size]
-    return coords[chosen], y[chosen], data.tests
 
 
 def estimator(method: str, rank: int, seed: int, args: Any) -> CPClassifier:
@@ -48,11 +37,11 @@ def estimator(method: str, rank: int, seed: int, args: Any) -> CPClassifier:
     )
 
 
-def mean_auc(model: CPClassifier, tests: list[SparseTensor]) -> float:
+def mean_auc(model: CPClassifier, tests: list[Entries]) -> float:
     """Mean AUC over the test sets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # rows without training entries
-        return float(np.mean([auc(test.values, model.decision_function(test.coords)) for test in tests]))
+        return float(aucs(tests, model.decision_function(np.concatenate([test.coords for test in tests]))).mean())
 
 
 def streamed(method: str, rank: int, size: int, order: int, loaded: Any, args: Any) -> list[Row]:
@@ -123,8 +112,8 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--sets", type=int, default=50, help="test sets (default: %(default)s)")
     args = p.parse_args(arguments)
     known = words(*STREAMED, *ON_ALL)
-    coords, y, tests = entries(args.seed, args.entries)
-    loaded = coords, y, tests[: args.sets]
+    train, tests = dblp_entries(args.seed, args.entries)
+    loaded = *train, tests[: args.sets]
     rows: list[Row] = []
     for method in known(",".join(args.methods)):
         for rank in args.ranks:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tensorcep.io import read_tensor, write_tensor
     from tensorcep.labels import Labels
     from tensorcep.posterior import Prior
+    from tensorcep.selection import RankSelection, select_rank
     from tensorcep.simulate import simulate_cp
     from tensorcep.tensor import SparseTensor
 
@@ -51,10 +52,12 @@ _HOME = {
     "Labels": "labels",
     "LoopyBP": "inference.loopy_bp",
     "Prior": "posterior",
+    "RankSelection": "selection",
     "SparseTensor": "tensor",
     "compare": "comparison",
     "load": "estimators",
     "read_tensor": "io",
+    "select_rank": "selection",
     "simulate_cp": "simulate",
     "write_tensor": "io",
 }
@@ -76,6 +79,7 @@ __all__ = [
     "Labels",
     "LoopyBP",
     "Prior",
+    "RankSelection",
     "SparseTensor",
     "__version__",
     "compare",
@@ -83,6 +87,7 @@ __all__ = [
     "load",
     "metrics",
     "read_tensor",
+    "select_rank",
     "simulate_cp",
     "write_tensor",
 ]

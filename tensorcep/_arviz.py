@@ -11,7 +11,7 @@ from tensorcep._interop import optional_module
 from tensorcep._version import __version__
 
 # The name under which a likelihood's parameter appears; the others have none.
-PARAMETERS = {"gaussian": "noise_precision", "negbinomial": "dispersion"}
+PARAMETERS = {"gaussian": "noise_precision", "tobit": "noise_precision", "negbinomial": "dispersion"}
 APPROXIMATE = "independent draws from an approximate posterior; not a Markov chain, so R-hat and ESS say nothing"
 SAMPLED = "draws of Markov chains"
 

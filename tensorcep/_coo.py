@@ -112,8 +112,8 @@ def _fail_duplicates(coords: Coords, order: NDArray[np.int64], repeats: NDArray[
 
 def sample_free_cells(
     n: int, taken: Sequence[Coords], shape: Sequence[int], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return (n, K) distinct cells, uniform without replacement over the cells that are not in `taken`.
+) -> tuple[NDArray[np.int64], float]:
+    """Return (n, K) distinct cells, uniform without replacement over those not in `taken`, and their share of these.
 
     Below 2**63 cells the free ones are numbered and drawn by number, so a nearly full tensor costs no more than an
     empty one. Above that, cells are drawn mode by mode and repeats are drawn again.
@@ -121,7 +121,7 @@ def sample_free_cells(
     stacked = np.concatenate(taken)
     ids = linear_index(stacked, shape)
     if ids is None:
-        return _reject_taken(n, stacked, shape, rng)
+        return _reject_taken(n, stacked, shape, rng), n / math.prod(shape)  # taken cells are too few to count
     ids = np.unique(ids)
     total = math.prod(shape)
     free = total - ids.size
@@ -132,7 +132,7 @@ def sample_free_cells(
     ranks = _distinct_integers(n, free, rng)
     # ids[j] - j free cells lie before the j-th taken cell, so the free cell of a rank is that many places further on.
     ranks += np.searchsorted(ids - np.arange(ids.size), ranks, side="right")
-    return cells_of(ranks, shape)
+    return cells_of(ranks, shape), n / max(free, 1)
 
 
 def _distinct_integers(n: int, high: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import tracemalloc
 import warnings
@@ -16,6 +17,7 @@ from tensorcep import metrics
 from tensorcep._checks import check_choice, check_fraction, check_not_empty, fail_value
 from tensorcep.estimators import CPRegressor
 from tensorcep.estimators._base import BaseCP
+from tensorcep.estimators._defaults import abilities_for, choose
 from tensorcep.inference import METHODS
 from tensorcep.posterior import PointEstimate
 from tensorcep.tensor import SparseTensor
@@ -92,7 +94,7 @@ def compare(
     if not isinstance(estimator, BaseCP):
         raise TypeError(f"estimator must be one of tensorcep's; got {type(estimator).__name__}.")
     check_fraction("coverage", coverage)
-    names = _checked_methods(methods, estimator, tensor_train.order)
+    names = _checked_methods(methods, estimator, tensor_train)
     params = {} if params is None else params
     for name in params:
         check_choice("a name in params", name, names)
@@ -103,19 +105,24 @@ def compare(
     return pd.DataFrame(lines).set_index("method")
 
 
-def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, order: int) -> list[str]:
+def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, train: SparseTensor) -> list[str]:
     """The methods to compare, each one in the registry and able to use the likelihood; by default all that can."""
     likelihood = estimator._likelihood()
     fitting = [name for name, method in METHODS.items() if not method.lacks(likelihood)]
     if methods is None:
-        abilities = estimator._needs_of_the_method(estimator._checked_options(order))
-        return [name for name in fitting if all(getattr(METHODS[name], ability) for ability in abilities)]
+        return [name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)]
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names or len(set(names)) < len(names):
         fail_value(f"methods must hold at least one name, each once; got {names}.")
     for name in names:
         check_choice(f"a method for the likelihood {likelihood.name!r}", name, fitting)
     return names
+
+
+def _is_able(model: BaseCP, train: SparseTensor) -> bool:
+    """Whether the method of the estimator can do what its other parameters ask for."""
+    chosen = choose(model, model._likelihood(), train.nnz, train.shape, streaming=False)
+    return all(getattr(METHODS[chosen.method], ability) for ability in abilities_for(chosen, train.order))
 
 
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:
@@ -139,10 +146,10 @@ def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float
 
 
 def _warm_up(model: Any, train: SparseTensor) -> None:
-    """Let every kernel of the fit compile, or load from the cache, on a few entries."""
+    """Let every kernel of the fit compile, or load from the cache, on a few entries, whatever comes of their fit."""
     few = np.arange(train.nnz) < WARM_UP_ENTRIES
     small = clone(model).set_params(verbose=0, callbacks=lambda sweep, *_: sweep >= WARM_UP_SWEEPS)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(FloatingPointError):
         warnings.simplefilter("ignore")
         small.fit(train.select(few))
 

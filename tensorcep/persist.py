@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
@@ -16,6 +17,8 @@ from tensorcep.posterior import Dispersion, Draws, GammaNoise, ModePrior, PointE
 
 KIND = "tensorcep.model"
 VERSION = 1
+# The arrays of a sparse matrix.
+CSR = ("data", "indices", "indptr")
 
 
 class StoredModel(NamedTuple):
@@ -46,6 +49,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         "converged": bool(model.converged_),
         "n_samples_seen": int(model.n_samples_seen_),
         "n_batches": int(model.n_batches_),
+        "own": {name: _plain(getattr(model, name)) for name in model._own_attributes},
         "labels": [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)],
     }
     stream = model.__dict__.get("_stream")
@@ -58,7 +62,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
     """Write a fitted estimator that is no CP model: class name, plain parameters, these attributes and the trace.
 
-    Attributes may be arrays of numbers or text, numbers, and booleans.
+    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans.
 
     Raises
     ------
@@ -66,13 +70,17 @@ def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[s
         If an array holds objects other than text.
     """
     values = {name: getattr(model, name) for name in names}
+    scattered = {name: sparse.csr_array(value) for name, value in values.items() if sparse.issparse(value)}
     arrays = {name: _text_array(value) for name, value in values.items() if isinstance(value, np.ndarray)}
-    arrays.update({f"trace_{name}": steps for name, steps in model.trace_.items()})
-    header = {
+    arrays.update({f"{name}.{part}": getattr(csr, part) for name, csr in scattered.items() for part in CSR})
+    arrays.update({f"trace_{name}": steps for name, steps in getattr(model, "trace_", {}).items()})
+    header: dict[str, Any] = {
         "class": type(model).__name__,
         "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if _is_plain(v)},
-        "attributes": {name: _plain(value) for name, value in values.items() if name not in arrays},
+        "attributes": {k: _plain(v) for k, v in values.items() if k not in arrays and k not in scattered},
     }
+    if scattered:
+        header["sparse"] = {name: _plain(csr.shape) for name, csr in scattered.items()}
     write_archive(path, KIND, VERSION, header, arrays)
 
 
@@ -113,6 +121,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             "trace_": {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")},
             "_unseen_mean": arrays["unseen_mean"],
             "_unseen_cov": arrays["unseen_cov"],
+            **header.get("own", {}),
         }
         if "stream" in header:
             stored = {n.removeprefix("stream_"): a for n, a in arrays.items() if n.startswith("stream_")}
@@ -136,7 +145,11 @@ def _read_attributes(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> StoredModel:
     try:
-        fitted = {**header["attributes"], **{n: a for n, a in arrays.items() if not n.startswith("trace_")}}
+        scattered = {}
+        for name, shape in header.get("sparse", {}).items():
+            scattered[name] = sparse.csr_array(tuple(arrays.pop(f"{name}.{part}") for part in CSR), shape=shape)
+        fitted = {**header["attributes"], **scattered}
+        fitted |= {n: a for n, a in arrays.items() if not n.startswith("trace_")}
         fitted["trace_"] = {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")}
         return StoredModel(header["class"], dict(header["params"]), fitted, header)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

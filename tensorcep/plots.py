@@ -26,11 +26,13 @@ from tensorcep._checks import (
     fail_value,
 )
 from tensorcep._interop import optional_module
+from tensorcep.metrics import Bins, reliability_curve
 from tensorcep.metrics import coverage as covered_share
-from tensorcep.metrics import reliability_curve
 
 # Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
 MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"
+# Rows of a component from which on their labels are small, so that they do not touch.
+CROWDED = 20
 
 
 def _axes(ax: Any) -> Any:
@@ -120,7 +122,7 @@ def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None
     return _finish(ax, "Convergence", "sweep", "relative change of the latent means")
 
 
-def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, ax: Any = None) -> Any:
+def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins = "uniform", ax: Any = None) -> Any:
     """Draw the share of ones against the predicted probability.
 
     A bar spans the middle 90 % of shares that a perfectly calibrated model would give with as many entries as the bin
@@ -134,21 +136,76 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, ax: Any = 
     p : (N,) array-like
         Probabilities of a one.
     n_bins : int, default=10
-        Bins of equal width.
+    bins : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width over [0, 1], or, for rare ones, of about as many entries each, on log scales.
     ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
     """
-    curve = reliability_curve(y, p, n_bins=n_bins)
+    curve = reliability_curve(y, p, n_bins=n_bins, bins=bins)
     ax = _axes(ax)
-    ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=1, label="perfectly calibrated")
     n = curve.weight.astype(int)
     low, high = (binom.ppf(q, n, curve.predicted) / n for q in (0.05, 0.95))
-    ax.vlines(curve.predicted, low, high, color=GUIDE, linewidth=5, alpha=0.35, label="90 % range of chance")
+    lowest, highest = -0.03, 1.12
+    if bins == "quantile":
+        found = np.concatenate([curve.predicted, curve.observed, high])
+        lowest, highest = 0.5 * found[found > 0.0].min(initial=1.0), min(1.3, 2.0 * found.max() + 1e-3)
+        ax.set(xscale="log", yscale="log")
+        sizes = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
+        ax.text(0.98, 0.06, f"{sizes} entries per bin", transform=ax.transAxes, ha="right")
+    ends = [max(lowest, 0.0), 1.0]
+    ax.plot(ends, ends, color=GUIDE, linewidth=1, label="perfectly calibrated")
+    bars = np.maximum(low, lowest), np.maximum(high, lowest)
+    ax.vlines(curve.predicted, *bars, color=GUIDE, linewidth=5, alpha=0.35, label="90 % range of chance")
     ax.plot(curve.predicted, curve.observed, "o", color=MAIN, markersize=5, label="observed")
-    for x, top, size in zip(curve.predicted, np.maximum(high, curve.observed), n, strict=True):
-        ax.annotate(f"{size:,}", (x, top), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
-    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.12), aspect="equal")
+    if bins == "quantile":
+        none = curve.predicted[curve.observed == 0.0]  # 0 has no place on a log scale
+        ax.plot(none, np.full(none.size, lowest), "v", color=MAIN, markersize=6, clip_on=False, label="no ones")
+    else:
+        for x, top, size in zip(curve.predicted, np.maximum(high, curve.observed), n, strict=True):
+            ax.annotate(f"{size:,}", (x, top), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
+    ax.set(xlim=(lowest, min(highest, 1.03)), ylim=(lowest, highest), aspect="equal")
     ax.legend(loc="upper left", frameon=False, bbox_to_anchor=(0.0, 0.95))
     return _finish(ax, "Calibration", "predicted probability", "share of ones")
+
+
+def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any = None) -> Any:
+    """Draw the share of observed values inside their intervals against the level of the intervals.
+
+    A bar spans the middle 90 % of shares that intervals of exactly this level would give with as many entries.
+
+    Parameters
+    ----------
+    y : (N,) array-like
+        Observed values.
+    intervals : mapping
+        Level, such as 0.8, to the ends (N, 2) of the intervals, as ``predict_interval(X, 0.8)`` gives them.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    (y,) = check_vectors(y=y)
+    check_not_empty(len(intervals), "intervals")
+    levels = np.array(sorted(check_fraction("a level of intervals", level) for level in intervals))
+    shares = []
+    for level in levels:
+        ends = np.asarray(intervals[level], dtype=np.float64)
+        if ends.shape != (y.size, 2):
+            fail_value(f"intervals[{level:g}] must have shape ({y.size}, 2); got {ends.shape}.")
+        shares.append(covered_share(y, ends[:, 0], ends[:, 1]))
+    ax = _axes(ax)
+    ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=1, label="nominal")
+    low, high = (binom.ppf(q, y.size, levels) / y.size for q in (0.05, 0.95))
+    ax.vlines(levels, low, high, color=GUIDE, linewidth=5, alpha=0.35, label="90 % range of chance")
+    ax.plot(levels, shares, "o", color=MAIN, markersize=5, label="observed")
+    ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.02), aspect="equal")
+    ax.legend(loc="upper left", frameon=False)
+    ax.text(0.98, 0.03, f"{y.size:,} entries", transform=ax.transAxes, ha="right")
+    return _finish(ax, "Coverage of intervals", "level of the interval", "share of values inside")
 
 
 def plot_component(
@@ -163,8 +220,8 @@ def plot_component(
 ) -> Any:
     """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
 
-    The sign of a component is shared between the modes: two of them can flip together, and their scales can be
-    exchanged, without a change of the model.
+    Means and signs are those of ``model.components_frame(mode)``. Scales of the modes can be exchanged without a change
+    of the model, and so can the signs of two of them.
 
     Parameters
     ----------
@@ -172,6 +229,7 @@ def plot_component(
     mode : int or str
         Its position, or the name of its labels.
     component : int, default=0
+        Its column in `factors_`.
     coverage : float, default=0.9
         Of the central intervals.
     max_rows : int, default=30
@@ -179,6 +237,15 @@ def plot_component(
     sort : {"value"}, optional
         Order by weight; default: the order of the rows.
     ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode or component, or the component is held at 1 in this mode.
     """
     check_is_fitted(model, "factors_")
     mode, name = _mode_of(model, mode)
@@ -186,8 +253,11 @@ def plot_component(
     z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))
     if sort is not None:
         check_choice("sort", sort, ("value",))
-    weight = model.factors_[mode][:, component]
-    half = z * np.sqrt(model.factor_covs_[mode][:, component, component])
+    table = model.components_frame(mode)
+    if component not in table.columns.get_level_values(0):
+        there = sorted(set(table.columns.get_level_values(0)))
+        fail_value(f"component must be one of {there}, the columns that {name} has a part in; got {component}.")
+    weight, half = table[component]["mean"].to_numpy(), z * table[component]["sd"].to_numpy()
     rows = np.sort(np.argsort(-np.abs(weight), kind="stable")[: check_int("max_rows", max_rows)])
     if sort is not None:
         rows = rows[np.argsort(-weight[rows], kind="stable")]
@@ -195,9 +265,8 @@ def plot_component(
     at = np.arange(rows.size)
     ax.axvline(0.0, color=GUIDE, linewidth=1)
     ax.errorbar(weight[rows], at, xerr=half[rows], fmt="o", color=MAIN, markersize=4, linewidth=1.2)
-    labels = model.labels_[mode]
-    ax.set_yticks(at, [str(row if labels is None else labels[row]) for row in rows])
-    ax.invert_yaxis()
+    ax.set_yticks(at, [str(table.index[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
+    ax.set_ylim(rows.size - 0.4, -0.6)
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return _finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
 
@@ -240,3 +309,32 @@ def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:
         mode = names.index(check_choice("mode", mode, names))
     mode = check_int("mode", mode, 0, len(names) - 1)
     return mode, names[mode]
+
+
+def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
+    """Draw the held-out log score of every rank: each fold, the mean, and what one standard error of the loss allows.
+
+    The bar of a rank is the standard error of its difference to the best rank: a rank is as good as the best one by
+    the one-standard-error rule if its bar reaches the dashed line, the best mean.
+
+    Parameters
+    ----------
+    selection : RankSelection
+        What `tensorcep.select_rank` returned.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if not hasattr(selection, "best_rank"):
+        fail_value(f"selection must be what tensorcep.select_rank returns; got {type(selection).__name__}.")
+    frame, ranks = selection.frame, selection.ranks
+    ax = _axes(ax)
+    ax.plot(ranks, selection.scores, color=GUIDE, linewidth=0.8, alpha=0.6)
+    ax.axhline(frame["mean"].max(), color=GUIDE, linestyle="--", linewidth=1)
+    ax.errorbar(ranks, frame["mean"], yerr=frame["loss_error"], fmt="o-", color=MAIN, markersize=4, linewidth=1.2)
+    ax.plot([selection.rank], [frame.loc[selection.rank, "mean"]], "o", color=ACCENT, markersize=8, zorder=3)
+    ax.set_xticks(ranks)
+    title = f"Rank {selection.rank} of the data, best {selection.best_rank}"
+    return _finish(ax, title, "rank", "log score of a held-out entry")

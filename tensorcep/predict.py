@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.likelihoods._record import Likelihood
-from tensorcep.models.cp import latent_moments, row_moments
+from tensorcep.models.cp import latent_moments, latent_of_draws, row_moments
 from tensorcep.posterior import Draws, PointEstimate, Posterior, Result, offsets, pack, unpack
 
 CHUNK = 1 << 16
@@ -85,8 +85,8 @@ def known_moments(result: Result) -> RowMoments:
         return RowMoments(result.rows, np.zeros((len(result.rows), result.rank * (result.rank + 1) // 2)))
     values = pooled(result)
     mean = values.mean(axis=0)
-    centred = values - mean
-    return RowMoments(mean, pack(np.einsum("sni,snj->nij", centred, centred) / max(1, len(values) - 1)))
+    centred = np.ascontiguousarray((values - mean).transpose(1, 2, 0))
+    return RowMoments(mean, pack(centred @ centred.transpose(0, 2, 1) / max(1, len(values) - 1)))
 
 
 def belief_of(result: Result, known: RowMoments, unseen: RowMoments) -> Belief:
@@ -187,13 +187,16 @@ def observed_quantile(
 ) -> np.ndarray:
     """The q-quantile (n,) of a new observation at packed rows (n, K).
 
-    Over draws it is the quantile of the pool of evenly spaced quantiles of the components.
+    Over draws it is the quantile of the mixture, or of the pool of evenly spaced quantiles of the components.
     """
     out = np.empty(len(rows))
     for part in _parts(belief, rows, LEVELS_PER_DRAW if isinstance(belief, RowDraws) else 1):
         m, v, t = _mixture(belief, rows[part], theta)
         if isinstance(belief, RowMoments):
             out[part] = likelihood.quantile(q, m[0], v[0], t[0])
+            continue
+        if likelihood.mixture_quantile is not None:
+            out[part] = likelihood.mixture_quantile(q, m, v, t)
             continue
         levels = (np.arange(LEVELS_PER_DRAW) + 0.5) / LEVELS_PER_DRAW
         pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), m, v, t)[0] for u in levels]
@@ -253,11 +256,6 @@ def draw(
 
 def draw_latent(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The latent value at packed rows (n, K) in each draw of `draw_rows`: (n_draws, n)."""
-    out = np.empty((draws.shape[0], len(rows)))
-    for a in range(0, len(rows), CHUNK):
-        part = rows[a : a + CHUNK]
-        product = draws[:, part[:, 0]]
-        for k in range(1, rows.shape[1]):
-            product = product * draws[:, part[:, k]]
-        out[:, a : a + CHUNK] = product.sum(axis=2)
+    out = np.empty((len(draws), len(rows)))
+    latent_of_draws(draws, np.ascontiguousarray(rows), out)
     return out

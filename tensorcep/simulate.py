@@ -116,7 +116,7 @@ def simulate_cp(
     rng = check_random_state(random_state)
     factors = [m + s * rng.standard_normal((n, rank)) for n, m, s in zip(shape, means, sds, strict=True)]
     nothing = np.empty((0, len(shape)), dtype=np.int64)
-    coords = sample_free_cells(n_entries, [nothing], shape, rng)
+    coords, _ = sample_free_cells(n_entries, [nothing], shape, rng)
     latent = intercept + unfold_cp(None, factors, coords)
     values = record.sample(rng, latent, np.full(n_entries, theta))
     tensor = SparseTensor.from_coo(coords, values, shape=shape)

@@ -19,6 +19,7 @@ from tensorcep._checks import (
     check_mask_or_rows,
     check_mode_count,
     check_random_state,
+    check_range,
     check_same_shape,
     check_shape,
     check_values,
@@ -44,6 +45,10 @@ class SparseTensor:
         The names of the rows of each mode.
     duplicates : {"error", "mean", "sum", "last"}, default="error"
         What to do with a cell that occurs more than once. A merged entry stands where the cell first stood.
+    zero_rate : float in (0, 1] or None, default=1
+        For labels 0/1 whose zeros were sampled: the share of the population's zeros that the entries hold. None where
+        it is not one number. `sample_zeros` sets it, and choices of entries, combinations and .npz files keep it;
+        ``CPClassifier(zero_rate="auto")`` reads it.
 
     Raises
     ------
@@ -57,6 +62,7 @@ class SparseTensor:
     shape: tuple[int, ...] = None  # type: ignore[assignment]
     labels: tuple[Labels | None, ...] = None  # type: ignore[assignment]
     duplicates: InitVar[str] = field(default="error", kw_only=True)
+    zero_rate: float | None = field(default=1.0, kw_only=True)
 
     def __post_init__(self, duplicates: str) -> None:
         coords = check_coords(self.coords)
@@ -73,10 +79,12 @@ class SparseTensor:
         shape = check_shape(shape)
         coords = check_coords(coords, shape)
         coords, values = merge_duplicates(coords, values, shape, duplicates)
-        self._set(coords, values, shape, labels)
+        if self.zero_rate is not None:
+            check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
+        self._set(coords, values, shape, labels, self.zero_rate)
 
-    def _set(self, coords: Any, values: Any, shape: Any, labels: Any) -> None:
-        for name, value in zip(("coords", "values", "shape", "labels"), (coords, values, shape, labels), strict=True):
+    def _set(self, *parts: Any) -> None:
+        for name, value in zip(("coords", "values", "shape", "labels", "zero_rate"), parts, strict=True):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -85,13 +93,15 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return a tensor from arrays that a reader has checked already, looking only for repeated cells."""
         new = object.__new__(cls)
-        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, (None,) * len(shape))
+        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, (None,) * len(shape), 1.0)
         return new
 
-    def _with(self, coords: NDArray[np.int64], values: NDArray[np.float64]) -> SparseTensor:
+    def _with(
+        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
+    ) -> SparseTensor:
         """Return a tensor of the same shape and labels from entries that are known to be good."""
         new = object.__new__(type(self))
-        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels)
+        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
         return new
 
     @property
@@ -230,17 +240,23 @@ class SparseTensor:
     def select(self, where: ArrayLike) -> SparseTensor:
         """Return the entries where a boolean array (N,) is true, or those at distinct integer positions."""
         rows = check_mask_or_rows(where, self.nnz)
-        return self._with(self.coords[rows], self.values[rows])
+        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
 
     def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
-        """Return the entries of this and other tensors of the same shape and labels."""
+        """Return the entries of this and other tensors of the same shape and labels.
+
+        The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
+        """
         for other in others:
             check_same_shape(self.shape, other.shape)
             if self.labels != other.labels:
                 fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
         coords = np.concatenate([self.coords, *(other.coords for other in others)])
         values = np.concatenate([self.values, *(other.values for other in others)])
-        return self._with(*merge_duplicates(coords, values, self.shape, duplicates))
+        several = (self, *others)
+        rates = {item.zero_rate for item in several if (item.values == 0.0).any()} or {t.zero_rate for t in several}
+        rate = rates.pop() if len(rates) == 1 else None
+        return self._with(*merge_duplicates(coords, values, self.shape, duplicates), rate)
 
     def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
         """Return (train, test): a random split of the entries by scikit-learn's splitter.
@@ -270,6 +286,9 @@ class SparseTensor:
     def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
 
+        Their `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before
+        you hold entries out, or divide the rate by the share of the ones that the fit gets.
+
         Parameters
         ----------
         n : int
@@ -291,7 +310,8 @@ class SparseTensor:
                 check_same_shape(self.shape, item.shape)
             cells = item.coords if isinstance(item, SparseTensor) else item
             taken.append(check_coords(cells, self.shape, name="exclude"))
-        return self._with(sample_free_cells(n, taken, self.shape, rng), np.zeros(n))
+        cells, share = sample_free_cells(n, taken, self.shape, rng)
+        return self._with(cells, np.zeros(n), share or 1.0)
 
     def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values."""

@@ -89,7 +89,7 @@ def test_cli_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert exit_.value.code == 0
-    assert [command.name for command in COMMANDS] == re.findall(r"^    (\w+) ", text, re.MULTILINE)
+    assert [command.name for command in COMMANDS] == re.findall(r"^    ([\w-]+)(?: |$)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])
@@ -172,6 +172,12 @@ def test_cli_is_python_dash_m_too() -> None:
         ("fit plain.tns -o m.npz --damping 1", r"--damping must be a number in \[0, 1\); got 1.0."),
         ("fit plain.tns -o m.npz --likelihood probit", "y must hold labels 0 and 1; got .* at entry 0."),
         ("fit plain.tns -o m.npz --shape 2,2,2", r"line \d+ of 'plain.tns' has index '\d+' .* beyond the shape .*"),
+        (
+            "fit probit.tns -o m.npz --likelihood probit --zero-rate 2",
+            r"--zero-rate must be a number in \(0, 1\]; got .*",
+        ),
+        ("fit plain.tns -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
+        ("stream zero.csv -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
         ("fit zero.tns -o m.npz", "line 1 of 'zero.tns' .* from 1; pass --index-base 0 if this file counts from 0."),
         ("fit twice.tns -o m.npz", "the cell .* more than once.*; pass --duplicates mean, sum or last to merge them."),
         ("fit bare.csv -o m.npz", "line 1 of 'bare.csv' holds numbers .*; pass --no-header."),
@@ -198,6 +204,7 @@ def test_cli_is_python_dash_m_too() -> None:
         ("predict named.npz plain.tns", "'plain.tns' holds indices, but the model knows its rows by labels; .*"),
         ("predict named.npz ragged.csv", "'ragged.csv' cannot be read .*"),
         ("evaluate plain.npz cells.csv", "'cells.csv' has no column left for the value beside the modes i, j, k."),
+        ("evaluate plain.npz plain.tns --figure plain.tns", "'plain.tns' is an input of this command; .*"),
         ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1."),
         ("info cut.npz", "'cut.npz' is truncated or damaged .*"),
         ("info none.npz", "there is no file 'none.npz'; check the path."),
@@ -380,6 +387,35 @@ def test_cli_compare_names_the_methods_that_fit(work: Path, capsys: pytest.Captu
     assert "a method for the likelihood 'poisson' must be one of 'cep', " in capsys.readouterr().err
 
 
+# select-rank
+
+
+def test_cli_select_rank_prints_and_writes_what_select_rank_finds(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, model = tmp_path / "table.csv", tmp_path / "model.npz"
+    wanted = ["--ranks", "3,1,2", "--cv", 3, "--method", "vmp", "--seed", 1, "--max-iter", 400, "--shape", "12,7,5"]
+    assert cli("select-rank", work / "plain.tns", *wanted, "-o", table, "--model", model, "-q") == 0
+    shown = capsys.readouterr().out.splitlines()
+    estimator = CPRegressor(method="vmp", max_iter=400, random_state=1)
+    tensor = read_tensor(work / "plain.tns", shape=SHAPE)
+    found = tensorcep.select_rank(estimator, tensor, ranks=[1, 2, 3], cv=3, random_state=1)
+    assert shown[0].split() == ["mean", "standard_error", "loss", "loss_error", "seconds"]
+    assert shown[-1] == f"chosen rank {found.rank} (best {found.best_rank})"
+    written = pd.read_csv(table, index_col="rank")
+    np.testing.assert_allclose(written["mean"], found.frame["mean"], rtol=1e-9)
+    assert tensorcep.load(model).rank == found.rank
+
+
+def test_cli_select_rank_refuses_ranks_that_are_no_numbers(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli("select-rank", work / "plain.tns", "--ranks", "2,four")
+    assert exit_.value.code == 2
+    assert "ranks are integers between commas" in capsys.readouterr().err
+    assert cli("select-rank", work / "plain.tns", "--ranks", "2,0") == 1
+    assert "got 0" in capsys.readouterr().err
+
+
 # fit
 
 
@@ -416,11 +452,12 @@ def test_cli_fit_result_does_not_depend_on(option: list[str], work: Path, tmp_pa
 @pytest.mark.filterwarnings("ignore:cep stopped")
 def test_cli_fit_passes_every_option_on(work: Path, tmp_path: Path) -> None:
     options = "--rank 3 --likelihood logit --schedule parallel --damping 0.7 --max-iter 4 --tol 0.5 --seed 9"
+    options += " --zero-rate 0.25"
     args = ["fit", work / "probit.tns", "-o", tmp_path / "m", *options.split(), "--dtype", "float32", "-q"]
     assert cli(*args) == 0
     model = load(tmp_path / "m")
-    names = ["rank", "link", "schedule", "damping", "max_iter", "tol", "random_state", "dtype"]
-    assert [getattr(model, name) for name in names] == [3, "logit", "parallel", 0.7, 4, 0.5, 9, "float32"]
+    names = ["rank", "link", "schedule", "damping", "max_iter", "tol", "random_state", "dtype", "zero_rate_"]
+    assert [getattr(model, name) for name in names] == [3, "logit", "parallel", 0.7, 4, 0.5, 9, "float32", 0.25]
 
 
 def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -628,6 +665,18 @@ def test_cli_evaluate_gives_the_scores_of_the_likelihood(
         intervals = {level: model.predict_interval(X, level).T for level in (0.5, 0.8, 0.95)}
         expected = metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), intervals)  # type: ignore[arg-type]
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("likelihood", "panels"), [("gaussian", 2), ("probit", 1), ("poisson", 1)])
+def test_cli_evaluate_draws_the_uncertainty(
+    likelihood: str, panels: int, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    name = "plain" if likelihood == "gaussian" else likelihood
+    assert cli("evaluate", work / f"{name}.npz", work / f"{name}.tns", "--figure", tmp_path / "fit.png") == 0
+    assert "entries" in capsys.readouterr().out
+    height, width, _ = image.imread(tmp_path / "fit.png").shape
+    assert width == panels * height * 4 // 3
 
 
 def test_cli_evaluate_table_and_named_columns(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_compare_peak_memory_counts_what_a_method_stores() -> None:
     [
         ("regressor", {}, {"cep", "vmp", "wopt"}, set()),
         ("counts", {}, {"cep", "wopt"}, {"vmp"}),
-        ("regressor", {"prior": "learned"}, {"cep"}, {"vmp", "wopt"}),
+        ("regressor", {"prior": "learned"}, {"cep", "laplace", "vmp"}, {"wopt"}),
     ],
 )
 def test_compare_takes_every_method_that_fits_by_default(
@@ -118,3 +118,16 @@ def test_compare_refuses_an_empty_tensor() -> None:
     train, test = split("regressor")
     with pytest.raises(ValueError, match="tensor_test holds no entries"):
         compare(train, test.select(np.zeros(test.nnz, dtype=bool)))
+
+
+def test_compare_measures_a_method_whose_fit_to_a_few_entries_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = split("regressor")
+    fit = CPRegressor.fit
+
+    def fragile(model: CPRegressor, X: SparseTensor, y: Any = None) -> CPRegressor:
+        if X.nnz <= comparison.WARM_UP_ENTRIES:
+            raise FloatingPointError
+        return fit(model, X, y)
+
+    monkeypatch.setattr(CPRegressor, "fit", fragile)
+    assert np.isfinite(compare(train, test, ["vmp"], estimator=new("regressor")).loc["vmp", "rmse"])

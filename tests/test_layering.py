@@ -50,6 +50,7 @@ LEVELS = {
     "plots": 6.0,
     "distributed": 6.0,
     "comparison": 6.0,
+    "selection": 6.0,
     "river": 6.0,
     "demo": 6.1,
     "cli": 6.2,

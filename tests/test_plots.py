@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from tensorcep import metrics, plots
 from tensorcep.estimators import CPRegressor
 from tensorcep.labels import Labels
+from tensorcep.selection import select_rank
 from tensorcep.simulate import simulate_cp
 from tensorcep.tensor import SparseTensor
 
@@ -150,11 +151,67 @@ def test_plot_reliability_shows_overconfidence_outside_the_range(ax: Any, rng: n
     assert observed[1] < low[1]
 
 
+def test_plot_reliability_of_rare_ones_is_on_log_scales(ax: Any, rng: np.random.Generator) -> None:
+    p = np.exp(rng.uniform(-9.0, -1.0, 5000))
+    y = (rng.random(5000) < p).astype(float)
+    plots.plot_reliability(y, p, n_bins=8, bins="quantile", ax=ax)
+    curve = metrics.reliability_curve(y, p, n_bins=8, bins="quantile")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), curve.observed)
+    none = ax.lines[2]
+    np.testing.assert_allclose(none.get_xdata(), curve.predicted[curve.observed == 0.0])
+    assert len(none.get_xdata()) > 0
+    assert set(none.get_ydata()) == {ax.get_ylim()[0]}
+    assert ax.texts[0].get_text() == "625 entries per bin"
+
+
+def test_plot_reliability_takes_zeros_alone(ax: Any) -> None:
+    plots.plot_reliability([0, 0, 0], [0.0, 0.0, 0.0], bins="quantile", ax=ax)
+
+
+def test_plot_coverage_shows_shares_and_the_range_of_chance(ax: Any, rng: np.random.Generator) -> None:
+    y, levels = rng.normal(size=2000), (0.9, 0.5)
+    half = {level: ndtri(0.5 + 0.5 * level) for level in levels}
+    intervals = {level: np.tile([-h, 1.3 * h], (2000, 1)) for level, h in half.items()}
+    assert plots.plot_coverage(y, intervals, ax=ax) is ax
+    np.testing.assert_array_equal(ax.lines[1].get_xdata(), [0.5, 0.9])
+    expected = [metrics.coverage(y, *intervals[level].T) for level in (0.5, 0.9)]
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), expected)
+    low, high = np.array(ax.collections[0].get_segments())[:, :, 1].T
+    np.testing.assert_allclose(high - low, 2 * 1.645 * np.sqrt([0.25 / 2000, 0.09 / 2000]), rtol=0.1)
+    assert expected[0] > high[0]  # intervals that are too wide
+    assert ax.texts[0].get_text() == "2,000 entries"
+
+
+@pytest.mark.parametrize(
+    ("intervals", "message"),
+    [
+        ({}, "intervals holds no entries"),
+        ({1.5: [[0, 1]]}, r"a level of intervals must be a number in \(0, 1\); got 1.5"),
+        ({0.5: [0, 1]}, r"intervals\[0.5\] must have shape \(1, 2\); got \(2,\)"),
+    ],
+)
+def test_plot_coverage_refuses(intervals: dict[float, Any], message: str, ax: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.plot_coverage([0.5], intervals, ax=ax)
+
+
+def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> None:
+    tensor = simulate_cp((9, 8, 7), 1, 200, random_state=1).tensor
+    model = CPRegressor(1, interactions="main+cp", max_iter=2, tol=10.0, random_state=0).fit(tensor)
+    plots.plot_component(model, 1, 1, ax=ax)
+    with pytest.raises(
+        ValueError, match=r"component must be one of \[1, 3\], the columns that mode 1 has a part in; got 0"
+    ):
+        plots.plot_component(model, 1, 0, ax=ax)
+
+
 def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegressor) -> None:
     plots.plot_component(model, "place", 1, coverage=0.5, ax=ax)
     segments = bars(ax.containers[0])
-    mean = model.factors_[0][:, 1]
-    half = ndtri(0.75) * np.sqrt(model.factor_covs_[0][:, 1, 1])
+    mean, sd = model.components_frame(0)[1].to_numpy().T
+    np.testing.assert_allclose(np.abs(mean), np.abs(model.factors_[0][:, 1]))
+    half = ndtri(0.75) * sd
     np.testing.assert_allclose(segments[:, 0, 0], mean - half)
     np.testing.assert_allclose(segments[:, 1, 0], mean + half)
     assert [text.get_text() for text in ax.get_yticklabels()] == [f"row {i}" for i in range(9)]
@@ -164,7 +221,7 @@ def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegre
 
 def test_plot_component_of_many_rows_keeps_the_largest_and_says_so(ax: Any, model: CPRegressor) -> None:
     plots.plot_component(model, 1, 0, max_rows=5, sort="value", ax=ax)
-    weight = model.factors_[1][:, 0]
+    weight = model.components_frame(1)[0]["mean"].to_numpy()
     expected = sorted(np.argsort(-np.abs(weight))[:5], key=lambda row: -weight[row])
     assert [text.get_text() for text in ax.get_yticklabels()] == [str(row) for row in expected]
     assert ax.get_title() == "mode 1, component 0, 5 largest of 40"
@@ -219,3 +276,16 @@ def test_plot_comparison_shows_every_method_that_has_the_score(ax: Any) -> None:
 def test_plot_comparison_refuses(table: Any, y: str | None, message: str, ax: Any) -> None:
     with pytest.raises(ValueError, match=message):
         plots.plot_comparison(table, y=y, ax=ax)
+
+
+def test_plot_rank_scores_marks_the_choice_and_its_bars(ax: Any) -> None:
+    simulated = simulate_cp((12, 10, 8), 2, 500, noise_precision=10.0, latent_sd=1.0, random_state=0).tensor
+    estimator = CPRegressor(method="vmp", random_state=0, max_iter=500)
+    found = select_rank(estimator, simulated, ranks=[1, 2, 3], cv=3, random_state=0)
+    assert plots.plot_rank_scores(found, ax=ax) is ax
+    folds = np.stack([line.get_ydata() for line in ax.lines[:3]], axis=1)
+    np.testing.assert_array_equal(folds, found.scores)
+    x, y = ax.lines[-1].get_data()
+    assert (x[0], y[0]) == (found.rank, found.frame.loc[found.rank, "mean"])
+    with pytest.raises(ValueError, match=r"what tensorcep\.select_rank returns; got dict"):
+        plots.plot_rank_scores({}, ax=ax)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, offsets, pack, unpack
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, pack, unpack
 from tensorcep.predict import (
     EntryTheta,
     RowMoments,
@@ -78,10 +79,10 @@ def test_draws_of_rows_have_mean_and_covariance(rng):
             assert (np.abs(product.mean(axis=0) - cov[:, i, j]) < 6 * product.std(axis=0) / np.sqrt(n)).all()
 
 
-def test_draw_latent_is_the_cp_sum_of_each_draw(rng, monkeypatch):
-    monkeypatch.setattr("tensorcep.predict.CHUNK", 4)  # several chunks, the last of them short
+@pytest.mark.parametrize("K", [1, 2, 3, 5])
+def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
     draws = rng.standard_normal((6, 12, 3))
-    rows = np.stack([rng.integers(0, n, 10) for n in SHAPE], axis=1) + offsets(SHAPE)[:-1]
+    rows = rng.integers(0, 12, (10, K))
     right = [[np.prod([draw[i] for i in entry], axis=0).sum() for entry in rows] for draw in draws]
     np.testing.assert_allclose(draw_latent(draws, rows), right, rtol=1e-13)
 
@@ -155,6 +156,16 @@ def test_quantiles_of_draws_cover_what_they_say(rng):
         below = np.mean(y < observed_quantile(likelihood, belief, ROWS, theta, q), axis=0)
         assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
         np.testing.assert_allclose(np.mean(f < latent_quantile(belief, ROWS, q, 0.0), axis=0), q, atol=2e-3)
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.05, 0.5, 0.995])
+def test_quantile_of_a_gaussian_mixture_has_the_probability_q_below(rng, q):
+    """Also of components far apart, or all the same."""
+    mean, theta = rng.standard_normal((50, 4)) * [0.0, 1.0, 30.0, 1e4], rng.gamma(2.0, 1.0, (50, 4))
+    theta[:, 0] = 4.0
+    x = get_likelihood("gaussian").mixture_quantile(q, mean, np.full((50, 4), 0.1), theta)
+    below = norm.cdf(x, mean, np.sqrt(0.1 + 1.0 / theta)).mean(axis=0)
+    np.testing.assert_allclose(below, q, rtol=0, atol=1e-6)
 
 
 def test_parameter_of_an_entry_is_that_of_its_row(rng):

@@ -53,18 +53,14 @@ TINY = {
         "--seeds",
         "1",
     ],
-    "measure_structure.py": [
-        "--data",
-        "alog,enron",
-        "--folds",
-        "1",
-        "--ranks",
-        "2",
-        "--sweeps",
-        "4",
-        "--inner",
-        "--interactions",
-        "main=1:cp=1",
+    "measure_accuracy.py": [
+        *("--methods", "default,cep,vmp", "--folds", "1,2", "--entries", "400", "--sets", "2", "--data", "alog,enron"),
+        *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
+    ],
+    "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
+    "measure_rank_selection.py": [
+        *("--seeds", "1", "--true-ranks", "1", "--noise", "0.5", "--shape", "8,7,6", "--entries", "200"),
+        *("--above", "1", "--largest", "2", "--starts", "1", "--score-method", "vmp"),
     ],
     "reproduce_bpm.py": ["--data", "toy,sonar", "--splits", "1", "--tol", "0.01"],
     "reproduce_clutter.py": ["--data", "listed", "--draws", "200", "--repeats", "1"],
@@ -106,7 +102,7 @@ TINY = {
 }
 NEEDS_DATA = (
     "bench_peers.py",
-    "measure_structure.py",
+    "measure_accuracy.py",
     "reproduce_glm.py",
     "reproduce_bpm.py",
     "reproduce_cep_tensor.py",
@@ -340,6 +336,114 @@ def test_reproduce_cep_tensor_gives_the_published_scores_and_draws_them(real_dat
     assert found["enron", "vmp", 1, 5] == 0.7349
     assert found["enron", "vmp", 2, 5] == 0.7051
     assert found["enron", "vmp", "mean", 5] == pytest.approx((0.7349 + 0.7051) / 2, abs=1e-4)
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_accuracy_spreads_are_over_folds_and_over_seeds(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _accuracy
+
+    about = {"data": "enron", "method": "cep", "rank": 3, "metric": "auc"}
+    values = {(1, 0): 0.90, (1, 1): 0.92, (2, 0): 0.94, (2, 1): 0.98}
+    rows = [{**about, "fold": fold, "seed": seed, "value": value} for (fold, seed), value in values.items()]
+    refused = {**about, "fold": 3, "seed": 0, "value": None, "skipped": "why"}
+    found = {item["fold"]: item["value"] for item in _accuracy.summary([*rows, refused])}
+    over_folds = np.sqrt((np.var([0.90, 0.94], ddof=1) + np.var([0.92, 0.98], ddof=1)) / 2)
+    over_seeds = np.sqrt((np.var([0.90, 0.92], ddof=1) + np.var([0.94, 0.98], ddof=1)) / 2)
+    assert found == pytest.approx({"mean": 0.935, "sd_folds": over_folds, "sd_seeds": over_seeds})
+    ((line,),) = _accuracy.tables(_accuracy.summary(rows))
+    assert line["auc"] == f"0.9350 ± {over_folds:.4f}"
+
+
+def test_accuracy_of_labels_is_that_of_the_training_share_of_ones(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _accuracy
+    from _heldout import Entries, Split
+
+    # half of the training entries are ones and a tenth of the test entries; the probabilities are right at half
+    y = np.array([1.0] * 8 + [0.0] * 18 + [1.0] * 2 + [0.0] * 72)
+    p = np.array([0.8] * 26 + [0.2] * 74)
+    coords = np.zeros((100, 3), dtype=np.int64)
+    split = Split("enron", 1, (1, 1, 1), Entries(coords[:4], np.array([0.0, 1.0, 0.0, 1.0])), [Entries(coords, y)])
+    found = _accuracy.label_scores(split, p)
+    assert found["ece"] == pytest.approx(0.0, abs=1e-12)
+    assert found["log_loss"] == pytest.approx(-0.8 * np.log(0.8) - 0.2 * np.log(0.2))
+    assert _accuracy.shifted(p, split)[[0, -1]] == pytest.approx([8 / 26, 2 / 74])
+
+
+FAKE_MYFM = """
+import numpy as np
+
+class Sample:
+    alpha, w0, w, V = 4.0, 1.0, np.arange(6.0), np.array([[1.0], [2.0], [0.0], [3.0], [0.0], [0.5]])
+
+class MyFMGibbsRegressor:
+    def __init__(self, rank, random_seed):
+        assert (rank, random_seed) == (1, 7)
+
+    def fit(self, X, y, callback, n_iter, n_kept_samples, group_shapes):
+        assert X.shape == (len(y), 6) and group_shapes == [2, 2, 2]
+        for _ in range(n_iter):
+            assert callback() == (False, None)
+        self.predictor_ = type("Predictor", (), {"samples": [Sample] * n_kept_samples})
+        self.history_ = type("History", (), {"hypers": [Sample] * n_iter})
+"""
+
+
+def test_peer_predictions_are_those_of_its_draws(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _peer_fits
+    from _heldout import Entries, Split
+
+    (tmp_path / "myfm.py").write_text(FAKE_MYFM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    coords = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+    f = 1.0 + np.array([0 + 3 + 5 + 3 + 0.5 + 1.5, 1 + 2 + 5 + 0 + 1 + 0, 1 + 3 + 4 + 6 + 0 + 0])
+    split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(3)), [Entries(coords, f + np.array([0.0, 0.5, 5.0]))])
+    setting = _peer_fits.PeerSetting(rank=1, sweeps=300, burn_in=50, grouped=True)
+    rows = _peer_fits.measure_peer(Path(sys.executable), "myfm", split, setting, seed=7, inner=False)
+    found = {row["metric"]: row["value"] for row in rows}
+    assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 25.0) / 3))
+    assert found["coverage_90_pit"] == pytest.approx(2 / 3)
+    density = 0.5 * np.log(4.0 / (2.0 * np.pi)) - 0.5 * 4.0 * np.array([0.0, 0.25, 25.0])
+    assert found["log_score"] == pytest.approx(density.mean())
+    assert found["sweeps_done"] == 300
+
+
+def test_accuracy_of_draws_is_that_of_their_distribution(monkeypatch, rng):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _accuracy
+    from _heldout import Entries, Split
+
+    from tensorcep.metrics import crps_gaussian
+
+    y = rng.standard_normal(4000)
+    coords = np.zeros((4000, 3), dtype=np.int64)
+    split = Split("alog", 1, (1, 1, 1), Entries(coords, y), [Entries(coords, y)])
+    draws = rng.standard_normal((100, 4000))
+    found = _accuracy.draw_scores(split, draws, _accuracy.probability_below(split, draws))
+    assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
+    assert found["crps"] == pytest.approx(crps_gaussian(y, np.zeros(4000), np.ones(4000)), abs=0.01)
+    # values and draws that pile up at a limit
+    censored, piled = split._replace(tests=[Entries(coords, np.maximum(y, 0.0))]), np.maximum(draws, 0.0)
+    found = _accuracy.draw_scores(censored, piled, _accuracy.probability_below(censored, piled))
+    assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
+
+
+def test_measure_accuracy_draws_curves_and_says_what_it_cannot_fit(real_data, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure, others = tmp_path / "curves.png", tmp_path / "others.json"
+    others.write_text(
+        json.dumps([{"data": "alog", "metric": "rmse", "value": 0.5, "fold": 1, "seed": 0, "method": "x"}])
+    )
+    small = ["--folds", "1", "--entries", "300", "--ranks", "1", "--sweeps", "3", "--data", "alog,enron", "--inner"]
+    chosen = ["--methods", "vmp,pg-gibbs", "--figure", str(figure), "--with", str(others)]
+    done = run_script("measure_accuracy.py", *small, *chosen, "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["data"], row["method"]) for row in rows if "skipped" in row] == [("alog", "pg-gibbs")]
+    assert {row["link"] for row in rows if row.get("method") == "pg-gibbs" and "skipped" not in row} == {"logit"}
+    assert "0.5000" in done.stdout
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

@@ -443,3 +443,25 @@ def test_tensor_pandas_round_trip_keeps_cells_and_values(tensor: SparseTensor) -
 @given(tensors())
 def test_tensor_dense_round_trip_keeps_cells_and_values(tensor: SparseTensor) -> None:
     assert as_dict(SparseTensor.from_dense(tensor.to_dense())) == as_dict(tensor)
+
+
+def test_tensor_sample_zeros_knows_its_rate_and_choices_keep_it() -> None:
+    ones = SparseTensor.from_coo([[0, 0], [1, 2], [2, 1]], [1.0, 1.0, 1.0], (4, 5))
+    held = SparseTensor.from_coo([[3, 3]], [1.0], (4, 5))
+    zeros = ones.sample_zeros(4, exclude=held, random_state=0)
+    assert ones.zero_rate == 1.0
+    assert zeros.zero_rate == 4 / 16
+    both = ones.concatenate(zeros)
+    assert both.zero_rate == zeros.concatenate(ones).zero_rate == 4 / 16
+    for part in (*both.train_test_split(0.5, 0), *both.minibatches(3, 0), both.select([0, 6])):
+        assert part.zero_rate == 4 / 16
+    assert ones.concatenate(ones.select([]), held).zero_rate == 1.0
+
+
+def test_tensor_zeros_of_two_rates_have_no_one_rate() -> None:
+    ones = SparseTensor.from_coo([[0, 0]], [1.0], (4, 5))
+    zeros = ones.sample_zeros(4, random_state=0)
+    others = ones.sample_zeros(5, exclude=zeros, random_state=0)
+    assert ones.concatenate(zeros, others).zero_rate is None
+    with pytest.raises(ValueError, match=r"zero_rate must be a number in \(0, 1\]; got 2"):
+        SparseTensor([[0, 0]], [0.0], zero_rate=2.0)

@@ -155,6 +155,29 @@ def output(path: str) -> Iterator[BinaryIO]:
             yield handle
 
 
+def figure_module() -> Any:
+    """What --figure needs of matplotlib; to be asked for before any work.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    from tensorcep._interop import optional_module
+
+    return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+
+
+def save_figure(path: str, *drawings: Callable[[Any], Any]) -> None:
+    """Write a png with one panel for each drawing, which gets its axes; without pyplot, so no display is needed."""
+    n = len(drawings)
+    figure = figure_module().Figure(figsize=(6.4 * n, 4.8), layout="constrained")
+    for draw, ax in zip(drawings, figure.subplots(1, n, squeeze=False)[0], strict=True):
+        draw(ax)
+    with output(path) as handle:
+        figure.savefig(handle, format="png")
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 

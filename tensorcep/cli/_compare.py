@@ -10,8 +10,10 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    figure_module,
     output,
     read_data,
+    save_figure,
 )
 from tensorcep.cli._fit import add_inference_options, add_model_options, check_options, estimator_of
 
@@ -43,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tensorcep._interop import optional_module
     from tensorcep.comparison import compare
     from tensorcep.plots import plot_comparison
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
             check_output(path, args.train, args.test)
     check_options(args)
     if args.figure is not None:
-        matplotlib = optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+        figure_module()
     train, test = read_data(args.train, args), read_data(args.test, args)
     table = compare(train, test, args.methods, estimator=estimator_of(args))
     print(table.to_string(float_format="{:.4g}".format))
@@ -60,10 +61,7 @@ def run(args: argparse.Namespace) -> None:
         with output(args.output) as handle:
             handle.write(table.to_csv().encode())
     if args.figure is not None:
-        figure = matplotlib.Figure(layout="constrained")
-        plot_comparison(table, ax=figure.subplots())
-        with output(args.figure) as handle:
-            figure.savefig(handle, format="png")
+        save_figure(args.figure, lambda ax: plot_comparison(table, ax=ax))
 
 
 COMMAND = Command(

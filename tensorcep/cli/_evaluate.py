@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensorcep.cli._command import Command, add_data_options, load_tensor_model
+from tensorcep._checks import fail_value
+from tensorcep.cli._command import (
+    Command,
+    add_data_options,
+    check_output,
+    figure_module,
+    load_tensor_model,
+    save_figure,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,24 +26,35 @@ Score a model's predictions of the entries of DATA, which should not be those th
 
   real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
-  counts        RMSE, MAE, mean log likelihood, coverage
+  counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a lower limit
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
-predict, and must hold values."""
+predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
+real values, the predictions."""
+
+LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
     parser.add_argument("data", metavar="DATA", help="file of entries with their values")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--figure", metavar="PNG", help="draw how well the uncertainty holds to this file")
     add_data_options(parser, fixed_rows=True)
 
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._queries import read_queries
 
+    if args.figure is not None:
+        check_output(args.figure, args.model, args.data)
+        figure_module()
     model = load_tensor_model(args.model)
+    if args.figure is not None and not (hasattr(model, "predict_proba") or model.has_uncertainty()):
+        fail_value(f"--figure draws uncertainty, and the model in '{args.model}' is a point estimate; leave it out.")
     queries = read_queries(args.data, args, model, with_values=True)
+    if args.figure is not None:
+        save_figure(args.figure, *drawings(model, queries.X, queries.y))
     found = {"entries": len(queries.columns), **scores(model, queries.X, queries.y)}
     if args.json:
         print(json.dumps({name: value if math.isfinite(value) else None for name, value in found.items()}))
@@ -42,6 +62,21 @@ def run(args: argparse.Namespace) -> None:
     width = max(map(len, found))
     for name, value in found.items():
         print(f"{name:{width}}  {value if isinstance(value, int) else f'{value:.4f}'}")
+
+
+def drawings(model: Any, X: Any, y: np.ndarray) -> list[Callable[[Any], Any]]:
+    """What shows the uncertainty of the model's kind of data, each on axes that it gets."""
+    from tensorcep import plots
+
+    if hasattr(model, "predict_proba"):
+        p = model.predict_proba(X)[:, 1]
+        return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
+    intervals = {level: model.predict_interval(X, level) for level in LEVELS}
+    found: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
+    if type(model).__name__ == "CPRegressor":
+        mean, sd = model.predict(X, return_std=True)
+        found.insert(0, lambda ax: plots.plot_predictions(y, mean, sd, ax=ax))
+    return found
 
 
 def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
@@ -53,7 +88,7 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     if not model.has_uncertainty():
         return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), {})
     mean, sd = model.predict(X, return_std=True)
-    if type(model).__name__ == "CPRegressor":
+    if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
         return metrics.evaluate_regression(y, mean, sd)
     intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
     return metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)

@@ -20,7 +20,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import fit_line
+from tensorcep.cli._fit import fit_line, noise_lines
 
 # What reading a damaged archive can raise; whoever reads it in earnest says so in a sentence.
 UNREADABLE = (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -63,8 +63,7 @@ def describe_model(model: Any) -> str:
         f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
         f"fit         {fit_line(model)}, {model.trace_['seconds'].sum():.2g} s in sweeps",
     ]
-    if hasattr(model, "noise_precision_"):
-        lines.append(f"noise       standard deviation {model.noise_precision_**-0.5:.4g}")
+    lines += noise_lines(model)
     settings = f"schedule {model.schedule}, damping {model.damping}, tol {model.tol:g}, dtype {model.dtype}"
     lines.append(f"settings    {settings}")
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import check_int, check_range
+from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -57,14 +57,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --rank and --likelihood."""
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
     group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    if rank:
+        group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
+    )
+    add_special_options(group)
+
+
+def add_special_options(group: Any) -> None:
+    """Add --lower-limit and --zero-rate, which only some likelihoods have."""
+    group.add_argument(
+        "--lower-limit",
+        type=_limit,
+        default="auto",
+        metavar="L",
+        help="for real values: those at or below L are censored there; auto: at the least value if it is a spike; or "
+        "none (default: auto)",
+    )
+    group.add_argument(
+        "--zero-rate",
+        type=_zero_rate,
+        metavar="W",
+        help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
+        ".npz files); probabilities are then those of the population (default: 1)",
     )
 
 
@@ -88,6 +109,30 @@ def check_options(args: argparse.Namespace) -> None:
     check_int("--max-iter", args.max_iter)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
+    special_params(args)
+
+
+def special_params(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters that only the estimator of this likelihood has.
+
+    Raises
+    ------
+    ValueError
+        If one is not allowed, or is given for another likelihood.
+    """
+    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
+    params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
+    if name == "CPRegressor":
+        params["lower_limit"] = args.lower_limit
+    elif isinstance(args.lower_limit, float):
+        fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    if args.zero_rate is None:
+        return params
+    if name != "CPClassifier":
+        fail_value(f"--zero-rate is for labels; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
+    if args.zero_rate != "auto":
+        check_range("--zero-rate", args.zero_rate, 0.0, 1.0, include_low=False)
+    return {**params, "zero_rate": args.zero_rate}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -109,8 +154,8 @@ def run(args: argparse.Namespace) -> None:
     model.save(args.output)
     if not args.quiet:
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
-        if hasattr(model, "noise_precision_"):
-            print(f"noise       standard deviation {model.noise_precision_**-0.5:.4g}")
+        for line in noise_lines(model):
+            print(line)
         print(f"model       {args.output}")
 
 
@@ -118,9 +163,8 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     """The estimator that the options of model and inference describe, with further parameters."""
     from tensorcep.estimators import ESTIMATORS
 
-    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
-    if parameter is not None:
-        params[parameter] = args.likelihood
+    name, _ = LIKELIHOODS[args.likelihood or "gaussian"]
+    params |= special_params(args)
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
@@ -130,6 +174,15 @@ def fit_line(model: Any) -> str:
     """How the fit ended."""
     ending = "converged" if model.converged_ else "not converged"
     return f"rank {model.rank}, {model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
+
+
+def noise_lines(model: Any) -> list[str]:
+    """What is known of the noise of real values, and of their limit."""
+    if not hasattr(model, "noise_precision_"):
+        return []
+    lines = [f"noise       standard deviation {model.noise_precision_**-0.5:.4g}"]
+    limit = getattr(model, "lower_limit_", None)
+    return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
 
 
 def _default_likelihood(tensor: SparseTensor) -> str:
@@ -143,13 +196,27 @@ def _default_likelihood(tensor: SparseTensor) -> str:
     return text
 
 
+def _limit(text: str) -> float | str | None:
+    found = _number_or(text, "auto", "none")
+    return None if found == "none" else found
+
+
 def _damping(text: str) -> float | str:
-    if text in ("auto", "adaptive"):
+    return _number_or(text, "auto", "adaptive")
+
+
+def _zero_rate(text: str) -> float | str:
+    return _number_or(text, "auto")
+
+
+def _number_or(text: str, *words: str) -> float | str:
+    if text in words:
         return text
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a number, auto or adaptive is expected; got {text!r}") from None
+        allowed = " or ".join(", ".join(("a number", *words)).rsplit(", ", 1))
+        raise argparse.ArgumentTypeError(f"{allowed} is expected; got {text!r}") from None
 
 
 def threads_of(text: str) -> int:

@@ -21,7 +21,7 @@ from tensorcep.cli._command import (
     say,
     shows_progress,
 )
-from tensorcep.cli._fit import LIKELIHOODS, threads_of
+from tensorcep.cli._fit import LIKELIHOODS, add_special_options, special_params, threads_of
 
 if TYPE_CHECKING:
     from tensorcep.io import FileBatch
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
     group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
+    add_special_options(group)
     group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")
     group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps of a batch (default: 200)")
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
@@ -183,6 +184,7 @@ def _check(args: argparse.Namespace) -> None:
         check_int("--first-batch", args.first_batch)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
+    special_params(args)
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
         fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
@@ -191,8 +193,7 @@ def _check(args: argparse.Namespace) -> None:
 def _model(args: argparse.Namespace) -> Any:
     from tensorcep.estimators import ESTIMATORS
 
-    name, parameter = LIKELIHOODS[args.likelihood]
-    special = {} if parameter is None else {parameter: args.likelihood}
+    name, _ = LIKELIHOODS[args.likelihood]
     return ESTIMATORS[name](
         args.rank,
         method=args.method,
@@ -203,7 +204,7 @@ def _model(args: argparse.Namespace) -> Any:
         random_state=args.seed,
         n_jobs=args.threads,
         verbose=shows_progress(args),
-        **special,
+        **special_params(args),
     )
 
 

@@ -22,7 +22,7 @@ from tensorcep.persist import read_model
 __all__ = [
     "ESTIMATORS",
     "FACTOR_MODELS",
-    "GLMS",
+    "FEATURE_MODELS",
     "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
@@ -37,13 +37,15 @@ __all__ = [
     "load",
 ]
 
-# By class name: the estimators of tensors, of matrices, and of regressions. `load` knows them all.
+# By class name: the estimators of tensors, of matrices, and of feature vectors. `load` knows them all.
 ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
 FACTOR_MODELS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (BayesianPCA, BayesianFactorAnalysis, CollectiveMatrixFactorization, BayesianCCA, GroupFactorAnalysis)
 }
-GLMS: dict[str, Any] = {cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression)}
+FEATURE_MODELS: dict[str, Any] = {
+    cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression, BayesPointMachine)
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -63,7 +65,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     else:
         stored = read_model(path)
         fitted = stored.fitted
-        model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **GLMS})
+        model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **FEATURE_MODELS})
         finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
     for name, value in fitted.items():
         setattr(model, name, value)

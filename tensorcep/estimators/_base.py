@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep.estimators._defaults import Chosen, abilities_for, choose
 from tensorcep.estimators._entries import training_entries
 from tensorcep.estimators._options import (
     ModelOptions,
@@ -26,7 +27,7 @@ from tensorcep.inference import get_method
 from tensorcep.inference._hyper import KINDS, Hyper
 from tensorcep.inference._run import Problem, Run, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
-from tensorcep.models.columns import free_columns, parts_of
+from tensorcep.models.columns import free_columns
 from tensorcep.models.cp import pack_entries
 from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
 
@@ -36,19 +37,19 @@ class BaseCP(StreamingCP):
 
     def __init__(
         self,
-        rank: int = 8,
+        rank: int | str = "auto",
         *,
-        method: str = "cep",
+        method: str = "auto",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | str | None = None,
-        interactions: str | dict[str, int] = "cp",
+        prior: Prior | str = "auto",
+        interactions: str | dict[str, int] = "auto",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
         damping: float | str = "auto",
         anneal: int | str = "auto",
-        max_iter: int = 200,
+        max_iter: int | str = "auto",
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
@@ -127,24 +128,33 @@ class BaseCP(StreamingCP):
         FloatingPointError
             If the result is not finite.
         """
-        self._fit_entries(*training_entries(X, y, self.shape))
+        entries = training_entries(X, y, self.shape)
+        self._note_source(X, first=True)
+        self._fit_entries(*entries)
         return self
 
     def _fit_entries(
-        self, coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...], labels: tuple[Any, ...]
+        self,
+        coords: np.ndarray,
+        values: np.ndarray,
+        shape: tuple[int, ...],
+        labels: tuple[Any, ...],
+        streaming: bool = False,
     ) -> tuple[Problem, Run]:
         """Fit checked entries, and return the problem that they made and the run that solved it."""
         self._forget_stream()
-        options = self._checked_options(len(shape))
+        self._choose_likelihood(values)
         likelihood = self._likelihood()
-        method = get_method(self.method, likelihood, self._needs_of_the_method(options))
+        chosen = choose(self, likelihood, len(values), shape, streaming)
+        options = self._checked_options(chosen, len(shape))
+        method = get_method(chosen.method, likelihood, abilities_for(chosen, len(shape)))
         settings = method_settings(method, options, likelihood, self.method_options)
         values = self._checked_targets(values, likelihood)
         rng = check_random_state(self.random_state)
         trial_iter = method.trial_sweeps(settings)
         entries = pack_entries(coords, values, shape)
         values = values[entries.permutation]  # sums over them then do not depend on the order of the input
-        prior, hyper, starts = self._prior_and_starts(values, shape, options, rng, trial_iter > 0)
+        prior, hyper, starts = self._prior_and_starts(values, shape, chosen.prior, options, rng, trial_iter > 0)
         prior_Lam, prior_eta = natural_prior(prior, shape, options.rank)
         problem = Problem(
             entries=entries,
@@ -164,7 +174,7 @@ class BaseCP(StreamingCP):
             result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
         else:
             result = run(method, problem, settings, **how)
-        self._keep(result.posterior, labels, options, prior)
+        self._keep(result.posterior, labels, chosen, prior)
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.trace_ = result.trace
@@ -178,19 +188,19 @@ class BaseCP(StreamingCP):
             )
         return problem, result
 
-    def _checked_options(self, order: int) -> ModelOptions:
+    def _checked_options(self, chosen: Chosen, order: int) -> ModelOptions:
+        """Check the parameters that the fit of `order` modes needs."""
         check_choice("unknown", self.unknown, ("prior", "error"))
         check_range("forget", self.forget, 0.0, 1.0, include_high=False)
         check_int("revisit", self.revisit, 0)
         damping = word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
-        max_iter = check_int("max_iter", self.max_iter)
         callbacks = () if self.callbacks is None else self.callbacks
         callbacks = (callbacks,) if callable(callbacks) else callbacks
         if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
             raise TypeError(f"callbacks must be a callable, a list of callables or None; got {self.callbacks!r}.")
-        free = free_columns(parts_of(self.interactions, check_int("rank", self.rank)), order)
-        if not free.all() and isinstance(self.prior, Prior):
-            fail_value("prior must be None, 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
+        free = free_columns(chosen.parts, order)
+        if not free.all() and isinstance(chosen.prior, Prior):
+            fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
         return ModelOptions(
             rank=free.shape[1],
             free=free,
@@ -199,12 +209,15 @@ class BaseCP(StreamingCP):
             order=check_int("order", self.order, 1, 2),
             damping=damping,
             dtype=check_choice("dtype", _dtype_name(self.dtype), ("float64", "float32")),
-            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name()), max_iter // 2),
-            max_iter=max_iter,
+            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name()), chosen.max_iter // 2),
+            max_iter=chosen.max_iter,
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),
             callbacks=tuple(callbacks),
         )
+
+    def _choose_likelihood(self, y: np.ndarray) -> None:
+        """Decide what of the likelihood depends on the values of a fit, or of the first batch of a stream."""
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         return likelihood.check_y(y)
@@ -213,18 +226,19 @@ class BaseCP(StreamingCP):
         self,
         y: np.ndarray,
         shape: tuple[int, ...],
+        kind: Any,
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
     ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
         hyper = None
         if not options.free.all():
-            return self._structured(y, shape, options, rng, may_choose)
-        if isinstance(self.prior, str):
+            return self._structured(y, shape, kind, options, rng, may_choose)
+        if isinstance(kind, str) and kind in KINDS:
             scale = self._scale(y, len(shape), options.rank)
-            prior, hyper = learned_prior(self.prior, self.prior_mean, scale, len(shape), options.rank)
-        elif self.prior is not None:
-            prior, scale = checked_prior(self.prior, shape, options.rank), 1.0
+            prior, hyper = learned_prior(kind, self.prior_mean, scale, len(shape), options.rank)
+        elif isinstance(kind, Prior):
+            prior, scale = checked_prior(kind, shape, options.rank), 1.0
         else:
             scale = self._scale(y, len(shape), options.rank)
             if self.prior_mean == "uniform":  # the paper's prior: one draw per row, kept
@@ -241,6 +255,7 @@ class BaseCP(StreamingCP):
         self,
         y: np.ndarray,
         shape: tuple[int, ...],
+        kind: Any,
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
@@ -248,11 +263,10 @@ class BaseCP(StreamingCP):
         """As `_prior_and_starts`, for a model with main effects or interactions."""
         if isinstance(self.init, str) and check_choice("init", self.init, ("random", "prior")) == "prior":
             fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
-        kind = None if self.prior is None else check_choice("prior", self.prior, KINDS)
         centre = 0.0 if self.prior_mean == "uniform" else check_range("prior_mean", self.prior_mean)
         intercept = self._intercept(y)
         found = structure(options.free, intercept, centre, lambda j, n: self._scale(y - intercept, j, n))
-        prior, hyper = structured_prior(found, kind)
+        prior, hyper = structured_prior(found, None if kind == "fixed" else kind)
         given = None if isinstance(self.init, str) else start_means(self.init, shape, options.rank, 1.0, rng)
         return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(self._n_starts(may_choose))]
 
@@ -260,17 +274,14 @@ class BaseCP(StreamingCP):
         several = isinstance(self.init, str) and self.init == "random" and may_choose
         return check_int("n_init", self.n_init) if several else 1
 
-    def _needs_of_the_method(self, options: ModelOptions) -> tuple[str, ...]:
-        """What the method must be able to do beside the likelihood."""
-        learned, clamped = isinstance(self.prior, str), not options.free.all()
-        return ("learns_prior",) * learned + ("clamps_columns",) * clamped
-
     def _scale(self, y: np.ndarray, order: int, rank: int) -> float:
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
         return self._auto_scale(y, order, rank) if scale == "auto" else float(scale)
 
-    def _keep(self, posterior: Result, labels: tuple[Any, ...], options: ModelOptions, prior: Prior) -> None:
+    def _keep(self, posterior: Result, labels: tuple[Any, ...], chosen: Chosen, prior: Prior) -> None:
         """Set the fitted attributes that follow from the posterior."""
+        self.method_, self.rank_, self.max_iter_ = chosen.method, chosen.rank, chosen.max_iter
+        self.prior_, self.interactions_ = chosen.prior_name, chosen.parts
         self.posterior_ = posterior
         self.labels_ = labels
         self.shape_ = posterior.shape
@@ -279,10 +290,10 @@ class BaseCP(StreamingCP):
         if learned is not None:
             prior = Prior(learned.mean, learned.precision)
         unseen_mean = [np.asarray(m, dtype=float) for m in prior.mean]
-        self._unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (options.rank,)) for m in unseen_mean])
+        self._unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (posterior.rank,)) for m in unseen_mean])
         precision = [np.asarray(p, dtype=float) for p in prior.precision]
         self._unseen_cov = np.stack(
-            [np.linalg.inv(np.eye(options.rank) * p if p.ndim < 2 else _average(p, 2)) for p in precision]
+            [np.linalg.inv(np.eye(posterior.rank) * p if p.ndim < 2 else _average(p, 2)) for p in precision]
         )
         self._set_moments()
 

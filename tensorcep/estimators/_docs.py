@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-_PARAMETERS = """rank : int, default=8
-        Number of components R.
-    method : str, default="cep"
-        Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood.
+_PARAMETERS = """rank : int or "auto", default="auto"
+        Number of components R; "auto" is the mean number of entries per row, within 3 and 20,
+        and no more than the second largest mode has rows.
+    method : str, default="auto"
+        Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood. "auto" is "gibbs" for real
+        values and probit labels, as long as its draws fit into about 1 GB, and "cep" otherwise, in streams
+        (`partial_fit`), and where a parameter of CEP alone is set (schedule, moments, order, damping, dtype, revisit).
     prior_scale : float or "auto", default="auto"
         Prior standard deviation of a factor element; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
         Prior mean of a factor element; "uniform" draws one from U(0, 1) times the scale for every element, and keeps
         it: the prior of the CEP paper, whose positive mean acts as an intercept.
-    prior : Prior, "learned" or "ard", optional
-        Means and precisions per mode or per row, instead of the two above; or a prior that is inferred: "learned", mean
-        and covariance of the rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around
-        which prior_scale and prior_mean ("uniform" is then 0) are what to expect.
-    interactions : {{"cp", "main+cp", "pairwise", "all"}} or dict, default="cp"
+    prior : {{"auto", "fixed", "learned", "ard"}} or Prior, default="auto"
+        "fixed" is the prior of the two parameters above. Others are inferred: "learned", mean and covariance of the
+        rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around which prior_scale and
+        prior_mean ("uniform" is then 0) are what to expect. "auto" is "learned" for the methods that can. A Prior holds
+        means and precisions per mode or per row.
+    interactions : {{"auto", "cp", "main+cp", "pairwise", "all"}} or dict, default="auto"
         What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
         Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
-        ``{{"main": 1, "pair": 3, "cp": 8}}``. prior_mean ("uniform" is then 0) is that of the products.
+        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for the methods
+        that can; "main+cp" for a matrix; and "cp" with a Prior or an `init` of one's own. prior_mean ("uniform" is then
+        0) is that of the products.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
     moments : {{"cavity", "posterior"}}, default="cavity"
@@ -33,8 +39,9 @@ _PARAMETERS = """rank : int, default=8
     anneal : int or "auto", default="auto"
         Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
         half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
-    max_iter : int, default=200
-        Largest number of sweeps.
+    max_iter : int or "auto", default="auto"
+        Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
+        and 500, fewer the more entries there are.
     tol : float, default=3e-3
         Stop when the latent means of the training entries change by less than this fraction of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
@@ -68,9 +75,14 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Posterior means of the factors, in mode order.
     factor_covs_ : list of ndarray (n_k, R, R)
         Posterior covariances of the rows.
+    method_, rank_, prior_, interactions_, max_iter_ : str, int, str, dict, int
+        What the parameters of these names came to.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
+    lower_bound_ : float
+        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
+        ranks by it take prior="learned": under a fixed prior it favours too many components.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int
@@ -81,7 +93,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     relevance_ : ndarray (R,)
         Share of each component in the mean square of the latent values.
     n_components_ : int
-        Components that are not switched off: those with at least 0.001 of the largest share.
+        Components that are not switched off: those with at least 0.001 of the largest share. With prior="ard" and
+        more components than needed an estimate of the rank; `tensorcep.select_rank` is the other one.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Draws or PointEstimate"""

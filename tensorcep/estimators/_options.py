@@ -15,13 +15,13 @@ from tensorcep.likelihoods._record import Likelihood
 from tensorcep.posterior import Prior
 
 # Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
-# parallel schedule need damping.
-AUTO_DAMPING = {("gaussian", "modewise"): 0.0, ("gaussian", "parallel"): 0.5}
+# parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
+AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): "adaptive"}
 AUTO_DAMPING_OTHERWISE = 0.5
 
 
 # Damped updates of labels and counts take longer to align the factors than undamped ones of real values.
-AUTO_ANNEAL = {"gaussian": 15}
+AUTO_ANNEAL = {"gaussian": 15, "tobit": 15}
 AUTO_ANNEAL_OTHERWISE = 40
 
 
@@ -105,7 +105,7 @@ def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, hig
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
     if not isinstance(prior, Prior):
-        fail_value(f"prior must be None, 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
+        fail_value(f"prior must be 'auto', 'fixed', 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
     if not len(prior.mean) == len(prior.precision) == len(shape):
         fail_value(
             f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "

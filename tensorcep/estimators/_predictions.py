@@ -19,7 +19,7 @@ from tensorcep.estimators._entries import coords_to_predict, distinct_unknown_ro
 from tensorcep.inference._diagnostics import effective_size, split_r_hat
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
-from tensorcep.models.columns import free_columns, modes_of_columns, parts_of
+from tensorcep.models.columns import free_columns, modes_of_columns
 from tensorcep.persist import write_model
 from tensorcep.posterior import Draws, PointEstimate, offsets, pack
 from tensorcep.predict import (
@@ -44,11 +44,26 @@ from tensorcep.predict import (
 class CPPredictions(BaseEstimator):  # type: ignore[misc]
     """What a CP estimator can do once `posterior_` is there."""
 
+    # Fitted attributes that are plain values, which files hold.
+    _own_attributes: tuple[str, ...] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
+
     def _likelihood_name(self) -> str:
         raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
 
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._likelihood_name())
+
+    @property
+    def _origin(self) -> float:
+        """What a latent value in the units of y is beside the CP sum."""
+        return 0.0
+
+    def _likelihood_of_new(self) -> Likelihood:
+        """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
+        return self._likelihood()
+
+    def _note_source(self, X: Any, first: bool) -> None:
+        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
@@ -65,7 +80,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def column_modes_(self) -> list[tuple[int, ...]]:
         """The modes that each column of the factors belongs to; in the others it is 1."""
         check_is_fitted(self, "posterior_")
-        return modes_of_columns(free_columns(parts_of(self.interactions, self.rank), len(self.shape_)))
+        return modes_of_columns(free_columns(self.interactions_, len(self.shape_)))
 
     @property
     def relevance_(self) -> np.ndarray:
@@ -79,6 +94,15 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """Number of components that are not switched off."""
         shares = self.relevance_
         return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
+
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
+        check_is_fitted(self, "posterior_")
+        bound = float(self.trace_["lower_bound"][-1])
+        if np.isnan(bound):
+            raise AttributeError(f"method {self.method!r} gives no lower bound of the evidence.")
+        return bound
 
     def components_frame(self, mode: int) -> pd.DataFrame:
         """Means and standard deviations of the factors of a mode, the most relevant component first.
@@ -122,12 +146,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _check_has_uncertainty(self, what: str) -> None:
         if not self.has_uncertainty():
             fail_value(
-                f"{what} needs a posterior, but method {self.method!r} gives a point estimate without uncertainty; "
+                f"{what} needs a posterior, but method {self.method_!r} gives a point estimate without uncertainty; "
                 "fit with another method, for instance method='cep'."
             )
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent value (the CP sum) of each entry.
+        """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
 
         The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
         estimate has variance 0.
@@ -140,11 +164,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         -------
         mean, variance : ndarray of shape (n,)
         """
-        return latent(self._fitted_belief(), self._rows(X))
+        mean, variance = latent(self._fitted_belief(), self._rows(X))
+        return mean + self._origin, variance
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        return observed_moments(self._likelihood(), self._fitted_belief(), self._rows(X), self._theta())
+        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X), self._theta())
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         if return_std:
@@ -164,12 +189,12 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("predict_interval")
         belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        likelihood = self._likelihood()
+        likelihood = self._likelihood_of_new()
         return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
 
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
-        likelihood, belief, rows = self._likelihood(), self._fitted_belief(), self._rows(X)
+        likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
         values = likelihood.check_y(check_values(y, len(rows), name="y"))
         return observed_logpdf(likelihood, belief, rows, self._theta(), values)
 
@@ -199,7 +224,8 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
         each = np.broadcast_to(theta.of(rows), f.shape)
-        return np.stack([self._likelihood().sample(rng, *pair) for pair in zip(f, each, strict=True)])
+        likelihood = self._likelihood_of_new()
+        return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
@@ -218,7 +244,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("sample_posterior")
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
-            return self._draws(n, X, rng)[0]
+            return self._draws(n, X, rng)[0] + self._origin
         draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 
@@ -282,7 +308,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """
         belief, rows = self._fitted_belief(), self._rows(X)
         if not isinstance(self.posterior_, Draws) or not isinstance(belief, RowDraws):
-            fail_value(f"chain_diagnostics needs chains, but method {self.method!r} draws none; use method='gibbs'.")
+            fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
         draws = draw_latent(belief.values, rows).reshape(*self.posterior_.rows.shape[:2], len(rows))
         return split_r_hat(draws), effective_size(draws)
 

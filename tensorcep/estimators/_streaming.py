@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value
 from tensorcep.estimators._arrivals import Arrival, Arrivals, arrival_of, arrivals, rows_of_keys
+from tensorcep.estimators._defaults import Chosen
 from tensorcep.estimators._options import method_settings, run_settings
 from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
@@ -33,6 +34,7 @@ from tensorcep.inference.adf import (
     uniform_means,
 )
 from tensorcep.labels import Labels
+from tensorcep.models.columns import free_columns
 from tensorcep.posterior import Posterior, Prior, natural_prior
 from tensorcep.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
 
@@ -177,9 +179,10 @@ class StreamingCP(CPPredictions):
     def _learn(self, arrival: Arrival, score: bool = False) -> dict[str, float]:
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
-        check_choice("method", self.method, STREAMING)
+        self._check_method()
         self._check_revisit()
         first = "_stream" not in self.__dict__ and "posterior_" not in self.__dict__
+        self._note_source(arrival.tensor, first)
         scores = {"log_score": np.nan, "rmse": np.nan}
         if first:
             self._learn_first(arrival)
@@ -192,7 +195,7 @@ class StreamingCP(CPPredictions):
 
     def _learn_first(self, arrival: Arrival) -> None:
         coords, shape, labels = arrival.as_training(self.shape)
-        problem, result = self._fit_entries(coords, arrival.values, shape, labels)
+        problem, result = self._fit_entries(coords, arrival.values, shape, labels, streaming=True)
         time = 0.0 if arrival.time is None else arrival.time
         Lam, eta = problem.prior_Lam, problem.prior_eta
         if self.posterior_.mode_prior is not None:  # what the first batch says of the prior stays
@@ -208,10 +211,16 @@ class StreamingCP(CPPredictions):
             stream = stream._replace(reservoir=found)
         self._stream = stream
 
+    def _check_method(self) -> None:
+        method = self.method_ if "posterior_" in self.__dict__ or "_stream" in self.__dict__ else self.method
+        if self.method == "auto" and method not in (*STREAMING, "auto"):
+            fail_value(f"partial_fit cannot go on from a fit by method {method!r}; set method='cep', and fit again.")
+        check_choice("method", method, (*STREAMING, "auto"))
+
     def _check_revisit(self) -> None:
         if not check_int("revisit", self.revisit, 0):
             return
-        if self.method != "cep":
+        if self.method not in ("cep", "auto"):
             fail_value(f"revisit needs the messages of method='cep'; got method={self.method!r}; set revisit=0.")
         if (self.method_options or {}).get("messages", "full") != "full":
             fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
@@ -233,15 +242,16 @@ class StreamingCP(CPPredictions):
 
     def _new_stream(self, state: StreamState, seed: int) -> Stream:
         keys, names = keys_of(self.labels_)
-        free = self._checked_options(len(keys)).free
-        drawn = self.prior is None and self.prior_mean == "uniform" and bool(free.all())
+        free = free_columns(self.interactions_, len(keys))
+        drawn = self.prior_ == "fixed" and self.prior_mean == "uniform" and bool(free.all())
         return Stream(state, keys, names, seed, drawn)
 
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()
-        options = self._checked_options(len(stream.keys))
+        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, self.max_iter_)
+        options = self._checked_options(chosen, len(stream.keys))
         likelihood = self._likelihood()
-        method = get_method(self.method, likelihood)
+        method = get_method(self.method_, likelihood)
         settings = method_settings(method, options, likelihood, self.method_options)
         y = self._checked_targets(arrival.values, likelihood)
         time = self._checked_time(arrival.time, stream.state.time)

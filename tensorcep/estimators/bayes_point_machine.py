@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,10 @@ from tensorcep._checks import check_choice, check_int, check_range, fail_value, 
 from tensorcep.inference.ep import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.persist import write_attributes
+
+STORED = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
+STORED_IF_THERE = ("coef_", "dual_coef_", "_X_fit", "feature_names_in_")
 
 
 class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -137,7 +142,7 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             tol=self.tol,
         )
         result = ep.fit(rows, codes, self._likelihood(), self._theta())
-        for name in ("coef_", "dual_coef_"):  # of an earlier fit in the other space
+        for name in ("coef_", "dual_coef_", "_X_fit"):  # of an earlier fit in the other space
             self.__dict__.pop(name, None)
         if in_weights:
             self._keep_weights(result, X.shape[1])
@@ -244,6 +249,23 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The label on the side of the Bayes point, (n,)."""
         positive = self._mean(self._checked_points(X)) > 0.0
         return self.classes_[positive.astype(np.int64)]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted machine to a file that `tensorcep.load` reads; nothing in it is pickled.
+
+        With dual_coef_ the training points are part of the file.
+
+        Raises
+        ------
+        ValueError
+            If the kernel is a function, which no file can hold, or the labels are objects other than text.
+        FileNotFoundError, IsADirectoryError
+            If the folder does not exist, or `path` is a folder.
+        """
+        check_is_fitted(self)
+        if callable(self.kernel):
+            fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")
+        write_attributes(path, self, [*STORED, *(name for name in STORED_IF_THERE if hasattr(self, name))])
 
 
 def _with_constant(X: Any, constant: bool) -> Any:

@@ -11,11 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep._checks import check_range, fail_value
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._docs import document
-from tensorcep.estimators._options import matching_scale
+from tensorcep.estimators._options import matching_scale, word_or_range
+from tensorcep.inference import get_method
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.censored import TOBIT, censored_at
+from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.posterior import GammaNoise, Prior
 
 LARGEST = 1e140
+# A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
+SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
 
 
 @document("matches rank * scale^(2 K) to the mean square of y")
@@ -31,10 +36,18 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise_prior : tuple (a, b), optional
         Shape and rate of the Gamma prior of the noise precision; by default (1e-3, 1e-3 times the mean square of
         y), the paper's prior in units of the data.
+    lower_limit : float, "auto" or None, default="auto"
+        Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
+        (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
+        of max(limit, f + noise). "auto" takes the least training value if it is a spike: at least a tenth of the
+        values equal it, at least three times as many as any other value; and only where the method can (cep of first
+        order with cavity moments and messages of its own for every entry, vmp, gibbs). None: no value is censored.
 
     Attributes
     ----------
     <attributes>
+    lower_limit_ : float or None
+        The limit at which values are censored; None where none are. A stream keeps that of its first batch.
     noise_precision_ : float
         Posterior mean of the noise precision.
 
@@ -45,20 +58,21 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int = 8,
+        rank: int | str = "auto",
         *,
-        method: str = "cep",
+        method: str = "auto",
         prior_scale: float | str = "auto",
         prior_mean: float | str = "uniform",
-        prior: Prior | str | None = None,
-        interactions: str | dict[str, int] = "cp",
+        prior: Prior | str = "auto",
+        interactions: str | dict[str, int] = "auto",
         noise_prior: tuple[float, float] | None = None,
+        lower_limit: float | str | None = "auto",
         schedule: str = "modewise",
         moments: str = "cavity",
         order: int = 1,
         damping: float | str = "auto",
         anneal: int | str = "auto",
-        max_iter: int = 200,
+        max_iter: int | str = "auto",
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
@@ -101,9 +115,46 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             callbacks=callbacks,
         )
         self.noise_prior = noise_prior
+        self.lower_limit = lower_limit
+
+    _own_attributes = (*BaseCP._own_attributes, "lower_limit_")
+
+    @property
+    def _limit(self) -> float | None:
+        """The limit of the fit; before a fit the one given."""
+        given = self.lower_limit
+        return self.__dict__.get("lower_limit_", None if given is None or isinstance(given, str) else float(given))
+
+    @property
+    def _origin(self) -> float:
+        return self._limit or 0.0
 
     def _likelihood_name(self) -> str:
-        return "gaussian"
+        return "gaussian" if self._limit is None else "tobit"
+
+    def _likelihood(self) -> Likelihood:
+        return super()._likelihood() if self._limit is None else censored_at(self._limit)
+
+    def _choose_likelihood(self, y: np.ndarray) -> None:
+        self.lower_limit_ = None
+        if self.lower_limit is None:
+            return
+        limit = word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
+        unable = self._unable_to_censor()
+        if limit != "auto" and unable:
+            fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
+        self.lower_limit_ = limit if limit != "auto" else None if unable else spike_at_minimum(y)
+
+    def _unable_to_censor(self) -> str:
+        """The parameter that rules out a lower limit, if one does."""
+        if self.method != "auto" and get_method(self.method, GAUSSIAN).lacks(TOBIT):
+            return f"method={self.method!r}"
+        if self.method in ("cep", "auto"):
+            if self.order == 2 or self.moments == "posterior":
+                return "order=2" if self.order == 2 else "moments='posterior'"
+            if (self.method_options or {}).get("messages") == "averaged":
+                return "messages='averaged'"
+        return ""
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:
@@ -163,3 +214,11 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         return self._observation_interval(X, coverage)
+
+
+def spike_at_minimum(y: np.ndarray) -> float | None:
+    """The least value if it is a spike (see `lower_limit`) and not the only one."""
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) < 2 or counts[0] < max(SPIKE_SHARE * len(y), SPIKE_RATIO * counts[1:].max()):
+        return None
+    return float(values[0])

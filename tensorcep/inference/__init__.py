@@ -17,7 +17,7 @@ METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, V
 
 
 ABILITIES = {
-    "learns_prior": ("learn the prior", "prior=None"),
+    "learns_prior": ("learn the prior", "prior='fixed'"),
     "clamps_columns": ("hold columns at 1", "interactions='cp'"),
 }
 

@@ -143,10 +143,10 @@ def offset_moments(k, with_square, columns, R, w, at):  # type: ignore[no-untype
 
 
 @block_kernel
-def remove_offset(R, w, at):  # type: ignore[no-untyped-def]
-    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c])."""
+def remove_offset(precision, R, w, at):  # type: ignore[no-untyped-def]
+    """The Gaussian message of f = z'u + c: eta = E[tau] (y z - E[z c]), E[tau] in the slot `precision`."""
     for lane in range(LANES):
-        w[at.scalar, lane] = -w[at.theta, lane]
+        w[at.scalar, lane] = -w[precision, lane]
     axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
 
 
@@ -171,7 +171,7 @@ def free_problem(problem: Problem) -> Problem:
     if hyper is not None:
         take = np.maximum(index, 0)
         mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
-        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take)
+        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
     return problem._replace(rank=Q, prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel
+from tensorcep.inference._cep_censored import censored_message, censored_noise, censored_sites
 from tensorcep.inference._cep_columns import offset_moments, remove_offset, structured_products
 from tensorcep.inference._cep_moments import first_order, second_order
 from tensorcep.kernels.lanes import add_outer, moments, site_precision, symmetric_times_vector, trace_product
@@ -72,6 +73,8 @@ class Rule(NamedTuple):
         Keep messages positive (see `_cep_moments._spread`).
     power : float
         Factor of new messages: 1, or more while annealing.
+    censored : bool
+        Gaussian likelihood with a limit: some values y <= 0 say only that the noisy value is not above 0.
     """
 
     step: float
@@ -82,6 +85,7 @@ class Rule(NamedTuple):
     order: int
     positive: bool
     power: float
+    censored: bool
 
 
 @block_kernel
@@ -158,8 +162,8 @@ def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # typ
 
 
 @block_kernel
-def _noise_message(k, structured, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
-    """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
+def _latent_moments(k, structured, R, w, at):  # type: ignore[no-untyped-def]
+    """E[f] and E[f^2] with all second moments, from z, Z2 and the moments of mode k."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
     trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
     if structured:  # E[f^2] of f = z'u + c
@@ -167,6 +171,12 @@ def _noise_message(k, structured, a, b, total, step, R, w, at):  # type: ignore[
         for lane in range(LANES):
             w[at.f_mean, lane] += w[at.offset, lane]
             w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
+
+
+@block_kernel
+def _noise_message(k, structured, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
+    """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
+    _latent_moments(k, structured, R, w, at)
     for lane in range(LANES):
         y, f1, f2 = w[at.y, lane], w[at.f_mean, lane], w[at.f_var, lane]
         if w[at.ok, lane] > 0.0:
@@ -213,8 +223,8 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
     K, R = entries.rows.shape[1], state.eta.shape[1]
     closed_form = rule.gaussian and rule.order == 1
     structured = columns.z.shape[2] > 0
-    # the Gaussian message to a mode does not depend on that mode; its moments serve the noise message alone
-    unused = modes[0] if closed_form and modes[1] == modes[0] + 1 and modes[1] < K else -1
+    # the Gaussian message to a mode does not depend on that mode unless there are limits; its moments serve the noise
+    unused = modes[0] if closed_form and not rule.censored and modes[1] == modes[0] + 1 and modes[1] < K else -1
     first_row, last_row = entries.offsets[modes[0]], entries.offsets[modes[1]]
     for c in range(chunks[0], chunks[1]):
         sums.Lam[c, first_row:last_row] = 0.0
@@ -230,14 +240,21 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
                 else:
                     products_of_others(k, K, R, w, at)
                 if structured and closed_form:
-                    offset_moments(k, k == K - 1, columns, R, w, at)
+                    offset_moments(k, rule.censored or k == K - 1, columns, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
-                if rule.gaussian and k == K - 1:
+                if rule.censored:
+                    _latent_moments(k, structured, R, w, at)
+                    censored_sites(rule.tilted, w, at)
+                    if k == K - 1:
+                        censored_noise(messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
+                elif rule.gaussian and k == K - 1:
                     _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
-                if closed_form:
+                if rule.censored:
+                    censored_message(structured, R, w, at)
+                elif closed_form:
                     gaussian_message(R, w, at)
                     if structured:
-                        remove_offset(R, w, at)
+                        remove_offset(at.theta, R, w, at)
                 elif rule.from_posterior:
                     cavity_moments(rows, state.Lam, state.eta, Lam, eta, w, at, K, at.site_ok)
                     tilted_message(rule, K, R, w, at)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, fail_value
-from tensorcep.inference._gibbs_sweep import draw_rows, layout, padded
+from tensorcep.inference._cep_columns import free_problem
+from tensorcep.inference._gibbs_sweep import ModeColumns, draw_rows, layout, mode_columns, padded
 from tensorcep.inference._hyper import sampled_prior
 from tensorcep.inference._row_blocks import RowBlocks, row_blocks
 from tensorcep.inference._rows import RowPrior, initial_prior, prior_of_rows, seen_rows
@@ -75,12 +76,14 @@ class Chains(NamedTuple):
     Attributes
     ----------
     factors : (C, n_rows + 1, padded rank) float64
-        Current rows; the last one is zero, for padding.
+        Current rows, clamped columns included; the last one is zero, for padding.
     theta : (C, m) float64
         Current parameter of the likelihood.
     weight, target : (n + 1,) float64
         What entries say about their latent values (see `_gibbs_sweep`), room for one chain.
-    blocks : tuple of RowBlocks, one per mode
+    blocks : tuple of RowBlocks, and columns : tuple of ModeColumns, one per mode
+    small : Problem
+        The problem in the free columns, whose prior the rows have.
     priors : tuple of RowPrior, one per chain
     kept : tuple of (C, n_rows, R), and kept_theta : tuple of (C, m)
     sweeps : int
@@ -91,6 +94,8 @@ class Chains(NamedTuple):
     weight: np.ndarray
     target: np.ndarray
     blocks: tuple[RowBlocks, ...]
+    columns: tuple[ModeColumns, ...]
+    small: Problem
     priors: tuple[RowPrior, ...]
     kept: tuple[np.ndarray, ...]
     kept_theta: tuple[np.ndarray, ...]
@@ -98,8 +103,10 @@ class Chains(NamedTuple):
 
 
 def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
-    """Chains at their starts: the problem's, and draws from the prior."""
-    C, R = options.n_chains, problem.rank
+    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
+    C, R, small = options.n_chains, problem.rank, free_problem(problem)
+    free = np.ones((len(problem.shape), R), dtype=bool) if problem.free is None else problem.free
+    clamped = ~np.repeat(free, problem.shape, axis=0)
     n_rows = len(problem.prior_eta)
     Lam = unpack(problem.prior_Lam, R)
     mean = np.linalg.solve(Lam, problem.prior_eta[..., None])[..., 0]
@@ -108,11 +115,12 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
     root = np.linalg.cholesky(np.linalg.inv(Lam)) if n_rows else Lam
     for c in range(C):
         draw = mean + np.einsum("nij,nj->ni", root, rng.standard_normal((n_rows, R)))
-        factors[c, :n_rows, :R] = problem.start if c == 0 and problem.start is not None else draw
+        start = problem.start if c == 0 and problem.start is not None else draw
+        factors[c, :n_rows, :R] = np.where(clamped, 1.0, start)
     n = problem.entries.y.size
     blocks = tuple(row_blocks(problem.entries, k) for k in range(len(problem.shape)))
-    priors = tuple(initial_prior(problem) for _ in range(C))
-    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, priors, (), (), 0)
+    priors = tuple(initial_prior(small) for _ in range(C))
+    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, mode_columns(free), small, priors, (), (), 0)
 
 
 def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
@@ -128,51 +136,54 @@ def draw_factors(
     weighted: bool,
     threads: Threads,
 ) -> float:
-    """Draw the rows of every mode in turn; gives sum weight f^2 - 2 target f over the entries, at the new rows."""
-    at, prior = layout(problem.rank), chains.priors[chain]
+    """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
+    at, prior = layout(chains.small.rank, problem.rank, problem.free is not None), chains.priors[chain]
     fit = np.zeros(1)
     for k, blocks in enumerate(chains.blocks):
         fit = np.zeros(problem.shape[k])
-        key = stream_key(problem, chain, chains.sweeps, k)
+        arguments = (
+            blocks,
+            chains.factors[chain],
+            chains.columns[k],
+            (chains.weight, chains.target, weighted),
+            prior.Lam,
+            prior.eta,
+            precision,
+            stream_key(problem, chain, chains.sweeps, k),
+            fit,
+        )
 
-        def work(a: int, b: int, blocks: RowBlocks = blocks, key: tuple = key, fit: np.ndarray = fit) -> None:
-            draw_rows(
-                a,
-                b,
-                blocks,
-                chains.factors[chain],
-                (chains.weight, chains.target, weighted),
-                prior.Lam,
-                prior.eta,
-                precision,
-                key,
-                fit,
-                new_stream(),
-                lane_zeros((at.size, LANES)),
-                at,
-            )
+        def work(a: int, b: int, arguments: tuple = arguments) -> None:
+            draw_rows(a, b, *arguments, new_stream(), lane_zeros((at.size, LANES)), at)
 
         threads.over(problem.shape[k], work, LANES)
     return float(fit.sum())
 
 
-def draw_priors(chains: Chains, problem: Problem) -> Chains:
+def draw_priors(chains: Chains) -> Chains:
     """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
 
     Rows without entries are left out and drawn after it, from it.
     """
-    if problem.hyper is None:
+    small = chains.small
+    if small.hyper is None:
         return chains
     priors = []
     for c, prior in enumerate(chains.priors):
-        values = chains.factors[c, : len(prior.seen), : problem.rank]
-        first = offsets(problem.shape)
-        rows = [values[a:b][prior.seen[a:b]] for a, b in itertools.pairwise(first)]
-        rng = np.random.default_rng([problem.seed, 4, chains.sweeps, c])
+        rows = []
+        for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
+            rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
+        rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
         if prior.modes is not None:
-            prior = prior_of_rows(sampled_prior(problem.hyper, prior.modes, rows, rng), problem, prior.seen)
+            prior = prior_of_rows(sampled_prior(small.hyper, prior.modes, rows, rng), small, prior.seen)
         priors.append(prior)
     return chains._replace(priors=tuple(priors))
+
+
+def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
+    """The free columns of rows (n, padded rank), (n, R)."""
+    used = columns.free < rows.shape[1]
+    return rows[:, np.where(used, columns.free, 0)] * used
 
 
 def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:

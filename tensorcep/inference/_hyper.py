@@ -17,6 +17,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import digamma, gammaln, multigammaln
 from scipy.stats import wishart
 
 from tensorcep.posterior import ModePrior, offsets, unpack
@@ -43,6 +44,8 @@ class Hyper(NamedTuple):
         Columns that are inferred; the others keep the prior that they have.
     component : (K, R) int64 or None
         The component that each column of a mode belongs to, where that is not the column's number.
+    strength : float
+        How many times as much as by default it counts. Without bound, the rows' prior stays at its expectation.
     """
 
     kind: str
@@ -50,6 +53,7 @@ class Hyper(NamedTuple):
     scale: np.ndarray
     free: np.ndarray
     component: np.ndarray | None = None
+    strength: float = 1.0
 
     @property
     def components(self) -> np.ndarray:
@@ -68,6 +72,25 @@ class NormalWishart(NamedTuple):
     scatter: np.ndarray
 
 
+class LearnedPrior(NamedTuple):
+    """Posterior of the rows' prior.
+
+    Attributes
+    ----------
+    modes : tuple of (NormalWishart or None)
+        Per mode, None where no column is free; empty with "ard".
+    a, b : (R components,)
+        Gamma posteriors of the precisions, in units of the prior scale; empty with "learned".
+    counts : tuple of int
+        Rows of each mode that it was learned from.
+    """
+
+    modes: tuple[NormalWishart | None, ...]
+    a: np.ndarray
+    b: np.ndarray
+    counts: tuple[int, ...]
+
+
 def normal_wishart(hyper: Hyper, k: int, mean: np.ndarray, cov: np.ndarray) -> NormalWishart:
     """Posterior of (mu_k, Lam_k), free columns only, from the moments of n rows: mean (n, R) and cov (n, R, R).
 
@@ -79,15 +102,16 @@ def normal_wishart(hyper: Hyper, k: int, mean: np.ndarray, cov: np.ndarray) -> N
     m = mean[:, free]
     average = m.mean(axis=0) if n else centre
     apart = average - centre
-    scatter = np.diag(width**2) + cov.sum(axis=0)[np.ix_(free, free)] + (m - average).T @ (m - average)
-    scatter += MEAN_ROWS * n / (MEAN_ROWS + n) * np.outer(apart, apart)
-    return NormalWishart((MEAN_ROWS * centre + n * average) / (MEAN_ROWS + n), MEAN_ROWS + n, D + n, scatter)
+    rows, strength = hyper.strength * MEAN_ROWS, hyper.strength
+    scatter = strength * np.diag(width**2) + cov.sum(axis=0)[np.ix_(free, free)] + (m - average).T @ (m - average)
+    scatter += rows * n / (rows + n) * np.outer(apart, apart)
+    return NormalWishart((rows * centre + n * average) / (rows + n), rows + n, strength * D + n, scatter)
 
 
 def ard_precisions(hyper: Hyper, means: list[np.ndarray], covs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Shape and rate (R components) of the posterior of every component's precision, in units of the prior scale."""
     n_components = int(hyper.components.max()) + 1
-    a, b = np.full(n_components, ARD_SHAPE), np.full(n_components, ARD_SHAPE)
+    a, b = (np.full(n_components, hyper.strength * ARD_SHAPE) for _ in range(2))
     for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
         square = ((mean - hyper.mean[k]) ** 2).sum(axis=0) + np.einsum("nrr->r", cov)
         np.add.at(a, hyper.components[k], 0.5 * len(mean) * hyper.free[k])
@@ -95,27 +119,81 @@ def ard_precisions(hyper: Hyper, means: list[np.ndarray], covs: list[np.ndarray]
     return a, b
 
 
-def expected_prior(hyper: Hyper, now: ModePrior, means: list[np.ndarray], covs: list[np.ndarray]) -> ModePrior:
-    """The rows' prior under the posterior of its parameters: E[Lam_k] and E[Lam_k]^-1 E[Lam_k mu_k].
+def prior_posterior(hyper: Hyper, means: list[np.ndarray], covs: list[np.ndarray]) -> LearnedPrior:
+    """Posterior of the rows' prior from moments of the rows that have entries, (n, R) and (n, R, R) per mode."""
+    counts, none = tuple(len(mean) for mean in means), np.zeros(0)
+    if hyper.kind == "ard":
+        return LearnedPrior((), *ard_precisions(hyper, means, covs), counts)
+    found = (normal_wishart(hyper, k, means[k], covs[k]) if free.any() else None for k, free in enumerate(hyper.free))
+    return LearnedPrior(tuple(found), none, none, counts)
 
-    Parameters
-    ----------
-    hyper : Hyper
-    now : ModePrior
-        Present prior, which columns that are not free keep.
-    means, covs : list of (n, R) and (n, R, R), one item per mode
-        Moments of the rows that have entries.
+
+def expectation(hyper: Hyper, now: ModePrior, found: LearnedPrior) -> ModePrior:
+    """E[Lam_k] and E[Lam_k]^-1 E[Lam_k mu_k] of the free columns; the others keep their present prior `now`."""
+    if hyper.kind == "ard":
+        return _with_diagonal(hyper, now, found.a / found.b)
+    mean, precision = now.mean.copy(), now.precision.copy()
+    for k, q in enumerate(found.modes):
+        if q is not None:
+            free = hyper.free[k]
+            mean[k, free] = q.mean
+            precision[k][np.ix_(free, free)] = q.df * _inverse(q.scatter)
+    return ModePrior(mean, precision)
+
+
+def expected_prior(hyper: Hyper, now: ModePrior, means: list[np.ndarray], covs: list[np.ndarray]) -> ModePrior:
+    """The rows' prior under the posterior of its parameters (see `prior_posterior` and `expectation`)."""
+    return expectation(hyper, now, prior_posterior(hyper, means, covs))
+
+
+def bound_of_prior(hyper: Hyper, found: LearnedPrior) -> float:
+    """What a learned prior adds to a lower bound that takes its expectation for the rows' prior.
+
+    The rows' expected log prior is that of the expectation plus (E[log|Lam_k|] - log|E[Lam_k]| - E[(mu_k - E mu_k)'
+    Lam_k (mu_k - E mu_k)]) / 2 per row; the divergence of the posterior `found` from its own prior comes off. This
+    holds for any `found`, whether or not the rows have changed since.
     """
     if hyper.kind == "ard":
-        a, b = ard_precisions(hyper, means, covs)
-        return _with_diagonal(hyper, now, a / b)
-    mean, precision = now.mean.copy(), now.precision.copy()
-    for k, free in enumerate(hyper.free):
-        if free.any():
-            found = normal_wishart(hyper, k, means[k], covs[k])
-            mean[k, free] = found.mean
-            precision[k][np.ix_(free, free)] = found.df * _inverse(found.scatter)
-    return ModePrior(mean, precision)
+        shape = hyper.strength * ARD_SHAPE
+        used = np.zeros(len(found.a))
+        for k, n in enumerate(found.counts):
+            np.add.at(used, hyper.components[k], n * hyper.free[k])
+        a, b = found.a, found.b
+        divergence = (a - shape) * digamma(a) - gammaln(a) + gammaln(shape)
+        divergence += shape * np.log(b / shape) + a * (shape - b) / b
+        return float((0.5 * used * (digamma(a) - np.log(a)) - divergence).sum())
+    total = 0.0
+    for k, (q, n) in enumerate(zip(found.modes, found.counts, strict=True)):
+        if q is not None:
+            before, D = _without_rows(hyper, k), len(q.mean)
+            dispersed = _expected_log_det(q) - np.linalg.slogdet(q.df * _inverse(q.scatter))[1]
+            total += 0.5 * n * (dispersed - D / q.rows) - _divergence(q, before)
+    return total
+
+
+def _without_rows(hyper: Hyper, k: int) -> NormalWishart:
+    R = hyper.free.shape[1]
+    return normal_wishart(hyper, k, np.zeros((0, R)), np.zeros((0, R, R)))
+
+
+def _expected_log_det(q: NormalWishart) -> float:
+    """E[log |Lam|]."""
+    D = len(q.mean)
+    half = 0.5 * (q.df - np.arange(D))
+    return float(digamma(half).sum() + D * np.log(2.0) - np.linalg.slogdet(q.scatter)[1])
+
+
+def _divergence(q: NormalWishart, p: NormalWishart) -> float:
+    """KL of two Normal-Wisharts: that of the Wisharts, and the expected one of the Gaussians given Lam."""
+    D, apart = len(q.mean), q.mean - p.mean
+    expected = q.df * _inverse(q.scatter)
+    log_det_q, log_det_p = (np.linalg.slogdet(x.scatter)[1] for x in (q, p))
+    wisharts = 0.5 * (q.df - p.df) * _expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
+    wisharts += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
+    wisharts += multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D)
+    ratio = p.rows / q.rows
+    gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ expected @ apart)
+    return float(wisharts + gaussians)
 
 
 def sampled_prior(hyper: Hyper, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:

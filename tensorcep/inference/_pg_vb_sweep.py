@@ -21,12 +21,11 @@ from tensorcep.models.cp import gather
 class Beliefs(NamedTuple):
     """Moments of the rows, padded for `gather`: mean (n_rows + 1, .) and second moment E[u u'] (n_rows + 1, .), packed.
 
-    The last row is zero, for padding lanes. `log_det` (n_rows,) is log |precision|.
+    The last row is zero, for padding lanes.
     """
 
     mean: np.ndarray
     second: np.ndarray
-    log_det: np.ndarray
 
 
 class Slots(NamedTuple):
@@ -141,13 +140,10 @@ def _store_rows(group, used, offset, q, w, at, R):  # type: ignore[no-untyped-de
     for lane in range(used):
         row = offset + group + lane
         if w[at.ok, lane] > 0.0:
-            total = 0.0
             for r in range(R):
                 q.mean[row, r] = w[at.m + r, lane]
-                total -= 2.0 * math.log(w[at.inv_diag + r, lane])
             for p in range(R * (R + 1) // 2):
                 q.second[row, p] = w[at.G + p, lane]
-            q.log_det[row] = total
 
 
 @block_kernel

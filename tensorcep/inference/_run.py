@@ -105,6 +105,8 @@ class Method(NamedTuple):
         Whether the method can learn the rows' prior (`Problem.hyper`).
     clamps_columns : bool
         Whether prior precisions like `tensorcep.models.columns.CLAMPED` do it no harm.
+    takes_limits : bool
+        Whether the method knows what a censored value says.
     """
 
     name: str
@@ -119,11 +121,14 @@ class Method(NamedTuple):
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
     clamps_columns: bool = False
+    takes_limits: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
         if self.likelihoods is not None and likelihood.name not in self.likelihoods:
             return [f"one of the likelihoods {list(self.likelihoods)}"]
+        if likelihood.censored and not self.takes_limits:
+            return ["values without a limit (lower_limit=None)"]
         return [part for part in self.needs if getattr(likelihood, part) is None]
 
 

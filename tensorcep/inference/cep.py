@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._checks import check_choice
+from tensorcep._checks import check_choice, fail_value
 from tensorcep._jit import TILTED_SIGNATURE, address_of
+from tensorcep.inference._censored import censored_lanes
 from tensorcep.inference._cep_averaged import averaged_pass
 from tensorcep.inference._cep_columns import Columns, all_columns, all_free, all_means, columns_of, free_problem
 from tensorcep.inference._cep_moments import layout
@@ -104,7 +105,8 @@ class CEPOptions:
 class CEPState(NamedTuple):
     """Messages, rows and their prior, noise posterior (a, b), latent means of the entries, sweeps; step, ceiling.
 
-    With clamped columns messages, rows and prior are those of the problem in the free ones, `small`.
+    With clamped columns messages, rows and prior are those of the problem in the free ones, `small`. `censored` tells
+    whether an entry is.
     """
 
     messages: Messages
@@ -121,11 +123,16 @@ class CEPState(NamedTuple):
     max_variance: float
     columns: Columns
     small: Problem
+    censored: bool
 
 
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
-    problem = _in_free_columns(problem, options)
+    problem, censored = _in_free_columns(problem, options), bool(censored_lanes(problem).any())
+    if censored and (options.order == 2 or options.moments == "posterior" or options.messages == "averaged"):
+        fail_value(
+            'censored values need order=1, moments="cavity" and messages="full"; set those, or lower_limit=None.'
+        )
     entries, R = problem.entries, problem.rank
     messages, sums = _first_messages(problem, options), empty_sums(problem)
     rows = rows_at_prior(problem)
@@ -149,7 +156,7 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     if problem.free is not None:
         columns = columns_of(problem.free)
     progress = (0, step, 1.0, np.inf)
-    return CEPState(messages, sums, rows, prior, noise, f, *progress, tilted, max_variance, columns, problem)
+    return CEPState(messages, sums, rows, prior, noise, f, *progress, tilted, max_variance, columns, problem, censored)
 
 
 def _in_free_columns(problem: Problem, options: CEPOptions) -> Problem:
@@ -241,6 +248,7 @@ def _pass(
         order=1 if state.sweeps < max(options.warm_up, options.anneal) else options.order,
         positive=options.positive,
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
+        censored=state.censored,
     )
     if options.messages == "averaged":
         noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
@@ -335,4 +343,5 @@ CEP = Method(
     trial_sweeps=trial_sweeps,
     learns_prior=True,
     clamps_columns=True,
+    takes_limits=True,
 )

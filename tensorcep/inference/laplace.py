@@ -22,8 +22,11 @@ from tensorcep.inference._cep_sweep import Messages, Sums, add_sums
 from tensorcep.inference._laplace_sweep import LaplaceRule, laplace_chunks, laplace_layout
 from tensorcep.inference._messages import empty_messages, empty_sums
 from tensorcep.inference._rows import (
+    RowPrior,
     RowState,
+    initial_prior,
     latent_of_entries,
+    learn_prior,
     refresh_rows,
     relative_change,
     rows_at_prior,
@@ -66,11 +69,12 @@ class LaplaceOptions:
 
 
 class LaplaceState(NamedTuple):
-    """Messages, their sums, rows, noise posterior (a, b), latent means of the entries, sweeps, address of loglik."""
+    """Messages, sums, rows and their prior, noise posterior (a, b), latent means, sweeps, address of loglik."""
 
     messages: Messages
     sums: Sums
     rows: RowState
+    prior: RowPrior
     noise: tuple[float, float]
     f: np.ndarray
     sweeps: int
@@ -99,7 +103,7 @@ def init(problem: Problem, options: LaplaceOptions, threads: Threads) -> Laplace
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
     f = latent_of_entries(entries, rows.mean, threads)
     loglik = address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE)
-    return LaplaceState(messages, empty_sums(problem), rows, noise, f, 0, loglik)
+    return LaplaceState(messages, empty_sums(problem), rows, initial_prior(problem), noise, f, 0, loglik)
 
 
 def step(
@@ -112,6 +116,9 @@ def step(
     for modes in passes:
         noise, n_skipped = _pass(state, noise, modes, problem, options, threads)
         skipped += n_skipped
+    if state.sweeps >= options.anneal:  # messages are positive semidefinite: any prior leaves every row a Gaussian
+        prior = learn_prior(state.prior, problem, state.rows, 1.0 - options.damping, threads)
+        state = state._replace(prior=prior)
     f = latent_of_entries(problem.entries, state.rows.mean, threads)
     theta = noise[0] / noise[1] if problem.noise_prior is not None else problem.likelihood.default_theta
     sweep = Sweep(
@@ -157,7 +164,7 @@ def _pass(
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
 
     def total(a: int, b: int) -> None:
-        add_sums(first + a, first + b, problem.prior_Lam, problem.prior_eta, sums, rows.Lam, rows.eta)
+        add_sums(first + a, first + b, state.prior.Lam, state.prior.eta, sums, rows.Lam, rows.eta)
 
     threads.over(last - first, total, LANES)
     refresh_rows(rows, first, last, threads)
@@ -170,7 +177,8 @@ def _pass(
 def finish(state: LaplaceState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+    rows, seen = state.rows, seen_rows(problem)
+    return Posterior(problem.shape, problem.rank, rows.Lam, rows.eta, noise, seen, mode_prior=state.prior.modes)
 
 
 LAPLACE = Method(
@@ -182,5 +190,6 @@ LAPLACE = Method(
     finish=finish,
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
+    learns_prior=True,
     clamps_columns=True,
 )

@@ -85,7 +85,7 @@ def step(
     state: PGGibbsState, problem: Problem, options: PGGibbsOptions, threads: Threads
 ) -> tuple[PGGibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    chains, old = draw_priors(state.chains, problem), state.chains.factors.copy()
+    chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
@@ -139,4 +139,5 @@ PG_GIBBS = Method(
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
     sampler=True,
     learns_prior=True,
+    clamps_columns=True,
 )

@@ -28,9 +28,9 @@ from tensorcep.inference._dispersion import (
 )
 from tensorcep.inference._pg_vb_sweep import Beliefs, entry_moments, layout, update_rows, widths
 from tensorcep.inference._row_blocks import RowBlocks, row_blocks
+from tensorcep.inference._row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.inference._rows import (
     RowState,
-    diagonal,
     refresh_rows,
     relative_change,
     rows_at_prior,
@@ -82,8 +82,7 @@ class PGVBState(NamedTuple):
     blocks : tuple of RowBlocks, one per mode
     f, xi : (n_blocks, LANES)
         E[f] and sqrt(E[f^2]) of the entries.
-    prior_terms : (n_rows,)
-        m0' Lam0 m0 - log |Lam0| - R of the prior of each row.
+    prior : PriorFactor
     groups : Groups
         Which entries share a dispersion.
     a, b : (m,)
@@ -98,7 +97,7 @@ class PGVBState(NamedTuple):
     blocks: tuple[RowBlocks, ...]
     f: np.ndarray
     xi: np.ndarray
-    prior_terms: np.ndarray
+    prior: PriorFactor
     groups: Groups
     a: np.ndarray
     b: np.ndarray
@@ -112,14 +111,13 @@ def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
     entries, R = problem.entries, problem.rank
     rows = rows_at_prior(problem)
     refresh_rows(rows, 0, len(rows.good), threads)
-    prior_terms = np.einsum("ni,ni->n", rows.mean, problem.prior_eta) - R
-    prior_terms -= np.linalg.slogdet(unpack(problem.prior_Lam, R))[1]
+    prior = first_prior(problem, rows)
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
         refresh_rows(rows, 0, len(rows.good), threads)
     narrow, wide = widths(R)
     n = len(rows.good)
-    q = Beliefs(np.zeros((n + 1, narrow)), np.zeros((n + 1, wide)), np.linalg.slogdet(unpack(rows.Lam, R))[1])
+    q = Beliefs(np.zeros((n + 1, narrow)), np.zeros((n + 1, wide)))
     q.mean[:n, :R] = rows.mean
     i, j = np.tril_indices(R)
     q.second[:n, : len(i)] = rows.cov + rows.mean[:, i] * rows.mean[:, j]
@@ -131,7 +129,7 @@ def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
     shape = options.dispersion_prior[0]
     a, b = np.full(groups.size, shape), np.full(groups.size, shape / DISPERSION_START)
     f = np.zeros(entries.y.shape)
-    state = PGVBState(rows, q, blocks, f, np.zeros_like(f), prior_terms, groups, a, b, counts, 0)
+    state = PGVBState(rows, q, blocks, f, np.zeros_like(f), prior, groups, a, b, counts, 0)
     _refresh_entries(state, problem, threads)
     return state
 
@@ -164,7 +162,11 @@ def _refresh_entries(state: PGVBState, problem: Problem, threads: Threads) -> No
 def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Threads) -> tuple[PGVBState, Sweep]:
     """One sweep: the rows of every mode, each with fresh q(omega), then the dispersion."""
     at = layout(problem.rank)
-    power = options.anneal_power if state.sweeps < options.anneal else 1.0
+    annealed = state.sweeps < options.anneal
+    power = options.anneal_power if annealed else 1.0
+    if not annealed:
+        state = state._replace(prior=learned_from_rows(state.prior, problem, state.rows))
+    prior = state.prior.now
     kappa, count = (np.append(part.ravel(), 0.0) for part in _augmented(state, problem))
     for blocks, size in zip(state.blocks, problem.shape, strict=True):
 
@@ -176,8 +178,8 @@ def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Thre
                 state.q,
                 count,
                 kappa,
-                problem.prior_Lam,
-                problem.prior_eta,
+                prior.Lam,
+                prior.eta,
                 power,
                 state.rows.Lam,
                 state.rows.eta,
@@ -186,6 +188,7 @@ def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Thre
             )
 
         threads.over(size, work, LANES)
+    refresh_rows(state.rows, 0, len(state.rows.good), threads)
     old = state.f.copy()
     _refresh_entries(state, problem, threads)
     state = state._replace(sweeps=state.sweeps + 1)
@@ -199,7 +202,7 @@ def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Thre
         skipped=0,
         shrunk=0,
         train_score=train_score(problem, state.f, _theta(state, problem)),
-        lower_bound=lower_bound(state, problem, options, log_two_cosh) if power == 1.0 else np.nan,
+        lower_bound=np.nan if annealed else lower_bound(state, problem, options, log_two_cosh, threads),
     )
     return state, sweep
 
@@ -218,16 +221,13 @@ def _dispersion(
     return a, b
 
 
-def lower_bound(state: PGVBState, problem: Problem, options: PGVBOptions, log_two_cosh: np.ndarray) -> float:
+def lower_bound(
+    state: PGVBState, problem: Problem, options: PGVBOptions, log_two_cosh: np.ndarray, threads: Threads
+) -> float:
     """The bound of the log evidence at the optimal q(omega): sum E[log p] - KL of rows - KL of dispersions."""
     kappa, count = _augmented(state, problem)
     total = float((kappa * state.f - count * log_two_cosh).sum())
-    n, R = len(state.rows.eta), problem.rank
-    doubled = np.full(R * (R + 1) // 2, 2.0)
-    doubled[diagonal(R)] = 1.0
-    second = np.einsum("np,np,p->n", problem.prior_Lam, state.q.second[:n, : len(doubled)], doubled)
-    cross = np.einsum("nr,nr->n", problem.prior_eta, state.q.mean[:n, :R])
-    total -= 0.5 * float((second - 2.0 * cross + state.q.log_det + state.prior_terms).sum())
+    total += rows_bound(state.prior, state.rows, threads)
     if has_dispersion(problem):
         group, y, multiplicity = state.counts
         (a0, b0), a, b = options.dispersion_prior, state.a, state.b
@@ -241,7 +241,9 @@ def lower_bound(state: PGVBState, problem: Problem, options: PGVBOptions, log_tw
 def finish(state: PGVBState, problem: Problem) -> Posterior:
     """The Gaussian q of the rows, and the Gamma q of the dispersions."""
     dispersion = Dispersion(state.groups.mode, state.a, state.b) if has_dispersion(problem) else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, None, seen_rows(problem), dispersion)
+    rows, seen = state.rows, seen_rows(problem)
+    modes = state.prior.now.modes
+    return Posterior(problem.shape, problem.rank, rows.Lam, rows.eta, None, seen, dispersion, modes)
 
 
 PG_VB = Method(
@@ -253,4 +255,6 @@ PG_VB = Method(
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4",
     trial_sweeps=lambda options: options.anneal,
+    learns_prior=True,
+    clamps_columns=True,
 )

@@ -3,9 +3,11 @@
 With q(u) a Gaussian for every row and q(tau) a Gamma, the optimal precision of a row is its prior's plus E[tau] times
 the sum over its entries of Z2, the elementwise product of the other modes' second moments; its natural mean is the
 prior's plus E[tau] times the sum of y z, z the product of the other modes' means. Modes are updated in turn, and the
-noise after each. The lower bound of the log evidence cannot fall.
+noise after each. A learned prior is a factor of q too (`tensorcep.inference._row_prior`), updated before the rows in
+every sweep that is not annealed. The lower bound of the log evidence cannot fall.
 
 Labels have a probit likelihood: y says the sign of an auxiliary t ~ N(f, 1), whose factor q(t) is a truncated normal.
+So has a value that is censored at a limit: t ~ N(f, 1 / tau) is not above 0.
 
 Source: the batch VMP that the CEP paper (Wang and Zhe, sec. 6) compares with, for the same model and priors;
 Albert and Chib (1993) for the auxiliary variables.
@@ -20,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, check_range
+from tensorcep.inference._censored import censored_lanes
+from tensorcep.inference._row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.inference._rows import (
     RowState,
     diagonal,
@@ -33,7 +37,8 @@ from tensorcep.inference._rows import (
 )
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.slots import LANES
-from tensorcep.models.cp import EntriesByRow, entries_by_row, row_divergences, second_moments, sum_products
+from tensorcep.kernels.special import normal_cdf_parts
+from tensorcep.models.cp import EntriesByRow, entries_by_row, second_moments, sum_products
 from tensorcep.posterior import GammaNoise, Posterior
 
 
@@ -78,11 +83,12 @@ class VMPState(NamedTuple):
     f : (n_blocks, LANES)
         Products of the row means.
     loglik : (n_blocks, LANES)
-        Log likelihood of the labels at f (zeros for real values).
+        Log likelihood of the labels at f; of a censored value the entropy of q(t) (zeros for other real values).
+    spread : (n_blocks, LANES)
+        Variance of q(t) of censored values (no blocks without those).
     noise : (a, b) of the noise posterior; (1, 1) for labels
     sweeps : int
-    prior_mean, prior_divergence : (n_rows, R), (n_rows,)
-        Means of the prior, and what `row_divergences` gives for it.
+    prior : PriorFactor
     """
 
     rows: RowState
@@ -93,10 +99,10 @@ class VMPState(NamedTuple):
     target: np.ndarray
     f: np.ndarray
     loglik: np.ndarray
+    spread: np.ndarray
     noise: tuple[float, float]
     sweeps: int
-    prior_mean: np.ndarray
-    prior_divergence: np.ndarray
+    prior: PriorFactor
 
 
 def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
@@ -105,13 +111,13 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
     rows = rows_at_prior(problem)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, threads)
-    prior_mean, prior_divergence = rows.mean.copy(), np.empty(n_rows)
-    row_divergences(0, n_rows, rows, problem.prior_Lam, prior_mean, prior_divergence)
+    prior = first_prior(problem, rows)
     if problem.start is not None:
         rows.mean[:] = problem.start
     second = np.empty_like(rows.cov)
     second_moments(0, n_rows, rows.mean, rows.cov, second)
     noise = (1.0, 1.0) if problem.noise_prior is None else (problem.noise_prior.a, problem.noise_prior.b)
+    spread = np.zeros_like(entries.y) if censored_lanes(problem).any() else np.zeros((0, LANES))
     return VMPState(
         rows=rows,
         second=second,
@@ -121,10 +127,10 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
         target=entries.y.copy(),
         f=latent_of_entries(entries, rows.mean, threads),
         loglik=np.zeros_like(entries.y),
+        spread=spread,
         noise=noise,
         sweeps=0,
-        prior_mean=prior_mean,
-        prior_divergence=prior_divergence,
+        prior=prior,
     )
 
 
@@ -132,11 +138,16 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
     """One sweep: every mode once, and the noise or the auxiliary variables after each."""
     prior, noise, f = problem.noise_prior, state.noise, state.f
     annealed = state.sweeps < options.anneal
+    if not annealed:
+        state = state._replace(prior=learned_from_rows(state.prior, problem, state.rows))
     power = options.anneal_power if annealed else 1.0
     for k in range(len(problem.shape)):
         _update_mode(k, state, power * noise[0] / noise[1], problem, threads)
         if prior is not None:
-            noise = _noise(k, state, problem, prior)
+            if state.spread.size:
+                f = latent_of_entries(problem.entries, state.rows.mean, threads)
+                _update_censored(f, noise[0] / noise[1], state, problem)
+            noise = _noise(k, f, state, problem, prior)
         else:
             f = latent_of_entries(problem.entries, state.rows.mean, threads)
             _update_auxiliary(f, state, problem, threads)
@@ -167,8 +178,8 @@ def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, th
     threads.over(len(chunks) - 1, add)
     first, last = int(chunks[0]), int(chunks[-1])
     mine = slice(first, last)
-    rows.Lam[mine] = problem.prior_Lam[mine] + precision * state.sum_Z2[mine]
-    rows.eta[mine] = problem.prior_eta[mine] + precision * state.sum_yz[mine]
+    rows.Lam[mine] = state.prior.now.Lam[mine] + precision * state.sum_Z2[mine]
+    rows.eta[mine] = state.prior.now.eta[mine] + precision * state.sum_yz[mine]
     refresh_rows(rows, first, last, threads)
     second_moments(first, last, rows.mean, rows.cov, state.second)
 
@@ -181,11 +192,14 @@ def _expected_square(k: int, state: VMPState, problem: Problem) -> float:
     return float(np.einsum("ip,ip,p->", state.second[mine], state.sum_Z2[mine], twice))
 
 
-def _noise(k: int, state: VMPState, problem: Problem, prior: GammaNoise) -> tuple[float, float]:
-    """(a, b) of the optimal q(tau), by the sums of mode k, which was updated last."""
+def _noise(k: int, f: np.ndarray, state: VMPState, problem: Problem, prior: GammaNoise) -> tuple[float, float]:
+    """(a, b) of the optimal q(tau), by the sums of mode k, which was updated last; f serves censored values alone."""
     mine = slice(state.by_row.chunks[k][0], state.by_row.chunks[k][-1])
     y, n = state.target, len(problem.entries.permutation)
-    cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine]))
+    if state.spread.size:  # whose targets have changed since the sums were taken
+        cross = float(np.einsum("bl,bl->", y, f)) - 0.5 * float(state.spread.sum())
+    else:
+        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine]))
     squares = float(np.einsum("bl,bl->", y, y)) - 2.0 * cross + _expected_square(k, state, problem)
     return prior.a + 0.5 * n, prior.b + 0.5 * max(0.0, squares)
 
@@ -197,34 +211,41 @@ def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, threads:
     state.loglik[:] = value
 
 
+def _update_censored(f: np.ndarray, tau: float, state: VMPState, problem: Problem) -> None:
+    """Mean, variance and entropy of the truncated normal q(t): N(f, 1 / tau) given that t <= 0."""
+    censored = censored_lanes(problem)
+    z = -f[censored] * math.sqrt(tau)
+    log_mass, ratio, shifted = np.empty_like(z), np.empty_like(z), z.copy()
+    normal_cdf_parts(shifted, log_mass, ratio)
+    state.target[censored] = f[censored] - ratio / math.sqrt(tau)
+    state.spread[censored] = (1.0 - ratio * shifted) / tau
+    state.loglik[censored] = log_mass + 0.5 * (math.log(2.0 * math.pi / tau) + 1.0 - ratio * z)
+
+
 def _lower_bound(
     state: VMPState, noise: tuple[float, float], f: np.ndarray, problem: Problem, threads: Threads
 ) -> float:
     """The evidence lower bound where q(tau) or q(t) is optimal given the rows.
 
-    Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2. Labels: the sum of
-    log Phi(y E[f]) - Var[f] / 2. Both minus the divergence of every row from its prior.
+    Real values: log normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of the q(t)
+    of censored ones. Labels: the sum of log Phi(y E[f]) - Var[f] / 2. Both minus the divergences of the rows, and of a
+    learned prior, from their priors.
     """
-    rows, n_rows = state.rows, len(state.rows.good)
-    divergence = np.empty(n_rows)
-
-    def work(a: int, b: int) -> None:
-        row_divergences(a, b, rows, problem.prior_Lam, state.prior_mean, divergence)
-
-    threads.over(n_rows, work, LANES)
-    rest = -float((divergence - state.prior_divergence).sum())
+    rest = rows_bound(state.prior, state.rows, threads)
     if problem.noise_prior is None:
         variance = _expected_square(len(problem.shape) - 1, state, problem) - float(np.einsum("bl,bl->", f, f))
         return rest + float(state.loglik.sum()) - 0.5 * variance
     (a0, b0), (a, b), n = problem.noise_prior, noise, len(problem.entries.permutation)
     gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
-    return rest + gamma - 0.5 * n * math.log(2.0 * math.pi)
+    return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(state.loglik.sum())
 
 
 def finish(state: VMPState, problem: Problem) -> Posterior:
     """The posterior q of rows and noise."""
     noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return Posterior(problem.shape, problem.rank, state.rows.Lam, state.rows.eta, noise, seen_rows(problem))
+    rows, seen = state.rows, seen_rows(problem)
+    mode_prior = state.prior.now.modes
+    return Posterior(problem.shape, problem.rank, rows.Lam, rows.eta, noise, seen, mode_prior=mode_prior)
 
 
 VMP = Method(
@@ -235,7 +256,9 @@ VMP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
-    likelihoods=("gaussian", "probit"),
+    likelihoods=("gaussian", "tobit", "probit"),
     trial_sweeps=lambda options: options.anneal,
+    learns_prior=True,
     clamps_columns=True,
+    takes_limits=True,
 )

@@ -18,11 +18,12 @@ VERSION = 1
 
 
 def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
-    """Write entries, shape and labels; indices in the smallest integer type that holds them."""
+    """Write entries, shape, labels and the rate of zeros; indices in the smallest integer type that holds them."""
     small = np.min_scalar_type(max(tensor.shape) - 1)
     arrays: dict[str, NDArray[Any]] = {"coords": tensor.coords.astype(small), "values": tensor.values}
     labels = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(tensor.labels)]
-    write_archive(path, KIND, VERSION, {"shape": list(tensor.shape), "labels": labels}, arrays)
+    rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
+    write_archive(path, KIND, VERSION, {"shape": list(tensor.shape), "labels": labels, **rate}, arrays)
 
 
 def read_npz(path: str, shape: Any = None) -> SparseTensor:
@@ -38,6 +39,7 @@ def read_npz(path: str, shape: Any = None) -> SparseTensor:
             arrays["values"],
             header["shape"],
             labels,  # type: ignore[arg-type]
+            zero_rate=header.get("zero_rate", 1.0),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' is damaged: {error} is missing or wrong; write it again.") from error

@@ -6,6 +6,7 @@ from typing import Any
 
 from tensorcep._checks import check_choice
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.censored import TOBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
@@ -21,6 +22,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         LOGIT,
         POISSON,
         NEGBINOMIAL,
+        TOBIT,
         STEP,
         LOGIT_MACKAY,
     )
@@ -33,7 +35,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson", "negbinomial", "step" or "logit_mackay".
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "tobit", "step" or "logit_mackay".
 
     Returns
     -------

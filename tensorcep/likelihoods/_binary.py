@@ -29,6 +29,14 @@ def binary_likelihood(
     def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
         return tilted_moments(tilted, y, m, v, theta)[0]
 
+    return label_record(name, logpdf, cdf)._replace(tilted=tilted, loglik=loglik, tilted2=tilted2)
+
+
+def label_record(
+    name: str, logpdf: Callable[..., np.ndarray], probability: Callable[[np.ndarray], np.ndarray]
+) -> Likelihood:
+    """Return the record that predicts labels, from the log predictive mass and P(y = 1 | f); it cannot be fitted."""
+
     def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         one = np.exp(logpdf(1.0, m, v, theta))
         zero = np.exp(logpdf(-1.0, m, v, theta))
@@ -40,6 +48,6 @@ def binary_likelihood(
 
     def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f = np.atleast_1d(np.asarray(f, dtype=np.float64))
-        return (rng.random(f.shape) < cdf(f)).astype(np.float64)
+        return (rng.random(f.shape) < probability(f)).astype(np.float64)
 
-    return Likelihood(name, 1.0, code_labels, tilted, loglik, predict, quantile, logpdf, sample, tilted2=tilted2)
+    return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample)

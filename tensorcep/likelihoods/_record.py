@@ -48,9 +48,14 @@ class Likelihood(NamedTuple):
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
     pg : PolyaGamma or None
         Its Polya-Gamma form.
+    mixture_quantile : callable or None
+        ``mixture_quantile(q, m, v, theta) -> (n,)`` for (C, n) arrays: the q-quantile of the mixture of C equally
+        likely components, where it can be had better than from a pool of quantiles of the components.
     tilted2 : kernel or None
         ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
         m of alpha and of beta.
+    censored : bool
+        Whether y <= 0 says only that a Gaussian value of mean f and precision theta is not above 0.
     """
 
     name: str
@@ -64,3 +69,5 @@ class Likelihood(NamedTuple):
     sample: Callable[..., np.ndarray]
     pg: PolyaGamma | None = None
     tilted2: Any = None
+    censored: bool = False
+    mixture_quantile: Callable[..., np.ndarray] | None = None

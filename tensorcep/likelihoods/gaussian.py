@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
@@ -11,6 +13,12 @@ from tensorcep._jit import kernel
 from tensorcep.kernels.special import LOG_SQRT_2PI, log
 from tensorcep.likelihoods._arrays import aligned, tilted_moments
 from tensorcep.likelihoods._record import Likelihood
+
+# Newton steps stop below this fraction of the narrowest component: the error left is about its square.
+QUANTILE_TOL = 1e-5
+QUANTILE_STEPS = 60
+SQRT_HALF = math.sqrt(0.5)
+SQRT_HALF_OVER_PI = math.sqrt(0.5 / math.pi)
 
 
 @kernel
@@ -51,6 +59,46 @@ def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarr
     return mean + ndtri(check_fraction("q", q)) * np.sqrt(variance)
 
 
+@kernel
+def solve_mixture(q, mean, sd, start, x):  # type: ignore[no-untyped-def]
+    """x[n] = the q-quantile of the mixture of N(mean[n, c], sd[n, c]^2) over c, by Newton steps within a bracket.
+
+    `start` holds the standard normal quantile: the mixture's lies between the smallest and the largest of its parts'.
+    """
+    C = mean.shape[1]
+    for n in range(len(mean)):
+        low = high = mean[n, 0] + start * sd[n, 0]
+        centre, square, narrowest = 0.0, 0.0, sd[n, 0]
+        for c in range(C):
+            m, s = mean[n, c], sd[n, c]
+            low, high, narrowest = min(low, m + start * s), max(high, m + start * s), min(narrowest, s)
+            centre += m / C
+            square += (m * m + s * s) / C
+        now = min(max(centre + start * math.sqrt(max(0.0, square - centre * centre)), low), high)
+        for _ in range(QUANTILE_STEPS):
+            excess, density = 0.0, 0.0
+            for c in range(C):
+                z = (now - mean[n, c]) / sd[n, c]
+                excess += 0.5 * math.erfc(-SQRT_HALF * z) - q
+                density += SQRT_HALF_OVER_PI * math.exp(-0.5 * z * z) / sd[n, c]
+            if excess > 0.0:
+                high = now
+            else:
+                low = now
+            step = excess / density if density > 0.0 else np.inf
+            now = now - step if low <= now - step <= high else 0.5 * (low + high)
+            if abs(step) <= QUANTILE_TOL * narrowest or high - low <= QUANTILE_TOL * narrowest:
+                break
+        x[n] = now
+
+
+def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return the q-quantile (n,) of a new observation under equally likely components (C, n)."""
+    sd, x = np.sqrt(v + 1.0 / theta), np.empty(m.shape[1])
+    solve_mixture(float(q), *(np.ascontiguousarray(a.T) for a in (m, sd)), float(ndtri(check_fraction("q", q))), x)
+    return x
+
+
 def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return the log predictive density."""
     return tilted_moments(tilted, y, m, v, theta)[0]
@@ -62,4 +110,6 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return f + rng.standard_normal(f.shape) / np.sqrt(theta)
 
 
-GAUSSIAN = Likelihood("gaussian", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample)
+GAUSSIAN = Likelihood(
+    "gaussian", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample, mixture_quantile=mixture_quantile
+)

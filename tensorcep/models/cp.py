@@ -255,6 +255,35 @@ def latent_means(first, last, rows, mean, f):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def latent_of_draws(values, coords, f):  # type: ignore[no-untyped-def]
+    """f[s, n] = sum_r prod_k values[s, coords[n, k], r] for draws of all rows (S, n_rows, R) and entries (n, K)."""
+    S, R = values.shape[0], values.shape[2]
+    n, K = coords.shape
+    product = np.empty(R)
+    for s in range(S):  # all rows of one draw stay in the cache
+        rows = values[s]
+        for i in range(n):
+            x = rows[coords[i, 0]]
+            if K == 1:
+                f[s, i] = x.sum()
+                continue
+            if K > 2:
+                y = rows[coords[i, 1]]
+                for r in range(R):
+                    product[r] = x[r] * y[r]
+                for k in range(2, K - 1):
+                    y = rows[coords[i, k]]
+                    for r in range(R):
+                        product[r] *= y[r]
+                x = product
+            y = rows[coords[i, K - 1]]
+            total = 0.0
+            for r in range(R):
+                total += x[r] * y[r]
+            f[s, i] = total
+
+
+@kernel
 def latent_moments(coords, mean, cov, f, v):  # type: ignore[no-untyped-def]
     """Mean and variance of f at packed rows coords (n, K), for independent Gaussian rows.
 

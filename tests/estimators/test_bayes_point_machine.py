@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tensorcep import BayesPointMachine, datasets
+from tensorcep import BayesPointMachine, datasets, load
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())
 X3 = np.array(STORED["bpm_step"]["X"])
@@ -183,3 +183,38 @@ def test_bpm_refuses_bad_parameters(settings, message):
 def test_bpm_documents_every_parameter():
     doc = inspect.getdoc(BayesPointMachine)
     assert [p for p in inspect.signature(BayesPointMachine).parameters if f"\n{p} : " not in doc] == []
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kernel": "rbf", "length_scale": 2.0}, {"kernel": "linear", "likelihood": "step", "slack": 0.1}],
+    ids=["weights", "rbf", "step"],
+)
+def test_bpm_file_gives_the_same_predictions(options, store, rng, tmp_path):
+    X, y = points(rng)
+    model = BayesPointMachine(**options).fit(store(X), y)
+    model.save(tmp_path / "bpm.npz")
+    again = load(tmp_path / "bpm.npz")
+    assert again.get_params() == model.get_params()
+    new = store(rng.normal(size=(9, 3)))
+    for name in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_array_equal(getattr(again, name)(new), getattr(model, name)(new))
+    for name in ("classes_", "intercept_", "log_evidence_", "n_iter_", "converged_", "n_features_in_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    with np.load(tmp_path / "bpm.npz", allow_pickle=False) as archive:  # nothing pickled
+        assert all(not archive[name].dtype.hasobject for name in archive.files)
+
+
+def test_bpm_file_of_more_features_than_points_is_of_functions(rng, tmp_path):
+    X, y = points(rng, n=8, d=20)
+    model = BayesPointMachine().fit(X, y)
+    model.save(tmp_path / "bpm.npz")
+    np.testing.assert_array_equal(load(tmp_path / "bpm.npz").predict_latent(X), model.predict_latent(X))
+
+
+def test_bpm_with_a_function_as_kernel_cannot_be_saved(rng, tmp_path):
+    model = BayesPointMachine(inner).fit(*points(rng))
+    with pytest.raises(ValueError, match="kernel must be 'linear' or 'rbf' to be saved; got a function"):
+        model.save(tmp_path / "bpm.npz")
+    assert not list(tmp_path.iterdir())

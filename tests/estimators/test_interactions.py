@@ -59,6 +59,29 @@ def test_main_effects_alone_are_bayesian_additive_regression(method):
     np.testing.assert_allclose(model.predict(X), design @ exact, rtol=0, atol=1e-3)
 
 
+def test_main_effects_by_pg_vb_are_those_of_jaakkola():
+    X, y = entries("classifier")
+    X, t = X[:300, :2], 2.0 * y[:300] - 1.0
+    sizes = X.max(axis=0) + 1
+    model = tc.CPClassifier(
+        method="pg-vb", link="logit", interactions={"main": 1}, prior_scale=1.3, tol=1e-9, max_iter=500, random_state=0
+    ).fit(X, y[:300])
+    m, v = [np.zeros(n) for n in sizes], [np.full(n, 1.69) for n in sizes]
+    share = (y[:300].sum() + 0.5) / 301
+    centre = [np.log(share / (1.0 - share)), 0.0]
+    for _ in range(500):
+        for k in range(2):
+            other = m[1 - k][X[:, 1 - k]]
+            f = m[k][X[:, k]] + other
+            xi = np.sqrt(f**2 + v[k][X[:, k]] + v[1 - k][X[:, 1 - k]])
+            omega = np.tanh(xi / 2) / (2 * xi)
+            v[k] = 1.0 / (1.0 / 1.69 + np.bincount(X[:, k], omega, sizes[k]))
+            m[k] = v[k] * (centre[k] / 1.69 + np.bincount(X[:, k], 0.5 * t - omega * other, sizes[k]))
+    found, variance = model.predict_latent(X)
+    np.testing.assert_allclose(found, m[0][X[:, 0]] + m[1][X[:, 1]], atol=1e-5)
+    np.testing.assert_allclose(variance, v[0][X[:, 0]] + v[1][X[:, 1]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prior", [None, "learned", "ard"])
 def test_clamped_columns_stay_at_one(name, prior):
@@ -90,6 +113,34 @@ def test_pairwise_terms_find_what_main_effects_cannot():
         model = tc.CPRegressor(interactions=interactions, prior="learned", random_state=0).fit(X[train], y[train])
         errors[tuple(interactions)] = rmse(f[~train], model.predict(X[~train]))
     assert errors["main", "pair"] < 0.3 < errors["main",]
+
+
+def sampled(interactions, **given):
+    few = {"n_chains": 2, "burn_in": 20, "thin": 2}
+    return tc.CPRegressor(
+        1, method="gibbs", interactions=interactions, max_iter=60, random_state=0, method_options=few, **given
+    )
+
+
+@pytest.mark.parametrize("prior", [None, "learned", "ard"])
+def test_sampled_interactions_find_main_effects_and_pairs(prior):
+    X, y, f = pairs()
+    train = np.arange(len(y)) % 3 > 0
+    model = sampled({"main": 1, "pair": 1}, prior=prior).fit(X[train], y[train])
+    assert rmse(f[~train], model.predict(X[~train])) < 0.3
+
+
+def test_sampled_interactions_predict_the_sum_of_their_parts_and_come_back_from_a_file(tmp_path):
+    X, y, _ = additive(400)
+    model = sampled("all", prior="learned").fit(X, y)
+    for values in clamped_values(model):
+        np.testing.assert_array_equal(values, 1.0)
+    rows = model.posterior_.rows.reshape(-1, sum(SHAPE), model.posterior_.rank)
+    parts = rows[:, X[:, 0]] * rows[:, 20 + X[:, 1]] * rows[:, 35 + X[:, 2]]
+    np.testing.assert_allclose(model.predict(X), parts.sum(axis=2).mean(axis=0), rtol=1e-10)
+    assert model.components_frame(1).shape == (15, 2 * (1 + 2 + 1))
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(tc.load(tmp_path / "model.npz").predict(X), model.predict(X))
 
 
 def test_interactions_follow_the_units_of_the_data():
@@ -133,7 +184,7 @@ def test_cp_stays_the_default_to_the_bit():
         ({"interactions": "all", "prior": tc.Prior([0.0] * 3, [1.0] * 3)}, "a Prior serves interactions='cp'"),
         ({"interactions": "all", "init": "prior"}, 'use init="random"'),
         ({"interactions": "all", "method": "wopt"}, "cannot hold columns at 1"),
-        ({"prior": "learned", "method": "vmp"}, r"cannot learn the prior; use prior=None, or one of .*'cep'"),
+        ({"prior": "learned", "method": "wopt"}, r"cannot learn the prior; use prior=None, or one of .*'cep'"),
     ],
 )
 def test_interactions_refuse_what_does_not_fit(params, words):
@@ -143,11 +194,13 @@ def test_interactions_refuse_what_does_not_fit(params, words):
 
 
 @pytest.mark.parametrize("prior", [None, "learned"])
-def test_a_stream_keeps_clamped_columns_and_the_learned_prior(prior):
+@pytest.mark.parametrize("method", ["cep", "vmp"])
+def test_a_stream_keeps_clamped_columns_and_the_learned_prior(prior, method):
     X, y, f = additive()
     order = np.argsort(X[:, 0] >= 15, kind="stable")  # the last rows of mode 0 arrive later
     X, y, f = X[order], y[order], f[order]
-    model = tc.CPRegressor(1, interactions="main+cp", prior=prior, forget=0.1, random_state=0, tol=1e-2)
+    how = {"method": method, "forget": 0.1, "random_state": 0, "tol": 1e-2}
+    model = tc.CPRegressor(1, interactions="main+cp", prior=prior, **how)
     model.stream((X[a : a + 400], y[a : a + 400]) for a in range(0, 1200, 400))
     for values in clamped_values(model):
         np.testing.assert_allclose(values, 1.0, rtol=0, atol=1e-6)

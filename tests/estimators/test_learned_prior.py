@@ -20,11 +20,22 @@ def levels(n_new=3):
     return sim.tensor.coords, sim.tensor.values, fresh
 
 
-@pytest.mark.parametrize("name", NAMES)
+OTHERS = [
+    ("regressor", {"method": "vmp"}),
+    ("classifier", {"method": "vmp"}),
+    ("classifier", {"method": "pg-vb", "link": "logit"}),
+    ("counts", {"method": "pg-vb", "likelihood": "negbinomial"}),
+    ("regressor", {"method": "laplace"}),
+]
+
+
+@pytest.mark.parametrize(("name", "how"), [*((name, {}) for name in NAMES), *OTHERS])
 @KINDS
-def test_estimator_learns_a_prior_and_saves_it(name, kind, tmp_path):
+def test_estimator_learns_a_prior_and_saves_it(name, how, kind, tmp_path):
     X, y = entries(name)
-    model = new(name, prior=kind).fit(X, y)
+    model = new(name, prior=kind, **how).fit(X, y)
+    assert model.relevance_.shape == (2,)
+    assert model.components_frame(0).shape == (model.shape_[0], 4)
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     assert again.prior == kind

@@ -30,6 +30,8 @@ def problem(rng, K=3, R=2, n=30, likelihood="gaussian", shape=None, prior=None, 
     y = f + sd * rng.standard_normal(n)
     if likelihood == "probit":
         y = np.where(f + rng.standard_normal(n) > 0, 1.0, -1.0)
+    elif likelihood == "tobit":
+        y = np.maximum(y, 0.0)
     elif likelihood == "poisson":
         y = rng.poisson(np.exp(np.clip(0.3 * f, -3, 2))).astype(float)
     return coords, y, build(coords, y, shape, R, likelihood, prior, rng.random((sum(shape), R)), noise)
@@ -38,7 +40,7 @@ def problem(rng, K=3, R=2, n=30, likelihood="gaussian", shape=None, prior=None, 
 def build(coords, y, shape, R, likelihood="gaussian", prior=None, start=None, noise=NOISE):
     prior = Prior([0.0] * len(shape), [1.0] * len(shape)) if prior is None else prior
     Lam, eta = natural_prior(prior, shape, R)
-    noise = noise if likelihood == "gaussian" else None
+    noise = noise if likelihood in ("gaussian", "tobit") else None
     return Problem(pack_entries(coords, y, shape), shape, R, get_likelihood(likelihood), Lam, eta, start, noise)
 
 

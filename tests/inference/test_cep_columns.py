@@ -23,6 +23,8 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     y = f + 0.5 * rng.standard_normal(len(f))
     if likelihood in ("probit", "logit"):
         y = np.where(y > 0, 1.0, -1.0)
+    elif likelihood == "tobit":
+        y = np.maximum(y, 0.0)
     elif likelihood == "poisson":
         y = rng.poisson(np.exp(np.clip(0.3 * f, -3, 2))).astype(float)
     mean = np.where(free, 0.3 * rng.standard_normal(free.shape), 1.0)
@@ -30,7 +32,7 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, y, shape, R, likelihood, Prior(list(mean), list(precision)), start, NOISE)
     if kind is not None:
-        p = p._replace(hyper=Hyper(kind, mean, np.full(free.shape, 0.8), free))
+        p = p._replace(hyper=Hyper(kind, mean, np.full(free.shape, 0.8), free, strength=3.0))
     return p._replace(free=free), p
 
 
@@ -62,7 +64,7 @@ def test_free_columns_give_what_clamped_ones_do(rng, likelihood, options):
 
 
 @pytest.mark.parametrize("K", [2, 4])
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
 def test_free_columns_serve_any_order(rng, K, likelihood):
     p, whole = structured(rng, K, likelihood)
     assert_same(fit(p, 5, damping=0.3), fit(whole, 5, damping=0.3), p.free)

@@ -46,6 +46,34 @@ def test_sweep_equals_the_twin(rng, likelihood, schedule, K, R):
 
 
 @pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@pytest.mark.parametrize(("K", "R"), [(2, 1), (3, 4), (4, 2)])
+def test_sweep_of_censored_values_equals_the_twin(rng, schedule, K, R):
+    coords, y, p = problem(rng, K, R, 30, "tobit", prior=Prior([0.7] * K, [5.0] * K))
+    assert 3 < (y == 0).sum() < 27
+    result = fit(p, 3, schedule=schedule, damping=0.3)
+    assert np.abs(result.state.f).mean() > 0.1
+    twin = twin_of(p, coords, y)
+    for _ in range(3):
+        oracle.sweep(twin, schedule, damping=0.3)
+    assert_same(result, p, twin, 1e-9)
+
+
+def test_sweep_of_values_above_the_limit_has_the_bits_of_the_gaussian(rng):
+    coords, y, p = problem(rng, 3, 3, 40)
+    prior = Prior([0.5] * 3, [1.0] * 3)
+    one, other = (fit(build(coords, np.abs(y), p.shape, 3, name, prior), 4) for name in ("gaussian", "tobit"))
+    np.testing.assert_array_equal(one.posterior.Lam, other.posterior.Lam)
+    np.testing.assert_array_equal(one.posterior.eta, other.posterior.eta)
+
+
+@pytest.mark.parametrize("options", [{"order": 2}, {"moments": "posterior"}, {"messages": "averaged"}])
+def test_sweep_of_censored_values_refuses_what_it_cannot_do(rng, options):
+    _, _, p = problem(rng, 3, 2, 20, "tobit")
+    with pytest.raises(ValueError, match=r"censored values need order=1.*lower_limit=None"):
+        fit(p, 2, **options)
+
+
+@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
 def test_sweep_without_the_limit_on_the_spread_equals_the_twin(rng, schedule):
     coords, y, p = problem(rng, 3, 3, 40, "probit")
     runs = {positive: fit(p, 4, schedule=schedule, damping=0.5, positive=positive) for positive in (True, False)}

@@ -7,9 +7,10 @@ import pytest
 from inference._problems import NOISE, build, cells, messages, problem
 from scipy.optimize import minimize
 
+from tensorcep.inference._hyper import KINDS, Hyper
 from tensorcep.inference._run import run
 from tensorcep.inference.laplace import LAPLACE, LaplaceOptions
-from tensorcep.posterior import GammaNoise, Prior, offsets, unpack
+from tensorcep.posterior import GammaNoise, Prior, natural_prior, offsets, unpack
 
 FIXED = 1e12  # a prior precision at which a row does not move
 KNOWN_NOISE = GammaNoise(1e12 * 2.5, 1e12)
@@ -127,11 +128,19 @@ def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, likelihood, options):
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, likelihood, options, kind):
     coords, _, p = problem(rng, 3, 3, 45, likelihood)
-    result = fit(p, 6, damping=0.3, **options)
+    prior_Lam, prior_eta = p.prior_Lam, p.prior_eta
+    if kind is not None:
+        p = p._replace(hyper=Hyper(kind, np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)))
+    result = fit(p, 6, damping=0.3, anneal=2, **options)
+    if kind is not None:
+        learned = result.posterior.mode_prior
+        prior_Lam, prior_eta = natural_prior(Prior(list(learned.mean), list(learned.precision)), p.shape, 3)
+        assert np.abs(prior_Lam - p.prior_Lam).max() > 0.1
     Lam, eta = messages(result.state, p)
-    total_Lam, total_eta = unpack(p.prior_Lam, 3), p.prior_eta.copy()
+    total_Lam, total_eta = unpack(prior_Lam, 3), prior_eta.copy()
     rows = coords + offsets(p.shape)[:-1]
     for k in range(3):
         np.add.at(total_Lam, rows[:, k], Lam[:, k])

@@ -10,7 +10,7 @@ import pytest
 from inference._problems import NOISE, build, cells, fit, means, problem
 from inference.test_cep_trajectories import RANKS, SHAPES, published_score
 from oracles import vmp as oracle
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from tensorcep.datasets import published_entries
 from tensorcep.estimators import CPClassifier
@@ -18,10 +18,15 @@ from tensorcep.posterior import GammaNoise, Prior, offsets, unpack
 from tensorcep.simulate import simulate_cp
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tensor_trajectories.json").read_text())
-CASES = pytest.mark.parametrize(
-    ("likelihood", "K", "R"),
-    [("gaussian", 2, 1), ("gaussian", 3, 3), ("gaussian", 4, 2), ("probit", 2, 3), ("probit", 3, 1), ("probit", 4, 2)],
-)
+SIZES = [
+    ("gaussian", 2, 1),
+    ("gaussian", 3, 3),
+    ("gaussian", 4, 2),
+    ("probit", 2, 3),
+    ("probit", 3, 1),
+    ("probit", 4, 2),
+]
+CASES = pytest.mark.parametrize(("likelihood", "K", "R"), SIZES)
 
 
 def vmp(p, sweeps, **settings):
@@ -53,10 +58,11 @@ def test_vmp_equals_its_plain_twin(rng, likelihood, K, R):
         assert run.trace["train_score"][-1] == pytest.approx(twin.train_score(), rel=1e-10)
 
 
-@CASES
 @pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("likelihood", "K", "R"), [*SIZES, ("tobit", 2, 1), ("tobit", 3, 3), ("tobit", 4, 2)])
 def test_vmp_bound_never_falls(likelihood, K, R, seed):
-    _, _, p = problem(np.random.default_rng(seed), K, R, 60 if K > 2 else 30, likelihood)
+    _, y, p = problem(np.random.default_rng(seed), K, R, 60 if K > 2 else 30, likelihood)
+    assert (likelihood == "tobit") == (5 < (y == 0).sum() < len(y) - 5)
     bound = vmp(p, 120).trace["lower_bound"]
     rounding = 1e-10 * np.abs(bound).max()
     assert np.isfinite(bound).all()
@@ -85,6 +91,18 @@ def test_vmp_is_exact_for_linear_regression_and_its_bound_is_the_evidence(rng, R
             evidence += multivariate_normal(z[mine].sum(axis=1) * 0.3, cov).logpdf(y[mine])
     np.testing.assert_allclose(means(run.posterior)[shape[0] :], np.concatenate(known), atol=1e-8)
     assert run.trace["lower_bound"][-1] == pytest.approx(evidence, abs=2e-5)
+
+
+def test_vmp_bound_of_censored_values_is_their_log_likelihood_where_all_else_is_known(rng):
+    shape, tau = (6, 4, 5), 2.5
+    known = [rng.standard_normal((m, 2)) for m in shape]
+    coords = cells(rng, shape, 24)
+    f = np.prod([u[i] for u, i in zip(known, coords.T, strict=True)], axis=0).sum(axis=1)
+    y = np.maximum(f + rng.standard_normal(24) / np.sqrt(tau), 0.0)
+    p = build(coords, y, shape, 2, "tobit", Prior(known, [1e10] * 3), noise=GammaNoise(1e8 * tau, 1e8))
+    wanted = np.where(y > 0, norm.logpdf(y, f, tau**-0.5), norm.logcdf(-f * np.sqrt(tau)))
+    assert 5 < (y == 0).sum() < 19
+    assert vmp(p, 3).trace["lower_bound"][-1] == pytest.approx(wanted.sum(), abs=1e-5)
 
 
 def test_vmp_matrix_factorisation_reaches_the_best_known_bound(rng):
@@ -166,7 +184,7 @@ def test_vmp_does_not_depend_on_the_order_of_the_entries(rng, likelihood):
     assert first.noise == second.noise
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
 def test_vmp_gives_the_same_bits_on_any_number_of_threads(rng, likelihood):
     _, _, p = problem(rng, 3, 3, 6000, likelihood, shape=(30, 25, 20))
     runs = [vmp(p, 4, threads=threads) for threads in (1, 2, 3)]

@@ -26,6 +26,7 @@ def derivatives(name, y, f, theta):
 def reference(name, y, f, theta):
     return {
         "gaussian": lambda: stats.norm.logpdf(y, f, theta**-0.5),
+        "tobit": lambda: np.where(y > 0, stats.norm.logpdf(y, f, theta**-0.5), stats.norm.logcdf(0.0, f, theta**-0.5)),
         "probit": lambda: stats.norm.logcdf(y * f),
         "logit": lambda: stats.logistic.logcdf(y * f),
         "poisson": lambda: stats.poisson.logpmf(y, np.exp(f)),
@@ -34,14 +35,15 @@ def reference(name, y, f, theta):
 
 
 def observations(name, rng, n):
-    if name == "gaussian":
-        return rng.normal(size=n)
+    if name in ("gaussian", "tobit"):
+        y = rng.normal(size=n)
+        return y if name == "gaussian" else np.maximum(y, 0.0)
     return rng.integers(0, 40, n).astype(float) if name in COUNTS else rng.choice([-1.0, 1.0], n)
 
 
 def test_get_likelihood_lists_what_exists():
     assert get_likelihood("probit").name == "probit"
-    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'step', 'logit_mackay'"
+    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'tobit', 'step', 'logit_mackay'"
     with pytest.raises(ValueError, match=f"{listed}; got 'cauchy'"):
         get_likelihood("cauchy")
 
@@ -137,8 +139,12 @@ def test_sample_has_the_moments_of_the_likelihood(name, rng):
     draws = record.sample(rng, np.full(n, f), np.full(n, theta))
     p = {"probit": stats.norm.cdf(f), "logit": expit(f)}.get(name, 0.5)
     mu = theta * np.exp(f)
+    limited = stats.truncnorm(-f * np.sqrt(theta), np.inf, f, theta**-0.5)
+    share = stats.norm.cdf(f * np.sqrt(theta))
+    first = share * limited.mean()
     known = {
         "gaussian": (f, 1 / theta),
+        "tobit": (first, share * limited.moment(2) - first**2),
         "poisson": (np.exp(f), np.exp(f)),
         "negbinomial": (mu, mu + mu * mu / theta),
     }
@@ -269,8 +275,10 @@ def test_mixture_cdf_does_not_depend_on_which_variable_is_integrated(k):
 @EVERY
 def test_logpdf_integrates_to_one(name):
     record = get_likelihood(name)
-    if name == "gaussian":
-        total = integrate.quad(lambda y: np.exp(record.logpdf(y, 0.4, 1.3, 2.0)[0]), -12, 12)[0]
+    if name in ("gaussian", "tobit"):
+        low = -12 if name == "gaussian" else 1e-300
+        total = integrate.quad(lambda y: np.exp(record.logpdf(y, 0.4, 1.3, 2.0)[0]), low, 12)[0]
+        total += np.exp(record.logpdf(0.0, 0.4, 1.3, 2.0)[0]) if name == "tobit" else 0.0
     else:
         y = np.arange(20_000.0) if name in COUNTS else record.check_y([0, 1])
         total = np.exp(record.logpdf(y, 0.4, 1.3, 2.0)).sum()

@@ -30,7 +30,7 @@ def worst_errors(name, points, theta=1.0):
     y, m, v = (np.array(column, dtype=float) for column in zip(*points, strict=True))
     found = moments(name, y, m, v, theta)
     worst = np.zeros(3)
-    extra = (theta,) if name in ("gaussian", "negbinomial") else ()
+    extra = (theta,) if name in ("gaussian", "tobit", "negbinomial") else ()
     for n in range(len(points)):
         wanted = getattr(oracle, name)(float(y[n]), float(m[n]), float(v[n]), *extra)
         scales = (abs(wanted[0]), max(abs(wanted[1]), wanted[2] * mp.sqrt(v[n])), wanted[2])
@@ -52,6 +52,12 @@ def test_tilted_gaussian_equals_closed_form(rng):
 
 def test_tilted_probit_equals_mpmath(rng):
     assert (worst_errors("probit", label_points(rng, 120)) < 1e-13).all()
+
+
+def test_tilted_tobit_equals_mpmath(rng):
+    y, v = np.maximum(rng.normal(size=80), 0.0), rng.choice(VARIANCES, 80)
+    points = [*zip(y, rng.uniform(-15, 15, 80), v, strict=True), (0.0, 40.0, 0.1), (0.0, -12.0, 0.1), (-1.0, 9.0, 20.0)]
+    assert (worst_errors("tobit", points, theta=2.7) < 1e-12).all()
 
 
 @pytest.mark.parametrize("z", [-40.0, -38.5, -20.0, -5.0, 5.0, 20.0, 37.0])
@@ -97,7 +103,8 @@ def test_tilted_probit_gives_stored_posteriors():
 
 def random_entries(name, rng, n=200):
     counts = rng.integers(0, 12, n).astype(float)
-    y = {"gaussian": rng.normal(size=n), "poisson": counts, "negbinomial": counts}
+    real = rng.normal(size=n)
+    y = {"gaussian": real, "tobit": np.maximum(real, 0.0), "poisson": counts, "negbinomial": counts}
     labels = rng.choice([-1.0, 1.0], n)
     return y.get(name, labels), rng.normal(size=n), rng.choice([0.05, 0.6, 3.0, 20.0], n)
 
@@ -176,7 +183,10 @@ def test_tilted_nan_or_negative_variance_is_not_hidden(name):
     for m, v in ((np.nan, 1.0), (0.3, np.nan), (0.3, -4.0)):
         found = np.concatenate(moments(name, 1.0, m, v))
         assert np.isnan(found[0])
-        if name != "gaussian":  # whose beta does not depend on m, nor whose alpha on the sign of the variance
+        if name not in (
+            "gaussian",
+            "tobit",
+        ):  # whose beta does not depend on m, nor whose alpha on the sign of the variance
             assert np.isnan(found).all()
 
 

@@ -30,6 +30,23 @@ def probit(y, m, v, tau=1.0):
 TILTED = {"gaussian": gaussian, "probit": probit}
 
 
+def limit_site(m, v, tau):
+    """Natural parameters of the Gaussian that turns N(f; m, v) into the moments of f given t <= 0, t ~ N(f, 1/tau)."""
+    _, alpha, beta = probit(-1.0, m * np.sqrt(tau), v * tau)
+    new_m, new_v = m + v * np.sqrt(tau) * alpha, v - v**2 * tau * beta
+    return 1.0 / new_v - 1.0 / v, new_m / new_v - m / v
+
+
+def noise_of_limit(m, v, tau):
+    """E[(t - f)^2] given t <= 0, integrated over f."""
+    f = m + np.sqrt(v) * np.linspace(-12.0, 12.0, 4001)
+    z = -f * np.sqrt(tau)
+    log_p = log_ndtr(z)
+    weight = np.exp(log_p - 0.5 * (f - m) ** 2 / v)
+    square = (np.exp(log_p) - z * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)) / tau
+    return np.sum(square * np.exp(-0.5 * (f - m) ** 2 / v)) / np.sum(weight)
+
+
 @dataclass
 class Twin:
     """Everything that a run holds: entries, prior, messages, rows and the noise.
@@ -161,6 +178,9 @@ def proposed(twin, n, k, theta, others, own, order, positive):
     """
     z = np.prod([m for j, (S, m) in enumerate(others) if j != k], axis=0)
     Z2 = np.prod([S + np.outer(m, m) for j, (S, m) in enumerate(others) if j != k], axis=0)
+    if twin.likelihood == "tobit" and twin.y[n] <= 0:
+        site_Lam, site_eta = limit_site(*moments_of_f(others), theta)
+        return site_Lam * Z2, site_eta * z
     if twin.noise_prior is not None and order == 1:
         return theta * Z2, theta * twin.y[n] * z
     S, m = own
@@ -173,10 +193,21 @@ def proposed(twin, n, k, theta, others, own, order, positive):
     return new_Lam - cavity_Lam, new_Lam @ new_m - cavity_Lam @ m
 
 
-def residual(twin, n, others):
-    """E[(y - f)^2] with all second moments."""
+def moments_of_f(others):
+    """Mean and variance of f with all second moments."""
     f = np.prod([m for S, m in others], axis=0).sum()
-    f2 = np.prod([S + np.outer(m, m) for S, m in others], axis=0).sum()
+    return f, np.prod([S + np.outer(m, m) for S, m in others], axis=0).sum() - f * f
+
+
+def residual(twin, n, others, theta):
+    """E[(y - f)^2] with all second moments; with a limit under the law that y makes of f."""
+    f, v = moments_of_f(others)
+    f2 = v + f * f
+    if twin.likelihood == "tobit" and twin.y[n] > 0:
+        new_v = 1.0 / (1.0 / v + theta)
+        return (twin.y[n] - new_v * (f / v + theta * twin.y[n])) ** 2 + new_v
+    if twin.likelihood == "tobit":
+        return noise_of_limit(f, v, theta)
     return twin.y[n] ** 2 - 2 * twin.y[n] * f + f2
 
 
@@ -195,7 +226,7 @@ def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, pos
         for n in range(len(twin.y)):
             cavities = [cavity(twin, n, k) for k in range(K)]
             others = [posterior(twin, n, k) for k in range(K)] if moments == "posterior" else cavities
-            whole = K - 1 in modes or order == 2 or noise is None
+            whole = K - 1 in modes or order == 2 or noise is None or twin.likelihood == "tobit"
             needed = others if whole else [*others[: modes[0]], *others[modes[0] + 1 :]]
             if any(item is None for item in needed):
                 twin.skipped += len(modes)
@@ -207,7 +238,7 @@ def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, pos
                     theta = (noise[0] - twin.a[n]) / (noise[1] - twin.b[n])
                 if K - 1 in modes:
                     a[n] += step * (0.5 - a[n])
-                    b[n] += step * (0.5 * residual(twin, n, others) - b[n])
+                    b[n] += step * (0.5 * residual(twin, n, others, theta) - b[n])
             for k in modes:
                 new = (
                     proposed(twin, n, k, theta, others, cavities[k], order, positive)

@@ -162,3 +162,11 @@ def negbinomial(y, m, v, r):
     constant = mp.loggamma(n) - mp.loggamma(r) - mp.loggamma(y + 1)
     logz = constant + peak + mp.log(z / mp.sqrt(2 * mp.pi * v))
     return logz, first / z, (first / z) ** 2 - second / z
+
+
+def tobit(y, m, v, theta):
+    if y > 0:
+        return gaussian(y, m, v, theta)
+    s = mp.sqrt(mp.mpf(v) + 1 / mp.mpf(theta))
+    log_cdf, r, excess = normal_cdf(-mp.mpf(m) / s)
+    return log_cdf, -r / s, r * excess / s**2

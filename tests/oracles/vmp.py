@@ -8,13 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, log_ndtr
-from scipy.stats import gamma, multivariate_normal, truncnorm
+from scipy.special import digamma, log_ndtr, multigammaln
+from scipy.stats import gamma, multivariate_normal, truncnorm, wishart
 
 
 @dataclass
 class Twin:
-    """coords (N, K) of packed rows; prior_Lam (n_rows, R, R); noise_prior (a, b), or None for labels -1 and +1."""
+    """coords (N, K) of packed rows; prior_Lam (n_rows, R, R); noise_prior (a, b), or None for labels -1 and +1.
+
+    `learned` is the prior of the rows' prior, for rows that all have entries: ("learned", centre, rows, df, width) for
+    mu, Lam ~ N(centre, (rows Lam)^-1) W(df, ((df / R) width^2 I)^-1), or ("ard", centre, shape, rate, width) for
+    Lam = diag(alpha) / width^2 with alpha ~ Gamma(shape, rate) shared by the modes.
+    """
 
     coords: np.ndarray
     y: np.ndarray
@@ -23,6 +28,7 @@ class Twin:
     first: np.ndarray
     noise_prior: tuple[float, float] | None
     start: np.ndarray | None = None
+    learned: tuple | None = None
 
     def __post_init__(self):
         self.prior_mean = np.linalg.solve(self.prior_Lam, self.prior_eta[..., None])[..., 0]
@@ -42,6 +48,8 @@ class Twin:
     def sweep(self):
         """One sweep in place."""
         K, R = self.coords.shape[1], self.m.shape[1]
+        if self.learned is not None:
+            self.learn()
         for k in range(K):
             others = self.coords[:, [j for j in range(K) if j != k]]
             z, Z2 = self.m[others].prod(axis=1), self.second()[others].prod(axis=1)
@@ -58,6 +66,56 @@ class Twin:
             else:
                 self.target = self.y * self.auxiliary().mean()
 
+    def modes(self):
+        return [np.arange(a, b) for a, b in zip(self.first[:-1], self.first[1:], strict=True)]
+
+    def learn(self):
+        """The optimal q of the rows' prior, and its expectations for the rows."""
+        kind, centre, before, shape, width = self.learned
+        R, self.found = self.m.shape[1], []
+        if kind == "ard":
+            away = (self.m - centre) ** 2 + np.einsum("nrr->nr", self.S)
+            a, b = before + 0.5 * len(self.m), shape + 0.5 * away.sum(axis=0) / width**2
+            self.found = [(a, b[r]) for r in range(R)]
+            self.prior_Lam = np.tile(np.diag(a / b) / width**2, (len(self.m), 1, 1))
+            self.prior_mean = np.full_like(self.m, centre)
+        for i in self.modes() if kind == "learned" else []:
+            n, average, start = len(i), self.m[i].mean(axis=0), np.full(R, centre)
+            scatter = shape / R * width**2 * np.eye(R) + self.S[i].sum(axis=0)
+            scatter += sum(np.outer(x - average, x - average) for x in self.m[i])
+            scatter += before * n / (before + n) * np.outer(average - start, average - start)
+            q = ((before * start + n * average) / (before + n), before + n, shape + n, np.linalg.inv(scatter))
+            self.found.append(q)
+            self.prior_Lam[i], self.prior_mean[i] = q[2] * q[3], q[0]
+        self.prior_eta = np.einsum("nij,nj->ni", self.prior_Lam, self.prior_mean)
+
+    def learned_terms(self):
+        """E[log p(rows | prior)] + E[log p(prior)] - E[log q(prior)]."""
+        kind, centre, before, shape, width = self.learned
+        R, total = self.m.shape[1], 0.0
+        if kind == "ard":
+            for r, (a, b) in enumerate(self.found):
+                log_alpha, alpha = digamma(a) - np.log(b), a / b
+                squares = ((self.m[:, r] - centre) ** 2 + self.S[:, r, r]) / width**2
+                total += np.sum(0.5 * (log_alpha - np.log(2 * np.pi * width**2)) - 0.5 * alpha * squares)
+                total += gamma(before, scale=1 / shape).logpdf(1.0) + (before - 1) * log_alpha - shape * (alpha - 1.0)
+                total += gamma(a, scale=1 / b).entropy()
+            return total
+        for i, (mean, rows, df, scale) in zip(self.modes(), self.found, strict=True):
+            Lam = df * scale
+            log_det = digamma(0.5 * (df - np.arange(R))).sum() + R * np.log(2) + np.linalg.slogdet(scale)[1]
+            for x, S in zip(self.m[i], self.S[i], strict=True):
+                squares = (x - mean) @ Lam @ (x - mean) + np.trace(Lam @ S) + R / rows
+                total += 0.5 * (log_det - R * np.log(2 * np.pi) - squares)
+            squares = before * ((mean - centre) @ Lam @ (mean - centre) + R / rows)  # E[log p(mu | Lam)]
+            total += 0.5 * (log_det + R * np.log(before / (2 * np.pi)) - squares)
+            total -= 0.5 * (log_det + R * np.log(rows / (2 * np.pi)) - R)  # E[log q(mu | Lam)]
+            inverse = shape / R * width**2 * np.eye(R)  # E[log p(Lam)], linear in log|Lam| and Lam
+            total += 0.5 * (shape - R - 1) * log_det - 0.5 * np.trace(inverse @ Lam)
+            total += 0.5 * shape * (np.linalg.slogdet(inverse)[1] - R * np.log(2)) - multigammaln(0.5 * shape, R)
+            total += wishart(df, scale).entropy() if R > 1 else gamma(0.5 * df, scale=2 * scale.item()).entropy()
+        return total
+
     def auxiliary(self):
         """q(y t) of every entry: N(y E[f], 1) above 0 (and below 40, since scipy wants a finite end)."""
         centre = self.y * self.moments()[0]
@@ -69,9 +127,12 @@ class Twin:
         for i in range(len(self.m)):
             prior_S = np.linalg.inv(self.prior_Lam[i])
             d = self.m[i] - self.prior_mean[i]
-            total += multivariate_normal(np.zeros(len(d)), prior_S).logpdf(d)
-            total -= 0.5 * np.trace(self.prior_Lam[i] @ self.S[i])
             total += multivariate_normal(np.zeros(len(d)), self.S[i]).entropy()
+            if self.learned is None:
+                total += multivariate_normal(np.zeros(len(d)), prior_S).logpdf(d)
+                total -= 0.5 * np.trace(self.prior_Lam[i] @ self.S[i])
+        if self.learned is not None:
+            total += self.learned_terms()
         f, f2 = self.moments()
         if self.noise_prior is None:
             t = self.auxiliary()

@@ -1,0 +1,134 @@
+"""What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
+
+The rules look at the numbers of entries, rows and modes alone, never at how a fit scores. Their constants were chosen
+by `scripts/choose_defaults.py`, on held-out training entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep._checks import check_choice, check_int, fail_value
+from tensorcep.inference import METHODS
+from tensorcep.inference._hyper import KINDS
+from tensorcep.likelihoods._record import Likelihood
+from tensorcep.models.columns import free_columns, parts_of
+from tensorcep.posterior import Prior
+
+# One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
+# rows.
+RANKS = (3, 20)
+# Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
+# smallest mode has rows.
+MOST_PAIRS = 8
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 500)
+SWEEPS = 200
+# Bytes that the draws of a sampler may take; beyond them the method is one that keeps moments.
+DRAWS_BYTES = 2**30
+KEPT = 400
+# Parameters of CEP alone; where one of them is set, CEP is meant.
+OF_CEP = {"schedule": "modewise", "moments": "cavity", "order": 1, "damping": "auto", "dtype": "float64", "revisit": 0}
+PRIORS = ("auto", "fixed", *KINDS)
+
+
+class Chosen(NamedTuple):
+    """The parameters of a fit that may be "auto".
+
+    Attributes
+    ----------
+    method : str
+    rank : int
+    prior : {"fixed", "learned", "ard"} or Prior
+    parts : dict
+        Columns of each part, as `tensorcep.models.columns.parts_of` gives them.
+    max_iter : int
+    """
+
+    method: str
+    rank: int
+    prior: Any
+    parts: dict[str, int]
+    max_iter: int
+
+    @property
+    def prior_name(self) -> str:
+        return "given" if isinstance(self.prior, Prior) else str(self.prior)
+
+
+def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:
+    """The parameters of a fit of the estimator `model` to so many entries; `streaming`: the first batch of a stream.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is neither "auto" nor allowed.
+    """
+    prior = checked_prior_kind(model.prior)
+    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else check_int("rank", model.rank)
+    wanted = columns_for(rank, shape) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
+    name = method_for(model, likelihood, shape, wanted, streaming)
+    method = METHODS[name]
+    if _is_auto(model.interactions) and (not method.clamps_columns or _needs_cp(model)):
+        wanted = parts_of("cp", rank)
+    if _is_auto(prior):
+        prior = "learned" if method.learns_prior else "fixed"
+    if not _is_auto(model.max_iter):
+        return Chosen(name, rank, prior, wanted, check_int("max_iter", model.max_iter))
+    return Chosen(name, rank, prior, wanted, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
+
+
+def abilities_for(chosen: Chosen, order: int) -> tuple[str, ...]:
+    """What the method must be able to do beside the likelihood (`tensorcep.inference.ABILITIES`)."""
+    clamped = not free_columns(chosen.parts, order).all()
+    return ("learns_prior",) * (chosen.prior_name in KINDS) + ("clamps_columns",) * clamped
+
+
+def checked_prior_kind(prior: Any) -> Any:
+    """A word of `PRIORS`, or a Prior."""
+    if isinstance(prior, Prior):
+        return prior
+    if not isinstance(prior, str):
+        fail_value(f"prior must be one of {PRIORS} or a tensorcep.Prior; got {prior!r}.")
+    return check_choice("prior", prior, PRIORS)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _needs_cp(model: Any) -> bool:
+    """Whether what was given fits the columns of the CP component alone."""
+    return isinstance(model.prior, Prior) or not (isinstance(model.init, str) and model.init == "random")
+
+
+def rank_for(n_entries: int, shape: Sequence[int]) -> int:
+    """Columns of the CP component."""
+    return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
+
+
+def columns_for(rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part; of a matrix the only pair of modes is the CP component."""
+    order = len(shape)
+    pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
+    return {"main": 1, "pair": pairs, "cp": rank}
+
+
+def sampler_sweeps(n_entries: int) -> int:
+    """Sweeps of every chain."""
+    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
+
+
+def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
+    """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
+    if not _is_auto(model.method):
+        return check_choice("method", model.method, (*METHODS, "auto"))
+    given = any(getattr(model, name) != value for name, value in OF_CEP.items())
+    columns = free_columns(parts, len(shape)).shape[1]
+    too_large = 8.0 * KEPT * columns * sum(shape) > DRAWS_BYTES
+    if streaming or given or too_large or METHODS["gibbs"].lacks(likelihood):
+        return "cep"
+    return "gibbs"

@@ -1,0 +1,118 @@
+"""Tobit likelihood: y = max(0, t) with t ~ N(f, 1 / theta), theta the noise precision; y <= 0 says only that t <= 0.
+
+Values that pile up at a lower limit (detection limits, log(1 + count), durations) are such observations once the limit
+is subtracted: `censored_at`.
+
+Source: Tobin (1958), Econometrica 26.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from tensorcep._checks import check_fraction, check_values
+from tensorcep._jit import kernel
+from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
+from tensorcep.likelihoods._arrays import aligned, tilted_moments
+from tensorcep.likelihoods._record import Likelihood
+
+
+@kernel
+def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+    """As the Gaussian for y > 0. Otherwise log Phi(z), alpha = -r / s and beta = r (z + r) / s^2.
+
+    There z = -m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
+    """
+    for n in range(y.shape[0]):
+        beta[n] = -m[n] / math.sqrt(v[n] + 1.0 / theta[n])
+    normal_cdf_parts(beta, logz, alpha)
+    for n in range(y.shape[0]):
+        precision = theta[n] / (v[n] * theta[n] + 1.0)
+        if y[n] > 0.0:
+            residual = y[n] - m[n]
+            logz[n] = 0.5 * log(precision) - LOG_SQRT_2PI - 0.5 * residual * residual * precision
+            alpha[n] = residual * precision
+            beta[n] = precision
+        else:
+            r = alpha[n]
+            alpha[n] = -r * math.sqrt(precision)
+            beta[n] = r * beta[n] * precision
+
+
+@kernel
+def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+    """Write log p(y | f) and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        d2[n] = -f[n] * math.sqrt(theta[n])
+    normal_cdf_parts(d2, value, d1)
+    for n in range(y.shape[0]):
+        if y[n] > 0.0:
+            residual = y[n] - f[n]
+            value[n] = 0.5 * log(theta[n]) - LOG_SQRT_2PI - 0.5 * residual * residual * theta[n]
+            d1[n] = residual * theta[n]
+            d2[n] = -theta[n]
+        else:
+            r = d1[n]
+            d1[n] = -r * math.sqrt(theta[n])
+            d2[n] = -r * d2[n] * theta[n]
+
+
+def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of max(0, t), t ~ N(m, v + 1 / theta).
+
+    With x = |m| / s, a = E[max(0, n - x)] and b = E[max(0, n - x)^2] of a standard normal n, mean and variance are
+    s a and s^2 (b - a^2) for m < 0, and m + s a and s^2 (1 - b - 2 x a - a^2) otherwise: no digits are lost far out.
+    """
+    m, v, theta = aligned(m, v, theta)
+    s = np.sqrt(v + 1.0 / theta)
+    x = np.abs(m) / s
+    log_tail, ratio, excess = np.empty_like(x), np.empty_like(x), -x
+    normal_cdf_parts(excess, log_tail, ratio)
+    tail = np.exp(log_tail)
+    a, b = tail * excess, tail * (1.0 - x * excess)
+    below = m < 0.0
+    variance = np.where(below, b - a * a, 1.0 - b - 2.0 * x * a - a * a)
+    return np.where(below, 0.0, m) + s * a, s * s * np.maximum(variance, 0.0)
+
+
+def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return the q-quantile of a new observation."""
+    m, v, theta = aligned(m, v, theta)
+    return np.maximum(0.0, m + ndtri(check_fraction("q", q)) * np.sqrt(v + 1.0 / theta))
+
+
+def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return the log predictive mass at the limit, and the density above it."""
+    return tilted_moments(tilted, y, m, v, theta)[0]
+
+
+def censored_at(limit: float) -> Likelihood:
+    """Return the record of y = max(limit, t), t ~ N(limit + f, 1 / theta).
+
+    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
+    from the limit; a value below the limit counts as one at the limit.
+    """
+
+    def check_y(y: ArrayLike) -> np.ndarray:
+        return np.maximum(check_values(y, name="y") - limit, 0.0)
+
+    def predict_above(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = predict(m, v, theta)
+        return limit + mean, variance
+
+    def quantile_above(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return limit + quantile(q, m, v, theta)
+
+    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, theta = aligned(f, theta)
+        return limit + np.maximum(0.0, f + rng.standard_normal(f.shape) / np.sqrt(theta))
+
+    parts = (check_y, tilted, loglik, predict_above, quantile_above, logpdf, sample)
+    return Likelihood("tobit", 1.0, *parts, censored=True)
+
+
+TOBIT = censored_at(0.0)
