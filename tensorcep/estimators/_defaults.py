@@ -31,7 +31,15 @@ SWEEPS = 200
 DRAWS_BYTES = 2**30
 KEPT = 400
 # Parameters of CEP alone; where one of them is set, CEP is meant.
-OF_CEP = {"schedule": "modewise", "moments": "cavity", "order": 1, "damping": "auto", "dtype": "float64", "revisit": 0}
+OF_CEP = {
+    "schedule": "modewise",
+    "moments": "cavity",
+    "order": 1,
+    "damping": "auto",
+    "dtype": "float64",
+    "revisit": 0,
+    "n_ensemble": 1,
+}
 PRIORS = ("auto", "fixed", *KINDS)
 
 
