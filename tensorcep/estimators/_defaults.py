@@ -25,7 +25,7 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 500)
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 160_000, (1, 8)

@@ -43,7 +43,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         prior="learned" 5 (15 with values at a lower limit) and 15.
     max_iter : int or "auto", default="auto"
         Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
-        and 500, fewer the more entries there are.
+        and 1000, fewer the more entries there are.
     tol : float, default=3e-3
         Stop when the latent means of the training entries change by less than this fraction of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
