@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say
+from _common import Row, numbers, paper_model, parser, report, row, say
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor, SparseTensor, select_rank, simulate_cp
@@ -29,21 +29,20 @@ def chosen_ranks(
     """Criterion, chosen rank and seconds."""
     ranks = range(max(1, true - options.below), true + options.above + 1)
     begin = time.perf_counter()
-    model = CPRegressor(method=options.score_method, random_state=seed)
+    model = paper_model(CPRegressor, 1, method=options.score_method, random_state=seed)
     found = select_rank(model, tensor, ranks=ranks, cv=options.cv, patience=PATIENCE, random_state=seed)
     seconds = time.perf_counter() - begin
     yield "one-standard-error", found.rank, seconds
     yield "best-score", found.best_rank, seconds
 
     begin = time.perf_counter()
-    model = CPRegressor(options.largest, prior="ard", random_state=seed).fit(tensor)
+    model = paper_model(CPRegressor, options.largest, prior="ard", random_state=seed).fit(tensor)
     yield "ard", model.n_components_, time.perf_counter() - begin
 
     begin = time.perf_counter()
-    bounds = [
-        max(CPRegressor(rank, method="vmp", random_state=s).fit(tensor).lower_bound_ for s in range(options.starts))
-        for rank in ranks
-    ]
+    starts = range(options.starts)
+    fits = [[paper_model(CPRegressor, n, method="vmp", random_state=s).fit(tensor) for s in starts] for n in ranks]
+    bounds = [max(model.lower_bound_ for model in models) for models in fits]
     yield "lower-bound", ranks[int(np.argmax(bounds))], time.perf_counter() - begin
 
 
