@@ -135,9 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--true-rank", type=int, default=4)
     p.add_argument("--density", type=float, default=0.05, help="share of the cells that is observed")
     p.add_argument("--latent-sd", type=float, help="prior sd of the latent value of a cell (default: 1, poisson 0.5)")
-    p.add_argument(
-        "--true-prior", action="store_true", help="fit with the prior of the simulation, not the CEP paper's"
-    )
+    p.add_argument("--true-prior", action="store_true", help="fit with the simulation's prior, not the CEP paper's")
     p.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise")
     p.add_argument("--moments", choices=("cavity", "posterior"), default="cavity")
     p.add_argument("--order", type=int, choices=(1, 2), default=1)
