@@ -5,10 +5,11 @@
 "default" is the bare estimator: nothing but the shape and the seed is given to it, whatever the other options say. The
 other methods take --ranks, --priors, --interactions and --sweeps, and otherwise the estimator's own defaults; those of
 "paper" are CEP, the settings of its paper, and rank 8. "all" is every method of ours that can serve. What a method
-cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their defaults, "smurff" and
-"myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py has them). With --inner a fifth of the training entries is held out and scored instead of the
-test entries: settings are chosen that way, so that no test entry takes part in a choice. --with adds the rows that
-earlier runs wrote as JSON to the tables at the end.
+cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their defaults, "smurff"
+and "myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py has them). With
+--inner a fifth of the training entries is held out and scored instead of the test entries: settings are chosen that
+way, so that no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to the tables at
+the end.
 
 Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
 DBLP the mean over the test sets), log loss and Brier score; scripts/_accuracy.py says more. A small fit before the
