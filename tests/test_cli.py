@@ -489,7 +489,7 @@ def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.Cap
 def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
     likelihood: str, hint: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / f"{likelihood}.tns", "-o", tmp_path / "m.npz", "--rank", 2) == 0
+    assert cli("fit", work / f"{likelihood}.tns", "-o", tmp_path / "m.npz", *SMALL) == 0
     assert f"say --likelihood {hint}" in capsys.readouterr().out
     assert isinstance(load(tmp_path / "m.npz"), CPRegressor)
 
@@ -498,7 +498,7 @@ def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
 def test_cli_fit_that_does_not_converge_warns_in_one_line(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "--max-iter", 1, "-q") == 0
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 1, "-q") == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(r"warning: cep stopped after --max-iter 1 sweeps .*; increase --max-iter, raise .*\n", err)
@@ -508,7 +508,7 @@ def test_cli_fit_that_does_not_converge_warns_in_one_line(
 def test_cli_fit_shows_progress_only_when_asked(
     option: str, shown: bool, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, option) == 0
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, option) == 0
     assert ("sweep" in capsys.readouterr().err) == shown
 
 
@@ -649,7 +649,7 @@ def test_cli_predict_file_holds_what_stdout_shows(
 def test_cli_predict_column_that_is_called_mean_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tensor = simulated(labels=[Labels(np.arange(12) / 3.0, name="mean"), None, None])
     write_tensor(tensor, tmp_path / "t.npz")
-    assert cli("fit", tmp_path / "t.npz", "-o", tmp_path / "m.npz", "--rank", 2, "-q") == 0
+    assert cli("fit", tmp_path / "t.npz", "-o", tmp_path / "m.npz", *SMALL, "-q") == 0
     table = predictions(capsys, tmp_path / "m.npz", tmp_path / "t.npz")
     np.testing.assert_array_equal(table["mean"], tensor.coords[:, 0] / 3.0)  # every digit
     close(table, "predicted_mean", load(tmp_path / "m.npz").predict(tensor))
