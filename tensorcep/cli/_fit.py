@@ -227,7 +227,11 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
 
 
 def fit_line(model: Any) -> str:
-    """How the fit ended."""
+    """How the fit ended; a sampler makes all its sweeps, whatever they change."""
+    from tensorcep.inference import METHODS
+
+    if METHODS[model.method_].sampler:
+        return f"{model.n_iter_} sweeps of every chain"
     ending = "converged" if model.converged_ else "not converged"
     return f"{model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
 
