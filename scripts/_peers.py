@@ -1,9 +1,9 @@
 """Fits SMURFF or myFM to one fold, in the environment of scripts/_peer_fits.py: python _peers.py IN.npz PEER OUT.npz
 
-IN.npz holds shape, coords, y, and as JSON text the settings labels, rank, sweeps, burn_in, precision, grouped, threads,
-seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the seconds and CPU
-seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real values, the
-log density of test_y in the predictive mixture over the draws, and a new observation for each draw.
+IN.npz holds shape, coords, y, and as JSON text the settings labels, rank, sweeps, burn_in, precision, grouped,
+threads, seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the
+seconds and CPU seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real
+values, the log density of test_y in the predictive mixture over the draws, and a new observation for each draw.
 """
 
 from __future__ import annotations

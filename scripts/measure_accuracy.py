@@ -3,13 +3,13 @@
     python scripts/measure_accuracy.py --methods default,cep,gibbs --figure calibration.png
 
 "default" is the bare estimator: nothing but the shape and the seed is given to it, whatever the other options say. The
-other methods take --ranks, --priors, --interactions and --sweeps, and otherwise the estimator's own defaults; those of
-"paper" are CEP, the settings of its paper, and rank 8. "all" is every method of ours that can serve. What a method
-cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their defaults, "smurff"
-and "myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py has them). With
---inner a fifth of the training entries is held out and scored instead of the test entries: settings are chosen that
-way, so that no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to the tables at
-the end.
+other methods take --ranks, --priors, --interactions, --ensembles and --sweeps, and otherwise the estimator's own
+defaults; those of "paper" are CEP, the settings of its paper, and rank 8. "all" is every method of ours that can serve.
+What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their
+defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py
+has them). With --inner a fifth of the training entries is held out and scored instead of the test entries: settings are
+chosen that way, so that no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to
+the tables at the end.
 
 Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
 DBLP the mean over the test sets), log loss and Brier score; scripts/_accuracy.py says more. A small fit before the
@@ -37,7 +37,7 @@ from _accuracy import (
     train_share_weights,
     value_scores,
 )
-from _common import PAPER, Row, parser, report, row, say, words
+from _common import PAPER, Row, numbers, parser, report, row, say, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
 from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
 from sklearn.base import clone
@@ -63,6 +63,7 @@ class Setting(NamedTuple):
     rank: int | None = None
     prior: str | None = None
     interactions: str | None = None
+    ensemble: int | None = None
 
 
 def given_interactions(text: str) -> Any:
@@ -95,32 +96,28 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["prior"] = setting.prior
         if setting.interactions is not None:
             chosen["interactions"] = given_interactions(setting.interactions)
+        if setting.ensemble is not None:
+            chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
     return CPClassifier(**chosen) if labelled else CPRegressor(**chosen)
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
-    """The columns that say what was asked for, the same for all folds."""
+    """The columns that say what is fitted; once it is, with what the estimator chose itself."""
     given = model.get_params()
+    given |= {name: getattr(model, f"{name}_", given[name]) for name in ("method", "rank", "prior", "interactions")}
     parts = given["interactions"]
+    parts = ":".join(f"{name}={n}" for name, n in parts.items()) if isinstance(parts, dict) else parts
     return {
         "method": setting.method,
+        "fitted_by": given["method"],
         "link": given.get("link"),
         "rank": given["rank"],
         "prior": given["prior"],
-        "interactions": parts_text(parts) if isinstance(parts, dict) else parts,
+        "interactions": parts,
+        "ensemble": given["n_ensemble"],
     }
-
-
-def came_to(model: Any) -> str:
-    """What "auto" came to in a fit."""
-    return f"{model.method_}, rank {model.rank_}, {model.prior_} prior, {parts_text(model.interactions_)}"
-
-
-def parts_text(parts: dict[str, int]) -> str:
-    """Columns of the parts of a model, such as main=1:pair=3:cp=3."""
-    return ":".join(f"{name}={n}" for name, n in parts.items())
 
 
 def warm_up(model: Any, split: Split) -> None:
@@ -169,7 +166,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         begin, cpu = time.perf_counter(), time.process_time()
         model.fit(*split.train)
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-        about |= {"fitted_by": model.method_, "came_to": came_to(model)}
+        about |= described(model, setting)
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
         found = scores(model, split, label, curves)
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
@@ -182,7 +179,12 @@ def settings(name: str, options: argparse.Namespace) -> list[Setting]:
     """The models of a method that were asked for."""
     if name == "default":
         return [Setting(name)]
-    given = (options.ranks or [None], options.priors or [None], options.interactions or [None])
+    given = (
+        options.ranks or [None],
+        options.priors or [None],
+        options.interactions or [None],
+        options.ensembles or [None],
+    )
     return [Setting(name, *choice) for choice in itertools.product(*given)]
 
 
@@ -247,6 +249,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument(
         "--interactions", type=words(), help="words or main=1:pair=3:cp=3, between commas (default: its own)"
     )
+    p.add_argument("--ensembles", type=numbers, help="numbers of fits that are mixed (default: its own)")
     p.add_argument("--inner", action="store_true", help="score held-out training entries")
     p.add_argument("--entries", type=int, help="take only so many training entries")
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")

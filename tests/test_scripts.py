@@ -61,6 +61,7 @@ TINY = {
     "measure_accuracy.py": [
         *("--methods", "default,cep,vmp", "--folds", "1,2", "--entries", "400", "--sets", "2", "--data", "alog,enron"),
         *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
+        *("--ensembles", "2"),
     ],
     "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
     "measure_rank_selection.py": [

@@ -23,7 +23,9 @@ def tensor(likelihood: str = "gaussian", n: int = 900, **params: Any) -> SparseT
 
 
 def quick(**params: Any) -> CPRegressor:
-    return CPRegressor(**{"method": "vmp", "max_iter": 500, "random_state": 0, **params})
+    return CPRegressor(
+        **{"method": "vmp", "interactions": "cp", "prior": "fixed", "max_iter": 500, "random_state": 0, **params}
+    )
 
 
 def test_select_rank_scores_are_those_of_a_plain_loop_and_find_the_rank():
@@ -154,7 +156,13 @@ def test_lower_bound_is_the_last_of_the_trace_where_there_is_one(tmp_path: Any):
     data = tensor()
     model = quick(rank=2).fit(data)
     assert model.lower_bound_ == model.trace_["lower_bound"][-1]
-    assert not hasattr(CPRegressor(2, random_state=0, max_iter=300).fit(data), "lower_bound_")
+    assert not hasattr(quick(rank=2, method="cep").fit(data), "lower_bound_")
     assert not hasattr(quick(), "lower_bound_")
     worse = quick(rank=1).fit(data)
     assert worse.lower_bound_ < model.lower_bound_
+
+
+def test_lower_bound_under_a_learned_prior_peaks_at_the_rank():
+    data = tensor()
+    bounds = [quick(rank=rank, prior="learned").fit(data).lower_bound_ for rank in (1, 2, 3, 4)]
+    assert np.argmax(bounds) == 1

@@ -24,8 +24,9 @@ from tensorcep.cli._fit import (
 
 RANKS = [1, 2, 3, 4, 6, 8, 12, 16]
 DESCRIPTION = f"""\
-Fit the entries of DATA ({FILE_KINDS}) with several ranks, score each on entries held out of the fit, fold by fold,
-and print a table and the chosen rank: the smallest one whose mean log score is within one standard error of the best.
+Fit the entries of DATA ({FILE_KINDS}) with several ranks, score each
+on entries held out of the fit, fold by fold, and print a table and the chosen rank: the smallest one whose mean log
+score is within one standard error of the best.
 
   mean, standard_error   log score of a held-out entry; higher is better
   loss, loss_error       what the rank loses against the best one, on the same folds

@@ -18,18 +18,28 @@ from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, parts_of
 from tensorcep.posterior import Prior
 
-# One component for each entry that a row has on average, within these bounds.
+# One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
+# rows.
 RANKS = (3, 20)
-# Columns of each pair of modes: in all about as many per mode as the CP component has, at most these.
+# Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
+# smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 500)
 SWEEPS = 200
 # Bytes that the draws of a sampler may take; beyond them the method is one that keeps moments.
 DRAWS_BYTES = 2**30
 KEPT = 400
 # Parameters of CEP alone; where one of them is set, CEP is meant.
-OF_CEP = {"schedule": "modewise", "moments": "cavity", "order": 1, "damping": "auto", "dtype": "float64", "revisit": 0}
+OF_CEP = {
+    "schedule": "modewise",
+    "moments": "cavity",
+    "order": 1,
+    "damping": "auto",
+    "dtype": "float64",
+    "revisit": 0,
+    "n_ensemble": 1,
+}
 PRIORS = ("auto", "fixed", *KINDS)
 
 
@@ -67,7 +77,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
     """
     prior = checked_prior_kind(model.prior)
     rank = rank_for(n_entries, shape) if _is_auto(model.rank) else check_int("rank", model.rank)
-    wanted = columns_for(rank, len(shape)) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
+    wanted = columns_for(rank, shape) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     name = method_for(model, likelihood, shape, wanted, streaming)
     method = METHODS[name]
     if _is_auto(model.interactions) and (not method.clamps_columns or _needs_cp(model)):
@@ -105,12 +115,14 @@ def _needs_cp(model: Any) -> bool:
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     """Columns of the CP component."""
-    return int(np.clip(n_entries // max(1, sum(shape)), *RANKS))
+    return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
 
 
-def columns_for(rank: int, order: int) -> dict[str, int]:
+def columns_for(rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part; of a matrix the only pair of modes is the CP component."""
-    return {"main": 1, "pair": min(MOST_PAIRS, -(-rank // (order - 1))) if order > 2 else 0, "cp": rank}
+    order = len(shape)
+    pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
+    return {"main": 1, "pair": pairs, "cp": rank}
 
 
 def sampler_sweeps(n_entries: int) -> int:

@@ -35,7 +35,7 @@ from tensorcep.inference.adf import (
 )
 from tensorcep.labels import Labels
 from tensorcep.models.columns import free_columns
-from tensorcep.posterior import Posterior, Prior, natural_prior
+from tensorcep.posterior import Posterior, Prior, first_member, natural_prior
 from tensorcep.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
@@ -229,7 +229,7 @@ class StreamingCP(CPPredictions):
         """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
         if "_stream" in self.__dict__:
             return self._stream
-        posterior = self.posterior_
+        posterior: Any = first_member(self.posterior_)
         Lam, eta = self._mean_prior()
         seed = int(check_random_state(self.random_state).integers(2**63))
         noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is

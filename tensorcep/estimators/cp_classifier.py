@@ -54,7 +54,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes = ("_sampled_rate",)
+    _own_attributes = (*BaseCP._own_attributes, "_sampled_rate")
     _sampled_rate: float | None = None  # what the SparseTensor of the fit knew
 
     def __init__(
@@ -77,6 +77,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int = 1,
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -104,6 +105,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             tol=tol,
             init=init,
             n_init=n_init,
+            n_ensemble=n_ensemble,
             shape=shape,
             unknown=unknown,
             dtype=dtype,
@@ -157,6 +159,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return self._sampled_rate
 
     def _likelihood_of_new(self) -> Likelihood:
+        check_is_fitted(self, "posterior_")
         return for_population(self._likelihood(), self.zero_rate_)
 
     @property
@@ -179,6 +182,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
         With a `zero_rate` below 1, the log odds of the predictive probability.
         """
+        check_is_fitted(self, "posterior_")
         if self.zero_rate_ < 1.0:
             likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))

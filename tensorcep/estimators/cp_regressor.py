@@ -16,7 +16,7 @@ from tensorcep.inference import get_method
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.censored import TOBIT, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.posterior import GammaNoise, Prior
+from tensorcep.posterior import GammaNoise, Mixture, Prior
 
 LARGEST = 1e140
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
@@ -76,6 +76,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int = 1,
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -103,6 +104,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             tol=tol,
             init=init,
             n_init=n_init,
+            n_ensemble=n_ensemble,
             shape=shape,
             unknown=unknown,
             dtype=dtype,
@@ -188,6 +190,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """Posterior mean of the noise precision (the estimate, for a method without a posterior)."""
         check_is_fitted(self, "posterior_")
         result: Any = self.posterior_
+        if isinstance(result, Mixture):
+            return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
         return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -172,4 +172,4 @@ def test_command_line_fits_and_scores_with_a_limit(tmp_path, monkeypatch, capsys
     assert main(["fit", "data.csv", "-o", "n.npz", "--lower-limit", "none", "-q", *options]) == 0
     assert tc.load("n.npz").lower_limit_ is None
     assert main(["fit", "data.csv", "-o", "o.npz", "--lower-limit", "1", "--likelihood", "poisson", *options]) != 0
-    assert "--lower-limit is for --likelihood gaussian" in capsys.readouterr().err
+    assert "--lower-limit is for real values; got --likelihood poisson" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from estimators._data import entries, fitted, new
 from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
 
 import tensorcep as tc
 from tensorcep import metrics
@@ -147,6 +148,12 @@ def test_zero_rate_refuses(rate):
     model = new("classifier", zero_rate=rate)
     with pytest.raises(ValueError, match=r"zero_rate must be 'auto', or a number in \(0, 1\]; got"):
         model.fit(*entries("classifier"))
+
+
+def test_zero_rate_of_a_model_that_is_not_fitted_says_so():
+    for call in (new("classifier").predict_proba, new("classifier", zero_rate=RATE).decision_function):
+        with pytest.raises(NotFittedError):
+            call(entries("classifier")[0])
 
 
 def test_zero_rate_auto_needs_to_know():
