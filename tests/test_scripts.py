@@ -26,6 +26,11 @@ TINY = {
         *("--points", "2", "--orders", "2", "--forget", "0,0.1", "--revisit", "0,50"),
     ],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "choose_defaults.py": [
+        *("--data", "alog,enron", "--folds", "1", "--entries", "300", "--methods", "gibbs,cep"),
+        *("--interactions", "auto,pair1", "--priors", "auto", "--rank-factors", "1"),
+        *("--sweeps-factors", "0.02", "--limits", "auto,none"),
+    ],
     "engine_calibration.py": [
         "--methods",
         "laplace,wopt-ridge,cep-averaged",
@@ -103,6 +108,7 @@ TINY = {
 }
 NEEDS_DATA = (
     "bench_peers.py",
+    "choose_defaults.py",
     "measure_accuracy.py",
     "reproduce_glm.py",
     "reproduce_bpm.py",
