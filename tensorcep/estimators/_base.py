@@ -53,7 +53,7 @@ class BaseCP(StreamingCP):
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
-        n_ensemble: int = 1,
+        n_ensemble: int | str = "auto",
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -148,7 +148,7 @@ class BaseCP(StreamingCP):
         The first batch of a stream (`streaming`) gets one fit, since a stream has one posterior.
         """
         self._forget_stream()
-        self._choose_likelihood(values)
+        self._choose_likelihood(values, shape, streaming)
         likelihood = self._likelihood()
         chosen = choose(self, likelihood, len(values), shape, streaming)
         options = self._checked_options(chosen, len(shape))
@@ -233,10 +233,10 @@ class BaseCP(StreamingCP):
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),
             callbacks=tuple(callbacks),
-            members=check_int("n_ensemble", self.n_ensemble),
+            members=chosen.members,
         )
 
-    def _choose_likelihood(self, y: np.ndarray) -> None:
+    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
         """Decide what of the likelihood depends on the values of a fit, or of the first batch of a stream."""
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:

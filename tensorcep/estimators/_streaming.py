@@ -249,7 +249,7 @@ class StreamingCP(CPPredictions):
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()
         sweeps = given_int("max_iter", self.max_iter, self.max_iter_)
-        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps)
+        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps, 1)
         options = self._checked_options(chosen, len(stream.keys))
         likelihood = self._likelihood()
         method = get_method(self.method_, likelihood)

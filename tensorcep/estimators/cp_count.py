@@ -56,7 +56,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
-        n_ensemble: int = 1,
+        n_ensemble: int | str = "auto",
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
