@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorcep as tc
 
-PAPER = {"rank": 8, "method": "cep", "prior": "fixed", "interactions": "cp", "max_iter": 200}
+PAPER = {"rank": 8, "method": "cep", "prior": "fixed", "interactions": "cp", "max_iter": 200, "n_ensemble": 1}
 
 
 def paper(cls: type, *rank: int, **params: Any) -> Any:

@@ -65,7 +65,7 @@ def test_interactions_are_all_with_fewer_columns_for_pairs(rank, shape, parts):
     assert chosen(rank=rank, shape=shape).parts == parts
 
 
-@pytest.mark.parametrize(("n", "sweeps"), [(10, 500), (16_000, 500), (20_000, 400), (40_000, 200), (10**6, 150)])
+@pytest.mark.parametrize(("n", "sweeps"), [(10, 1000), (8000, 1000), (20_000, 400), (40_000, 200), (10**6, 150)])
 def test_sweeps_of_samplers_fall_with_the_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
     assert chosen(n=n, method="cep").max_iter == _defaults.SWEEPS == 200
@@ -101,10 +101,13 @@ def test_method_is_a_sampler_where_it_can_be_and_cep_elsewhere(name, params, met
     ("name", "params", "prior", "interactions"),
     [
         ("regressor", {}, "learned", "all"),
-        ("regressor", {"method": "cep"}, "learned", "all"),
-        ("regressor", {"method": "vmp"}, "learned", "all"),
-        ("regressor", {"method": "laplace"}, "learned", "all"),
-        ("classifier", {"method": "pg-vb", **LOGIT}, "learned", "all"),
+        ("regressor", {"method": "cep"}, "learned", "cp"),
+        ("regressor", {"method": "vmp"}, "learned", "main+cp"),
+        ("regressor", {"method": "laplace"}, "learned", "main+cp"),
+        ("classifier", {"method": "cep"}, "learned", "pairwise"),
+        ("classifier", LOGIT, "learned", "pairwise"),
+        ("classifier", {"method": "pg-vb", **LOGIT}, "learned", "main+cp"),
+        ("counts", {}, "learned", "main+cp"),
         ("counts", {"method": "pg-gibbs", **NEGBINOMIAL}, "learned", "all"),
         ("regressor", POINT, "fixed", "cp"),
         ("regressor", {"prior": "fixed"}, "fixed", "all"),
@@ -116,7 +119,32 @@ def test_method_is_a_sampler_where_it_can_be_and_cep_elsewhere(name, params, met
 def test_prior_and_interactions_are_what_the_method_can(name, params, prior, interactions):
     found = chosen(name, n=120, **params)  # four entries per row
     assert found.prior_name == prior
-    assert found.parts == {"all": {"main": 1, "pair": 2, "cp": 4}, "cp": {"main": 0, "pair": 0, "cp": 4}}[interactions]
+    assert (
+        found.parts
+        == {
+            "all": {"main": 1, "pair": 2, "cp": 4},
+            "main+cp": {"main": 1, "pair": 0, "cp": 4},
+            "pairwise": {"main": 1, "pair": 4, "cp": 0},
+            "cp": {"main": 0, "pair": 0, "cp": 4},
+        }[interactions]
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "params", "members"),
+    [
+        (10, {}, 8),
+        (40_000, {}, 4),
+        (10**6, {}, 1),
+        (10, {"n_ensemble": 2}, 2),
+        (10, {"method": "gibbs"}, 1),
+        (10, {"prior": "fixed"}, 1),
+        (10, {"streaming": True}, 1),
+        (10, {"init": "prior", "prior_mean": 1.0}, 1),
+    ],
+)
+def test_cep_mixes_fewer_fits_the_more_entries_there_are(n, params, members):
+    assert chosen(n=n, **{"method": "cep", **params}).members == members
 
 
 @pytest.mark.parametrize(
@@ -148,8 +176,9 @@ def test_defaults_fit_tensors_of_any_order(order, method):
     model = tc.CPRegressor(method=method, tol=1e9, shape=shape, **FEW).fit(X, y)
     rank = {2: 3, 3: 4, 4: 3}[order]
     assert model.rank_ == rank
-    parts = {"main": 1, "pair": {2: 0, 3: 2, 4: 1}[order], "cp": rank}
-    assert model.interactions_ == (parts if method != "wopt" else {"main": 0, "pair": 0, "cp": rank})
+    pairs = {2: 0, 3: 2, 4: 1}[order] if method == "auto" else 0
+    main = int(method == "auto" or (method == "cep" and order == 2))
+    assert model.interactions_ == {"main": main, "pair": pairs, "cp": rank}
     assert len(model.column_modes_) == model.posterior_.rank
     assert np.isfinite(model.predict(X)).all()
 
@@ -170,8 +199,8 @@ def test_fit_says_what_auto_came_to_and_a_file_keeps_it(name, params, method, pr
     X, y = entries(name)
     model = CLASSES[name](tol=1e9, **params, **FEW).fit(X, y)
     rank = params.get("rank", 10)
-    cp = method == "wopt"
-    parts = {"main": int(not cp), "pair": 0 if cp else rank // 2, "cp": rank}
+    pairs = {"gibbs": rank // 2, "cep": 8}.get(method, 0)
+    parts = {"main": int(method != "wopt"), "pair": pairs, "cp": 0 if method == "cep" else rank}
     assert [getattr(model, item) for item in FITTED] == [method, rank, prior, parts, 12]
     assert model.get_params()["method"] == params.get("method", "auto")
     model.save(tmp_path / "model.npz")
@@ -188,7 +217,7 @@ def test_a_bare_estimator_recovers_effects_and_products():
     a, b, c = (rng.standard_normal(n)[column] for n, column in zip(shape, X.T, strict=True))
     f = 20.0 + a + 2.0 * b + a * c
     model = tc.CPRegressor(random_state=0, rank=2).fit(X[:320], f[:320] + 0.1 * rng.standard_normal(320))
-    assert (model.method_, model.max_iter_) == ("gibbs", 500)
+    assert (model.method_, model.max_iter_) == ("gibbs", 1000)
     mean, sd = model.predict(X[320:], return_std=True)
     assert np.sqrt(np.mean((mean - f[320:]) ** 2)) < 0.15
     assert (sd < 0.5).all()
@@ -200,7 +229,8 @@ def test_streams_are_learned_by_cep_and_keep_what_they_began_with(name, tmp_path
     model = CLASSES[name](tol=0.5, anneal=0, shape=SHAPE, random_state=0)
     model.partial_fit(X[:90], y[:90])
     began = [getattr(model, item) for item in FITTED]
-    assert began == ["cep", 3, "learned", {"main": 1, "pair": 2, "cp": 3}, 200]
+    parts = {"regressor": (0, 0, 3), "classifier": (1, 3, 0), "counts": (1, 0, 3)}[name]
+    assert began == ["cep", 3, "learned", dict(zip(("main", "pair", "cp"), parts, strict=True)), 200]
     model.partial_fit(X[90:], y[90:])  # by the rule a tensor of all entries would have rank 10
     assert [getattr(model, item) for item in FITTED] == began
     model.save(tmp_path / "stream.npz")
