@@ -16,7 +16,7 @@ from tensorcep.posterior import Mixture, Posterior
 
 EVERY = pytest.mark.parametrize("name", NAMES)
 QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "anneal": 3, "n_init": 1}
-CHOSEN = Chosen("cep", 2, "learned", {"main": 0, "pair": 0, "cp": 2}, 25)
+CHOSEN = Chosen("cep", 2, "learned", {"main": 0, "pair": 0, "cp": 2}, 25, 1)
 
 
 @cache
