@@ -98,7 +98,7 @@ def add_structure_options(group: Any) -> None:
         "--interactions",
         choices=("auto", *PRESETS),
         default="auto",
-        help="what an entry is a sum of; auto: main effects, pairs of modes and components for gibbs, fewer of these for "
+        help="what an entry is a sum of; auto: main effects, pairs of modes and components for gibbs, fewer for "
         "other methods (default: auto)",
     )
 
