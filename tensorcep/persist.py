@@ -178,6 +178,8 @@ def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray
         return {"result": "point", "theta": result.theta}, arrays
     if result.theta is not None:
         arrays["theta"] = result.theta
+    if result.unknown is not None:
+        arrays["unknown"] = result.unknown
     return {"result": "draws", "theta_mode": result.theta_mode}, arrays
 
 
@@ -189,7 +191,8 @@ def _read_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Resul
     }
     kind = header.get("result", "gaussian")
     if kind == "draws":
-        return Draws(rows=arrays["rows"], theta=arrays.get("theta"), theta_mode=header["theta_mode"], **common)
+        theta, unknown = arrays.get("theta"), arrays.get("unknown")
+        return Draws(rows=arrays["rows"], theta=theta, theta_mode=header["theta_mode"], unknown=unknown, **common)
     if kind == "point":
         return PointEstimate(rows=arrays["rows"], theta=header["theta"], **common)
     if kind == "mixture":
@@ -240,6 +243,8 @@ def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"rows": (chains, draws, n_rows, rank)}
     if result.theta is not None:
         shapes["theta"] = (chains, draws, 1 if result.theta_mode is None else result.shape[result.theta_mode])
+    if result.unknown is not None:
+        shapes["unknown"] = (chains, draws, len(result.shape), rank)
     return shapes
 
 

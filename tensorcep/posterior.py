@@ -110,6 +110,8 @@ class Draws(NamedTuple):
     theta_mode : int or None
         The mode whose rows have a parameter of their own; None when all entries share one.
     seen : (n_rows,) bool
+    unknown : (n_chains, n_draws, K, R) float64 or None
+        A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
     """
 
     shape: tuple[int, ...]
@@ -118,6 +120,7 @@ class Draws(NamedTuple):
     theta: np.ndarray | None
     theta_mode: int | None
     seen: np.ndarray
+    unknown: np.ndarray | None = None
 
 
 class PointEstimate(NamedTuple):

@@ -119,7 +119,11 @@ def belief_of(result: Result, known: RowMoments, unseen: RowMoments) -> Belief:
     """The belief about every row, followed by one row per mode (`unseen`) for rows that the model does not know."""
     if isinstance(result, Draws):
         values = pooled(result)
-        return RowDraws(np.concatenate([values, draw_rows(unseen, len(values), np.random.default_rng(0))], axis=1))
+        if result.unknown is None:
+            rows = draw_rows(unseen, len(values), np.random.default_rng(0))
+        else:
+            rows = result.unknown.reshape(-1, *result.unknown.shape[2:])
+        return RowDraws(np.concatenate([values, rows], axis=1))
     if isinstance(result, Mixture):
         every = [moments_of_rows(member) for member in result.members]
         prior = [unseen if m.mode_prior is None else _moments_of_prior(m.mode_prior) for m in result.members]

@@ -83,7 +83,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         If a parameter is neither "auto" nor allowed.
     """
     prior = checked_prior_kind(model.prior)
-    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else check_int("rank", model.rank)
+    rank = given_int("rank", model.rank, rank_for(n_entries, shape))
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     name = method_for(model, likelihood, shape, given or columns_of_sampler(rank, shape), streaming)
     method = METHODS[name]
@@ -92,13 +92,9 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
     if _is_auto(prior):
         prior = "learned" if method.learns_prior else "fixed"
     sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
-    if not _is_auto(model.max_iter):
-        sweeps = check_int("max_iter", model.max_iter)
-    if _is_auto(model.n_ensemble):
-        several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
-        members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
-    else:
-        members = check_int("n_ensemble", model.n_ensemble)
+    several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
+    members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    sweeps, members = given_int("max_iter", model.max_iter, sweeps), given_int("n_ensemble", model.n_ensemble, members)
     return Chosen(name, rank, prior, given, sweeps, members)
 
 
@@ -115,6 +111,16 @@ def checked_prior_kind(prior: Any) -> Any:
     if not isinstance(prior, str):
         fail_value(f"prior must be one of {PRIORS} or a tensorcep.Prior; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
+
+
+def given_int(name: str, value: Any, auto: int) -> int:
+    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
+    if _is_auto(value):
+        return auto
+    try:
+        return check_int(name, value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
 
 
 def _is_auto(value: Any) -> bool:
@@ -161,7 +167,7 @@ def sampler_sweeps(n_entries: int) -> int:
 def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
     """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
     if not _is_auto(model.method):
-        return check_choice("method", model.method, (*METHODS, "auto"))
+        return check_choice("method", model.method, ("auto", *METHODS))
     given = any(getattr(model, name) != value for name, value in OF_CEP.items())
     columns = free_columns(parts, len(shape)).shape[1]
     too_large = 8.0 * KEPT * columns * sum(shape) > DRAWS_BYTES

@@ -54,8 +54,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     n_ensemble : int or "auto", default="auto"
         Fits from different random starts (each the best of `n_init`) whose equally weighted mixture is the posterior.
         Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
-        they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is 1, but
-        for `fit` by "cep" with a learned prior up to 8, fewer the more entries there are.
+        they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is 1,
+        but for `fit` by "cep" with a learned prior up to 8, fewer the more entries there are.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"

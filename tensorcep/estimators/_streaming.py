@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value
 from tensorcep.estimators._arrivals import Arrival, Arrivals, arrival_of, arrivals, rows_of_keys
-from tensorcep.estimators._defaults import Chosen
+from tensorcep.estimators._defaults import Chosen, given_int
 from tensorcep.estimators._options import method_settings, run_settings
 from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
@@ -248,7 +248,8 @@ class StreamingCP(CPPredictions):
 
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()
-        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, self.max_iter_, 1)
+        sweeps = given_int("max_iter", self.max_iter, self.max_iter_)
+        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps, 1)
         options = self._checked_options(chosen, len(stream.keys))
         likelihood = self._likelihood()
         method = get_method(self.method_, likelihood)

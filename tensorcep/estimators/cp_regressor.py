@@ -13,7 +13,7 @@ from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._defaults import choose
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import matching_scale, word_or_range
-from tensorcep.inference import get_method
+from tensorcep.inference import METHODS
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.censored import TOBIT, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -42,9 +42,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
-        of max(limit, f + noise). cep of first order (with cavity moments and messages of its own for every entry), vmp and
-        gibbs can. "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of the
-        values equal it, at least three times as many as any other value. None: no value is censored.
+        of max(limit, f + noise). gibbs, vmp and cep can (cep of first order, with cavity moments and a message for
+        every entry). "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
+        the values equal it, at least three times as many as any other value. None: no value is censored.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _unable_to_censor(self) -> str:
         """The parameter that rules out a lower limit, if one does."""
-        if self.method != "auto" and get_method(self.method, GAUSSIAN).lacks(TOBIT):
+        if isinstance(self.method, str) and self.method in METHODS and METHODS[self.method].lacks(TOBIT):
             return f"method={self.method!r}"
         if self.method in ("cep", "auto"):
             if self.order == 2 or self.moments == "posterior":
