@@ -75,7 +75,7 @@ def _position(name: str) -> int:
 
 
 # The model of the CEP paper and how it is fitted, whatever the estimators' own defaults are.
-PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "max_iter": 200}
+PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1, "max_iter": 200}
 
 
 def paper_model(estimator: Any, rank: int, **changes: Any) -> Any:

@@ -82,7 +82,7 @@ def add_rank_option(group: Any) -> None:
         type=_whole_or_auto,
         default="auto",
         metavar="R",
-        help="number of components, or auto: the mean number of entries per row, within 3 and 20 (default: auto)",
+        help="number of components, or auto: by the numbers of entries and rows, 3 to 20 (default: auto)",
     )
 
 
@@ -98,8 +98,8 @@ def add_structure_options(group: Any) -> None:
         "--interactions",
         choices=("auto", *PRESETS),
         default="auto",
-        help="what an entry is a sum of; auto: main effects, pairs of modes and components, by the methods that can "
-        "(default: auto)",
+        help="what an entry is a sum of; auto: main effects, pairs of modes and components for gibbs, fewer for "
+        "other methods (default: auto)",
     )
 
 
