@@ -23,7 +23,7 @@ from _heldout import Split, aucs
 from tensorcep.metrics import brier, expected_calibration_error, log_loss, rmse
 
 # What tells one model from another in the rows of these scripts.
-MODEL = ("data", "rank", "method", "fitted_by", "link", "prior", "interactions", "noise", "sweeps", "inner")
+MODEL = ("data", "rank", "method", "fitted_by", "link", "prior", "interactions", "ensemble", "noise", "sweeps", "inner")
 SUMMARIES = ("mean", "sd_folds", "sd_seeds")
 # Metrics in the table, in this order; fit times and sweeps without their spread.
 SHOWN = (

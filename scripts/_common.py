@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import math
 import sys
@@ -71,6 +72,16 @@ def row(metric: str, value: float | None, **others: Any) -> Row:
 
 def _position(name: str) -> int:
     return COLUMNS.index(name) if name in COLUMNS else len(COLUMNS)
+
+
+# The model of the CEP paper and how it is fitted, whatever the estimators' own defaults are.
+PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1, "max_iter": 200}
+
+
+def paper_model(estimator: Any, rank: int, **changes: Any) -> Any:
+    """An estimator of this class with the settings of the CEP paper, but for `changes`: no limit, no learned prior."""
+    limit = {"lower_limit": None} if "lower_limit" in inspect.signature(estimator).parameters else {}
+    return estimator(rank, **{**PAPER, **limit, **changes})
 
 
 def say(text: str) -> None:

@@ -57,11 +57,11 @@ def aucs(tests: Sequence[Entries], score: np.ndarray) -> np.ndarray:
     return np.array([auc(test.y, part) for test, part in zip(tests, parts, strict=True)])
 
 
-def inner(split: Split) -> Split:
-    """Hold out a fifth of the training entries instead of the test entries: settings are chosen on these."""
+def inner(split: Split, part: int = 5) -> Split:
+    """Hold out one in `part` training entries instead of the test entries: settings are chosen on these."""
     coords, y = split.train
     shuffled = np.random.default_rng(split.fold).permutation(len(y))
-    held, kept = shuffled[: len(y) // 5], shuffled[len(y) // 5 :]
+    held, kept = shuffled[: len(y) // part], shuffled[len(y) // part :]
     return split._replace(train=Entries(coords[kept], y[kept]), tests=[Entries(coords[held], y[held])])
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 from _sampled_ep import CDF
+from scipy.special import ndtri
 
 from tensorcep.inference._glm_data import GLMProblem
 
@@ -25,16 +26,21 @@ FEATURES = 300
 WIDTHS = np.array([1.5, 1.5])
 NOISE = 1e-6
 GATE = 0.003
+# A row that was sure is looked at again when an input has moved by this part of the kernel's width.
+MOVED = 0.01
 
 
 class Oracle:
     """Importance sampling of (likelihood x N(m, v)), with draws from N(m, v); counts how often it is asked.
 
-    The standard normal draws have mean 0 and variance 1 exactly, so that a flat likelihood gives alpha = beta = 0.
+    The standard normal draws are stratified, one in each of equally probable intervals. The third moment of 100,000
+    plain draws is about 0.008 instead of 0, and where v is small beta misses by that over sqrt(v), in all rows alike,
+    since the draws are the same: that moves the posterior of thousands of rows by many standard deviations. Mean and
+    variance are 0 and 1 exactly, so that a flat likelihood gives alpha = beta = 0.
     """
 
     def __init__(self, problem: GLMProblem, draws: int):
-        z = np.random.default_rng(problem.seed).standard_normal(draws)
+        z = ndtri((np.arange(draws) + np.random.default_rng(problem.seed).uniform(size=draws)) / draws)
         self._z = (z - z.mean()) / z.std()
         self._cdf = CDF[problem.likelihood.name]
         self.asked = 0
@@ -61,8 +67,7 @@ class Regression:
         self._cov = np.eye(FEATURES)
         self._weights = np.zeros((FEATURES, 2))
 
-    def features(self, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-        inputs = np.column_stack([m / np.sqrt(1.0 + v), np.log1p(v)])
+    def features(self, inputs: np.ndarray) -> np.ndarray:
         return np.sqrt(2.0 / FEATURES) * np.cos(inputs @ self._frequency + self._phase)
 
     def variance(self, features: np.ndarray) -> np.ndarray:
@@ -87,21 +92,27 @@ class JustInTime:
     def __init__(self, problem: GLMProblem, draws: int):
         self._x, self._y = problem.X.toarray(), problem.y
         self._regression = Regression(problem.seed)
+        self._sure = np.full((len(self._x), 2), np.inf)
         self.oracle = Oracle(problem, draws)
 
     def scalar(self, m: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return alpha and beta, (n, 2), for the label 1."""
         regression, scale = self._regression, np.column_stack([np.sqrt(1.0 + v), 1.0 + v])
-        features = regression.features(m, v)
-        variance = regression.variance(features)
+        inputs = np.column_stack([m / scale[:, 0], np.log1p(v)])
+        features = regression.features(inputs)
+        moved = np.flatnonzero((np.abs(inputs - self._sure) > MOVED * WIDTHS).any(axis=1))
+        self._sure[moved] = inputs[moved]
+        seen = features[moved]
+        variance = regression.variance(seen)
         asked: dict[int, np.ndarray] = {}
         while variance.max(initial=0.0) > GATE**2:
-            row = int(variance.argmax())
+            at = int(variance.argmax())
+            row = int(moved[at])
             answer = scale[row] * self.oracle(float(m[row]), float(v[row]))
             asked[row] = answer
             if np.isfinite(answer).all():
-                variance -= (features @ regression.learn(features[row], answer)) ** 2
-            variance[row] = 0.0
+                variance -= (seen @ regression.learn(seen[at], answer)) ** 2
+            variance[at] = 0.0
         outgoing = regression.predict(features)
         for row, answer in asked.items():
             outgoing[row] = answer

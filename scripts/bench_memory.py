@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say, words
+from _common import Row, numbers, paper_model, parser, report, row, say, words
 
 ORDER = 3
 WARM_UP_ENTRIES = 2_000
@@ -60,9 +60,8 @@ def child(n: int, rank: int, dtype: str, sweeps: int, threads: int, seed: int) -
     for k, size in enumerate(shape):
         coords[:, k] = rng.integers(0, size, n)
     y = rng.standard_normal(n)
-    model = CPRegressor(
-        rank, dtype=dtype, max_iter=sweeps, tol=0.0, shape=shape, n_jobs=threads, random_state=seed, damping=0.5
-    )
+    how: dict[str, Any] = {"max_iter": sweeps, "tol": 0.0, "n_jobs": threads, "random_state": seed, "damping": 0.5}
+    model = paper_model(CPRegressor, rank, dtype=dtype, shape=shape, **how)
     warnings.simplefilter("ignore")  # so few sweeps do not converge
     model.fit(coords[:WARM_UP_ENTRIES], y[:WARM_UP_ENTRIES])
     forget_peak()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say, words
+from _common import Row, numbers, paper_model, parser, report, row, say, words
 
 from tensorcep._files import atomic_write
 from tensorcep.estimators import CPClassifier, CPRegressor
@@ -64,8 +64,10 @@ def resident() -> float:
     return float("nan")
 
 
-def model_of(rank: int, seed: int, **params: Any) -> CPClassifier:
-    return CPClassifier(rank, random_state=seed, init="prior", anneal=0, max_iter=50, **params)
+def model_of(rank: int, seed: int, **params: Any) -> Any:
+    """A classifier of the CEP paper's model; a stream starts at its prior, without annealing."""
+    how: dict[str, Any] = {"random_state": seed, "init": "prior", "anneal": 0, "max_iter": 50}
+    return paper_model(CPClassifier, rank, **how, **params)
 
 
 def speed(args: Any) -> list[Row]:
@@ -161,9 +163,9 @@ def revisit(args: Any) -> list[Row]:
     rank, shape, n, size = args.ranks[0], (60, 50, 40), args.entries[0], args.batch_sizes[0]
     for likelihood in ("gaussian", "probit"):
         for capacity in args.revisit:
-            source, how = Source(rank, args.seed, shape), {"revisit": capacity, "random_state": args.seed}
-            real = likelihood == "gaussian"
-            model: Any = CPRegressor(rank, max_iter=50, **how) if real else model_of(rank, args.seed, revisit=capacity)
+            source, real = Source(rank, args.seed, shape), likelihood == "gaussian"
+            how: dict[str, Any] = {"max_iter": 50, "revisit": capacity, "random_state": args.seed}
+            model = paper_model(CPRegressor, rank, **how) if real else model_of(rank, args.seed, revisit=capacity)
             trace = model.stream(source.batches(n, size, real)).stream_trace_
             about = {"data": f"simulated {likelihood}", "rank": rank, "method": "cep", "batch_size": size}
             about |= {"entries": n, "revisit": capacity, "seconds": float(trace["seconds"][1:].sum())}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
+from _common import Row, paper_model, parser, report, row, say, words
 from measure_coverage import FIT_SEED, LATENT_SD, latent_of, scores
 from sklearn.exceptions import ConvergenceWarning
 
@@ -56,11 +56,12 @@ def fit(name: str, likelihood: str, simulated: CPSimulation, seed: int, options:
     """The fitted model of one method; a sampler gets sweeps of its own number."""
     method, settings = VARIANTS.get(name, (name, None))
     estimator, parameters = ESTIMATORS[likelihood]
-    model = estimator(
-        rank=options.true_rank,
+    model = paper_model(
+        estimator,
+        options.true_rank,
         method=method,
         method_options=settings and settings(simulated),
-        prior=None if options.auto_prior else simulated.prior,
+        prior="fixed" if options.auto_prior else simulated.prior,
         max_iter=options.sampler_sweeps if METHODS[method].sampler else options.sweeps,
         tol=options.tol,
         random_state=FIT_SEED + seed,
@@ -136,7 +137,9 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--true-rank", type=int, default=4)
     p.add_argument("--density", type=float, default=0.05, help="share of the cells that is observed")
     p.add_argument("--latent-sd", type=float, help="prior sd of the latent value of a cell (default: 1, counts 0.5)")
-    p.add_argument("--auto-prior", action="store_true", help="fit with the automatic prior, not that of the simulation")
+    p.add_argument(
+        "--auto-prior", action="store_true", help="fit with the CEP paper's prior, not that of the simulation"
+    )
     p.add_argument("--sampler-sweeps", type=int, default=400, help="sweeps of a sampler; half of them burn in")
     p.add_argument("--tol", type=float, default=1e-3)
     p.add_argument("--coverage", type=float, default=0.9, help="nominal coverage of the intervals")

@@ -3,12 +3,13 @@
     python scripts/measure_accuracy.py --methods default,cep,gibbs --figure calibration.png
 
 "default" is the bare estimator: nothing but the shape and the seed is given to it, whatever the other options say. The
-other methods take --ranks, --priors, --interactions and --sweeps, and otherwise their own defaults; "all" is every
-method of ours that can serve. What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are
-these peers with their defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for
-(scripts/_peer_fits.py has them). With --inner a fifth of the training entries is held out and scored instead of the
-test entries: settings are chosen that way, so that no test entry takes part in a choice. --with adds the rows that
-earlier runs wrote as JSON to the tables at the end.
+other methods take --ranks, --priors, --interactions, --ensembles and --sweeps, and otherwise the estimator's own
+defaults; those of "paper" are CEP, the settings of its paper, and rank 8. "all" is every method of ours that can serve.
+What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their
+defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py
+has them). With --inner a fifth of the training entries is held out and scored instead of the test entries: settings are
+chosen that way, so that no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to
+the tables at the end.
 
 Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
 DBLP the mean over the test sets), log loss and Brier score; scripts/_accuracy.py says more. A small fit before the
@@ -36,7 +37,7 @@ from _accuracy import (
     train_share_weights,
     value_scores,
 )
-from _common import Row, parser, report, row, say, words
+from _common import PAPER, Row, numbers, parser, report, row, say, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
 from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
 from sklearn.base import clone
@@ -50,6 +51,7 @@ from tensorcep.metrics import coverage, reliability_curve
 LIKELIHOODS = {True: ("probit", "logit"), False: ("gaussian",)}
 PEER_NAMES = tuple(f"{peer}{which}" for peer in PEERS for which in ("", "-default"))
 LEVELS = np.linspace(0.05, 0.95, 19)
+WARM_UP_SWEEPS = 20
 DRAWS = 300  # of each held-out value
 Curves = dict[tuple[str, str], list[tuple[np.ndarray, ...]]]  # by data and model: what --figure draws
 
@@ -61,6 +63,7 @@ class Setting(NamedTuple):
     rank: int | None = None
     prior: str | None = None
     interactions: str | None = None
+    ensemble: int | None = None
 
 
 def given_interactions(text: str) -> Any:
@@ -70,43 +73,50 @@ def given_interactions(text: str) -> Any:
     return {name: int(n) for name, n in (item.split("=") for item in text.split(":"))}
 
 
-def likelihood_for(method: str, labelled: bool) -> str | None:
+def likelihood_for(name: str, labelled: bool) -> str | None:
     """The first likelihood for such data that the method can use, or None."""
-    return next((name for name in LIKELIHOODS[labelled] if not METHODS[method].lacks(get_likelihood(name))), None)
+    method = METHODS["cep" if name == "paper" else name]
+    return next((name for name in LIKELIHOODS[labelled] if not method.lacks(get_likelihood(name))), None)
 
 
 def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> Any:
     """The estimator of a setting, not fitted."""
     chosen: dict[str, Any] = {"random_state": seed, "shape": split.shape}
     labelled = split.data in LABELLED
-    if setting.method != "default":
+    if setting.method == "paper":
+        chosen |= {"rank": 8, **PAPER} | ({} if labelled else {"lower_limit": None})
+    elif setting.method != "default":
         chosen["method"] = setting.method
+    if setting.method != "default":
         if labelled:
             chosen["link"] = likelihood_for(setting.method, labelled)
         if setting.rank is not None:
             chosen["rank"] = setting.rank
         if setting.prior is not None:
-            chosen["prior"] = None if setting.prior == "fixed" else setting.prior
+            chosen["prior"] = setting.prior
         if setting.interactions is not None:
             chosen["interactions"] = given_interactions(setting.interactions)
+        if setting.ensemble is not None:
+            chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
     return CPClassifier(**chosen) if labelled else CPRegressor(**chosen)
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
-    """The columns that say what was fitted."""
+    """The columns that say what is fitted; once it is, with what the estimator chose itself."""
     given = model.get_params()
-    parts, prior = given["interactions"], given["prior"]
+    given |= {name: getattr(model, f"{name}_", given[name]) for name in ("method", "rank", "prior", "interactions")}
+    parts = given["interactions"]
     parts = ":".join(f"{name}={n}" for name, n in parts.items()) if isinstance(parts, dict) else parts
-    prior = "fixed" if prior is None else prior
     return {
         "method": setting.method,
         "fitted_by": given["method"],
         "link": given.get("link"),
         "rank": given["rank"],
-        "prior": prior,
+        "prior": given["prior"],
         "interactions": parts,
+        "ensemble": given["n_ensemble"],
     }
 
 
@@ -115,7 +125,7 @@ def warm_up(model: Any, split: Split) -> None:
     coords, y = split.train
     some = np.linspace(0, len(y) - 1, 200).astype(int)
     small = np.stack([np.unique(column, return_inverse=True)[1] for column in coords[some].T], axis=1)
-    clone(model).set_params(shape=None).fit(small, y[some])
+    clone(model).set_params(shape=None, max_iter=WARM_UP_SWEEPS).fit(small, y[some])
 
 
 def scores(model: Any, split: Split, label: str, curves: Curves | None) -> dict[str, float]:
@@ -156,6 +166,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         begin, cpu = time.perf_counter(), time.process_time()
         model.fit(*split.train)
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        about |= described(model, setting)
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
         found = scores(model, split, label, curves)
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
@@ -168,7 +179,12 @@ def settings(name: str, options: argparse.Namespace) -> list[Setting]:
     """The models of a method that were asked for."""
     if name == "default":
         return [Setting(name)]
-    given = (options.ranks or [None], options.priors or [None], options.interactions or [None])
+    given = (
+        options.ranks or [None],
+        options.priors or [None],
+        options.interactions or [None],
+        options.ensembles or [None],
+    )
     return [Setting(name, *choice) for choice in itertools.product(*given)]
 
 
@@ -233,6 +249,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument(
         "--interactions", type=words(), help="words or main=1:pair=3:cp=3, between commas (default: its own)"
     )
+    p.add_argument("--ensembles", type=numbers, help="numbers of fits that are mixed (default: its own)")
     p.add_argument("--inner", action="store_true", help="score held-out training entries")
     p.add_argument("--entries", type=int, help="take only so many training entries")
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")
@@ -240,7 +257,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--with", dest="others", type=Path, nargs="+", default=[], metavar="FILE", help="JSON files of rows")
     p.add_argument("--environment", type=Path, default=ENVIRONMENT, help="folder of the peers (default: %(default)s)")
     options = p.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", ("default", "all", *METHODS, *PEER_NAMES))):
+    for option, allowed in (("data", SHAPES), ("methods", ("default", "paper", "all", *METHODS, *PEER_NAMES))):
         for word in getattr(options, option):
             if word not in allowed:
                 p.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")

@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
+from _common import Row, paper_model, parser, report, row, say, words
 from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
@@ -26,13 +26,13 @@ LATENT_SD = {"gaussian": 1.0, "probit": 1.0, "logit": 1.0, "poisson": 0.5}
 FIT_SEED = 1000  # added to the seed of the data, so that a fit does not start at the draws that made them
 
 
-def estimator(likelihood: str, **parameters: Any) -> Any:
-    """The estimator of a likelihood."""
+def estimator(likelihood: str, rank: int, **parameters: Any) -> Any:
+    """The estimator of a likelihood, of the CEP paper's model."""
     if likelihood == "gaussian":
-        return CPRegressor(**parameters)
+        return paper_model(CPRegressor, rank, **parameters)
     if likelihood == "poisson":
-        return CPCountRegressor(**parameters)
-    return CPClassifier(link=likelihood, **parameters)
+        return paper_model(CPCountRegressor, rank, **parameters)
+    return paper_model(CPClassifier, rank, link=likelihood, **parameters)
 
 
 def latent_of(simulated: CPSimulation, coords: np.ndarray) -> np.ndarray:
@@ -135,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--true-rank", type=int, default=4)
     p.add_argument("--density", type=float, default=0.05, help="share of the cells that is observed")
     p.add_argument("--latent-sd", type=float, help="prior sd of the latent value of a cell (default: 1, poisson 0.5)")
-    p.add_argument("--true-prior", action="store_true", help="fit with the prior of the simulation, not the automatic")
+    p.add_argument("--true-prior", action="store_true", help="fit with the simulation's prior, not the CEP paper's")
     p.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise")
     p.add_argument("--moments", choices=("cavity", "posterior"), default="cavity")
     p.add_argument("--order", type=int, choices=(1, 2), default=1)

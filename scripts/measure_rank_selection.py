@@ -23,7 +23,8 @@ from tensorcep import CPRegressor, SparseTensor, select_rank, simulate_cp
 
 PATIENCE = 2
 # criterion -> prior of the rows
-BOUNDS = {"bound": None, "bound-learned": "learned"}
+BOUNDS = {"bound": "fixed", "bound-learned": "learned"}
+MODEL = {"interactions": "cp", "max_iter": 200}
 CRITERIA = ("held-out", "ard", *BOUNDS)
 
 
@@ -34,14 +35,14 @@ def chosen_ranks(
     ranks = range(max(1, true - options.below), true + options.above + 1)
     begin = time.perf_counter()
     if "held-out" in options.criteria:
-        model = CPRegressor(method=options.score_method, random_state=seed)
+        model = CPRegressor(method=options.score_method, prior="fixed", random_state=seed, **MODEL)
         found = select_rank(model, tensor, ranks=ranks, cv=options.cv, patience=PATIENCE, random_state=seed)
         seconds = time.perf_counter() - begin
         yield "one-standard-error", found.rank, seconds
         yield "best-score", found.best_rank, seconds
     if "ard" in options.criteria:
         begin = time.perf_counter()
-        pruned = CPRegressor(options.largest, prior="ard", random_state=seed).fit(tensor)
+        pruned = CPRegressor(options.largest, method="cep", prior="ard", random_state=seed, **MODEL).fit(tensor)
         yield "ard", pruned.n_components_, time.perf_counter() - begin
     for name, prior in BOUNDS.items():
         if name in options.criteria:
@@ -50,9 +51,9 @@ def chosen_ranks(
             yield name, ranks[int(np.argmax(bounds))], time.perf_counter() - begin
 
 
-def best_bound(tensor: SparseTensor, rank: int, prior: str | None, starts: int) -> float:
+def best_bound(tensor: SparseTensor, rank: int, prior: str, starts: int) -> float:
     """The highest lower bound of VMP from several random starts."""
-    models = (CPRegressor(rank, method="vmp", prior=prior, random_state=seed) for seed in range(starts))
+    models = (CPRegressor(rank, method="vmp", prior=prior, random_state=seed, **MODEL) for seed in range(starts))
     return max(model.fit(tensor).lower_bound_ for model in models)
 
 

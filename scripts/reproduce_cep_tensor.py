@@ -55,7 +55,12 @@ def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Reci
     sweeps = min(sweeps, MOST_SWEEPS.get(method, sweeps))
     if method == "cep":
         damping = DAMPING[data, schedule or "parallel"]
-        published = {"positive": False, "message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
+        published = {
+            "positive": False,
+            "noise_moments": "cavity",
+            "message_precision": 1e-6,
+            "message_noise": (1e-3, 1e-3),
+        }
         return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps)
     if method == "wopt":
         options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS))

@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say, words
+from _common import Row, numbers, paper_model, parser, report, row, say, words
 from _heldout import Entries, aucs, dblp_entries
 
 from tensorcep import datasets
@@ -23,10 +23,11 @@ from tensorcep.inference import METHODS
 STREAMED, ON_ALL = ("cep", "vmp"), {"batch": "cep", "wopt": "wopt"}
 
 
-def estimator(method: str, rank: int, seed: int, args: Any) -> CPClassifier:
-    """A classifier with the paper's prior; a stream starts at it, without annealing."""
+def estimator(method: str, rank: int, seed: int, args: Any) -> Any:
+    """A classifier of the paper's model; a stream starts at it, without annealing."""
     starting: dict[str, Any] = {"init": "prior", "anneal": 0} if method in ("cep", "vmp") else {}
-    return CPClassifier(
+    return paper_model(
+        CPClassifier,
         rank,
         method=method,
         shape=datasets.DBLP_SHAPE,

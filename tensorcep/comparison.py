@@ -47,8 +47,8 @@ def compare(
     methods : iterable of str, optional
         Names from `tensorcep.inference.METHODS`; by default every one that fits the estimator's likelihood and prior.
     estimator : CPRegressor, CPClassifier or CPCountRegressor, optional
-        The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. Default:
-        ``CPRegressor(random_state=0)``.
+        The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. What is "auto"
+        may come to different models for different methods. Default: ``CPRegressor(random_state=0)``.
     params : mapping, optional
         Per method, parameters of the estimator for it alone, such as
         ``{"wopt": {"method_options": {"ridge": 1.0}}}``.

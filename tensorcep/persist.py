@@ -13,7 +13,7 @@ from tensorcep._checks import check_shape, fail_value
 from tensorcep._files import read_archive, write_archive
 from tensorcep.inference.adf import pack_stream, unpack_stream
 from tensorcep.labels import pack_labels, unpack_labels
-from tensorcep.posterior import Dispersion, Draws, GammaNoise, ModePrior, PointEstimate, Posterior, Result
+from tensorcep.posterior import Dispersion, Draws, GammaNoise, Mixture, ModePrior, PointEstimate, Posterior, Result
 
 KIND = "tensorcep.model"
 VERSION = 1
@@ -168,11 +168,18 @@ def _stored_result(result: Result) -> tuple[dict[str, Any], dict[str, np.ndarray
             arrays.update(dispersion_a=result.dispersion.a, dispersion_b=result.dispersion.b)
             header["dispersion_mode"] = result.dispersion.mode
         return header, arrays
+    if isinstance(result, Mixture):
+        stored = [_stored_result(member) for member in result.members]
+        for c, (_, own) in enumerate(stored):
+            arrays.update({f"member{c}_{name}": values for name, values in own.items()})
+        return {"result": "mixture", "members": [fields for fields, _ in stored]}, arrays
     arrays["rows"] = result.rows
     if isinstance(result, PointEstimate):
         return {"result": "point", "theta": result.theta}, arrays
     if result.theta is not None:
         arrays["theta"] = result.theta
+    if result.unknown is not None:
+        arrays["unknown"] = result.unknown
     return {"result": "draws", "theta_mode": result.theta_mode}, arrays
 
 
@@ -184,11 +191,25 @@ def _read_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Resul
     }
     kind = header.get("result", "gaussian")
     if kind == "draws":
-        return Draws(rows=arrays["rows"], theta=arrays.get("theta"), theta_mode=header["theta_mode"], **common)
+        theta, unknown = arrays.get("theta"), arrays.get("unknown")
+        return Draws(rows=arrays["rows"], theta=theta, theta_mode=header["theta_mode"], unknown=unknown, **common)
     if kind == "point":
         return PointEstimate(rows=arrays["rows"], theta=header["theta"], **common)
+    if kind == "mixture":
+        each = enumerate(header["members"])
+        return Mixture(tuple(_read_posterior(fields, _of_member(c, arrays), common) for c, fields in each))
     if kind != "gaussian":
         fail_value(f"the result is of an unknown kind {kind!r}; update tensorcep.")
+    return _read_posterior(header, arrays, common)
+
+
+def _of_member(c: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of one member of a mixture."""
+    start = f"member{c}_"
+    return {name.removeprefix(start): values for name, values in arrays.items() if name.startswith(start)}
+
+
+def _read_posterior(header: dict[str, Any], arrays: dict[str, np.ndarray], common: dict[str, Any]) -> Posterior:
     noise = None if header["noise"] is None else GammaNoise(*header["noise"])
     dispersion = None
     if "dispersion_mode" in header:
@@ -213,12 +234,17 @@ def _shapes_of(result: Result) -> dict[str, tuple[int, ...]]:
             size = (1 if mode is None else result.shape[mode],)
             found.update(dispersion_a=size, dispersion_b=size)
         return found
+    if isinstance(result, Mixture):
+        each = enumerate(result.members)
+        return {f"member{c}_{name}": shape for c, member in each for name, shape in _shapes_of(member).items()}
     if isinstance(result, PointEstimate):
         return {"rows": (n_rows, rank)}
     chains, draws = result.rows.shape[:2]
     shapes: dict[str, tuple[int, ...]] = {"rows": (chains, draws, n_rows, rank)}
     if result.theta is not None:
         shapes["theta"] = (chains, draws, 1 if result.theta_mode is None else result.shape[result.theta_mode])
+    if result.unknown is not None:
+        shapes["unknown"] = (chains, draws, len(result.shape), rank)
     return shapes
 
 

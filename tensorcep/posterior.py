@@ -110,6 +110,8 @@ class Draws(NamedTuple):
     theta_mode : int or None
         The mode whose rows have a parameter of their own; None when all entries share one.
     seen : (n_rows,) bool
+    unknown : (n_chains, n_draws, K, R) float64 or None
+        A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
     """
 
     shape: tuple[int, ...]
@@ -118,6 +120,7 @@ class Draws(NamedTuple):
     theta: np.ndarray | None
     theta_mode: int | None
     seen: np.ndarray
+    unknown: np.ndarray | None = None
 
 
 class PointEstimate(NamedTuple):
@@ -140,7 +143,42 @@ class PointEstimate(NamedTuple):
     seen: np.ndarray
 
 
-Result = Posterior | Draws | PointEstimate
+class Mixture(NamedTuple):
+    """Equally likely posteriors, of runs from different starts; the first is the one that fits its data best.
+
+    A product of factors has many equivalent and many nearly as good explanations; each run finds one of them, and what
+    they disagree in is uncertain.
+
+    Attributes
+    ----------
+    members : tuple of Posterior
+        At least one, all of one shape and rank.
+    """
+
+    members: tuple[Posterior, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of each mode."""
+        return self.members[0].shape
+
+    @property
+    def rank(self) -> int:
+        """Number of columns."""
+        return self.members[0].rank
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Whether a training entry touches the row, (n_rows,) bool."""
+        return self.members[0].seen
+
+
+Result = Posterior | Draws | PointEstimate | Mixture
+
+
+def first_member(result: Result) -> Posterior | Draws | PointEstimate:
+    """The best posterior of a mixture; any other result as it is."""
+    return result.members[0] if isinstance(result, Mixture) else result
 
 
 def offsets(shape: Sequence[int]) -> np.ndarray:

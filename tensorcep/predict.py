@@ -1,8 +1,9 @@
 """From what a method returns and coordinates to moments, draws and predictions of observations.
 
-A belief about the rows is either Gaussian moments (the deterministic methods; a point estimate has no variance) or a
-set of equally likely draws (the samplers). What is predicted is the mean over the components of a mixture: one
-component with the latent value's mean and variance, or one component without variance per draw.
+A belief about the rows is Gaussian moments (the deterministic methods; a point estimate has no variance), several
+equally likely ones (a mixture of posteriors), or a set of equally likely draws (the samplers). What is predicted is the
+mean over the components of a mixture: a component with the latent value's mean and variance for each set of moments, or
+one without variance for each draw.
 """
 
 from __future__ import annotations
@@ -15,12 +16,26 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.models.cp import latent_moments, latent_of_draws, row_moments
-from tensorcep.posterior import Draws, PointEstimate, Posterior, Result, offsets, pack, unpack
+from tensorcep.posterior import (
+    Draws,
+    Mixture,
+    ModePrior,
+    PointEstimate,
+    Posterior,
+    Result,
+    first_member,
+    offsets,
+    pack,
+    unpack,
+)
 
 CHUNK = 1 << 16
-# A quantile over draws takes this many evenly spaced quantiles of every component.
+# A quantile over draws takes this many evenly spaced quantiles of every component, and at least so many in all.
 LEVELS_PER_DRAW = 16
+LEVELS = 512
+WITHOUT_NOISE = np.array(np.inf)
 
 
 class RowMoments(NamedTuple):
@@ -36,7 +51,14 @@ class RowDraws(NamedTuple):
     values: np.ndarray
 
 
-Belief = RowMoments | RowDraws
+class RowMixture(NamedTuple):
+    """Equally likely moments of every packed row: mean (C, n_rows, R) and packed covariance (C, n_rows, P)."""
+
+    mean: np.ndarray
+    cov: np.ndarray
+
+
+Belief = RowMoments | RowMixture | RowDraws
 
 
 class EntryTheta(NamedTuple):
@@ -78,7 +100,11 @@ def moments_of_rows(posterior: Posterior) -> RowMoments:
 
 
 def known_moments(result: Result) -> RowMoments:
-    """Mean and covariance of every factor row, whatever the method returned."""
+    """Mean and covariance of every factor row, whatever the method returned; of a mixture, its first member's.
+
+    Components have neither order nor sign, so rows of different members do not average.
+    """
+    result = first_member(result)
     if isinstance(result, Posterior):
         return moments_of_rows(result)
     if isinstance(result, PointEstimate):
@@ -93,8 +119,21 @@ def belief_of(result: Result, known: RowMoments, unseen: RowMoments) -> Belief:
     """The belief about every row, followed by one row per mode (`unseen`) for rows that the model does not know."""
     if isinstance(result, Draws):
         values = pooled(result)
-        return RowDraws(np.concatenate([values, draw_rows(unseen, len(values), np.random.default_rng(0))], axis=1))
+        if result.unknown is None:
+            rows = draw_rows(unseen, len(values), np.random.default_rng(0))
+        else:
+            rows = result.unknown.reshape(-1, *result.unknown.shape[2:])
+        return RowDraws(np.concatenate([values, rows], axis=1))
+    if isinstance(result, Mixture):
+        every = [moments_of_rows(member) for member in result.members]
+        prior = [unseen if m.mode_prior is None else _moments_of_prior(m.mode_prior) for m in result.members]
+        joined = [np.concatenate(pair) for e, p in zip(every, prior, strict=True) for pair in zip(e, p, strict=True)]
+        return RowMixture(np.stack(joined[::2]), np.stack(joined[1::2]))
     return RowMoments(np.concatenate([known.mean, unseen.mean]), np.concatenate([known.cov, unseen.cov]))
+
+
+def _moments_of_prior(prior: ModePrior) -> RowMoments:
+    return RowMoments(prior.mean, pack(np.linalg.inv(prior.precision)))
 
 
 def pooled(result: Draws) -> np.ndarray:
@@ -112,6 +151,9 @@ def theta_of(result: Result, likelihood: Likelihood) -> EntryTheta:
     if isinstance(result, Posterior) and result.dispersion is not None:
         mode, a, b = result.dispersion
         return EntryTheta((a / b)[None], mode, 0 if mode is None else int(offsets(result.shape)[mode]))
+    if isinstance(result, Mixture):
+        every = [theta_of(member, likelihood) for member in result.members]
+        return every[0]._replace(values=np.concatenate([theta.values for theta in every]))
     if isinstance(result, PointEstimate) and result.theta is not None:
         return EntryTheta(np.array([[result.theta]]))
     return EntryTheta(np.array([[likelihood.default_theta]]))
@@ -132,6 +174,9 @@ def components(belief: Belief, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray
         f, v = np.empty((1, len(rows))), np.empty((1, len(rows)))
         latent_moments(np.ascontiguousarray(rows), belief.mean, belief.cov, f[0], v[0])
         return f, v
+    if isinstance(belief, RowMixture):
+        each = [components(RowMoments(mean, cov), rows) for mean, cov in zip(belief.mean, belief.cov, strict=True)]
+        return np.concatenate([mean for mean, _ in each]), np.concatenate([variance for _, variance in each])
     f = draw_latent(belief.values, rows)
     return f, np.zeros_like(f)
 
@@ -155,7 +200,9 @@ def latent_quantile(belief: Belief, rows: np.ndarray, q: float, standard_quantil
         return mean + standard_quantile * np.sqrt(variance)
     out = np.empty(len(rows))
     for part in _parts(belief, rows):
-        out[part] = np.quantile(components(belief, rows[part])[0], q, axis=0)
+        mean, variance = components(belief, rows[part])
+        draws = isinstance(belief, RowDraws)
+        out[part] = np.quantile(mean, q, axis=0) if draws else mixture_quantile(q, mean, variance, WITHOUT_NOISE)
     return out
 
 
@@ -187,10 +234,11 @@ def observed_quantile(
 ) -> np.ndarray:
     """The q-quantile (n,) of a new observation at packed rows (n, K).
 
-    Over draws it is the quantile of the mixture, or of the pool of evenly spaced quantiles of the components.
+    Over several components it is the quantile of the mixture, or of the pool of their evenly spaced quantiles.
     """
     out = np.empty(len(rows))
-    for part in _parts(belief, rows, LEVELS_PER_DRAW if isinstance(belief, RowDraws) else 1):
+    levels = _levels(belief)
+    for part in _parts(belief, rows, len(levels)):
         m, v, t = _mixture(belief, rows[part], theta)
         if isinstance(belief, RowMoments):
             out[part] = likelihood.quantile(q, m[0], v[0], t[0])
@@ -198,10 +246,22 @@ def observed_quantile(
         if likelihood.mixture_quantile is not None:
             out[part] = likelihood.mixture_quantile(q, m, v, t)
             continue
-        levels = (np.arange(LEVELS_PER_DRAW) + 0.5) / LEVELS_PER_DRAW
         pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), m, v, t)[0] for u in levels]
         out[part] = np.quantile(np.concatenate(pool), q, axis=0)
     return out
+
+
+def _size(belief: Belief) -> int:
+    """Number of components."""
+    if isinstance(belief, RowDraws):
+        return len(belief.values)
+    return 1 if isinstance(belief, RowMoments) else len(belief.mean)
+
+
+def _levels(belief: Belief) -> np.ndarray:
+    """Evenly spaced levels of the quantiles that each component adds to a pool."""
+    n = max(LEVELS_PER_DRAW, -(-LEVELS // _size(belief)))
+    return (np.arange(n) + 0.5) / n
 
 
 def _mixture(belief: Belief, rows: np.ndarray, theta: EntryTheta) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -217,7 +277,7 @@ def _each(function: Callable[..., tuple[np.ndarray, ...]], *arrays: np.ndarray) 
 
 def _parts(belief: Belief, rows: np.ndarray, width: int = 1) -> Iterator[slice]:
     """Slices of the entries whose components fit in memory."""
-    size = len(rows) if isinstance(belief, RowMoments) else max(1, 16 * CHUNK // (width * len(belief.values)))
+    size = len(rows) if isinstance(belief, RowMoments) else max(1, 16 * CHUNK // (width * _size(belief)))
     for a in range(0, len(rows), max(1, size)):
         yield slice(a, a + size)
 
@@ -245,6 +305,8 @@ def draw(
         return belief.values[which], theta._replace(values=theta.values[which % len(theta.values)])
     if n_draws is None:
         raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
+    if isinstance(belief, RowMixture):
+        return _draw_members(result, belief, likelihood, n_draws, rng)
     values = draw_rows(belief, n_draws, rng)
     if isinstance(result, Posterior) and result.noise is not None:
         theta = theta._replace(values=rng.gamma(result.noise.a, 1.0 / result.noise.b, (n_draws, 1)))
@@ -252,6 +314,22 @@ def draw(
         _, a, b = result.dispersion
         theta = theta._replace(values=rng.gamma(a, 1.0 / b, (n_draws, len(a))))
     return values, theta
+
+
+def _draw_members(
+    result: Result, belief: RowMixture, likelihood: Likelihood, n_draws: int, rng: np.random.Generator
+) -> tuple[np.ndarray, EntryTheta]:
+    """As `draw`, each draw from a member chosen at random."""
+    which = rng.integers(len(belief.mean), size=n_draws)
+    theta = theta_of(result, likelihood)
+    values = np.empty((n_draws, *belief.mean.shape[1:]))
+    parameter = np.empty((n_draws, theta.values.shape[1]))
+    for c, member in enumerate(result.members if isinstance(result, Mixture) else ()):
+        mine = which == c
+        moments = RowMoments(belief.mean[c], belief.cov[c])
+        values[mine], found = draw(member, moments, likelihood, int(mine.sum()), rng)
+        parameter[mine] = found.values
+    return values, theta._replace(values=parameter)
 
 
 def draw_latent(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ def to_river(model: Any, modes: Any, batch_size: int = 32) -> Any:
     Parameters
     ----------
     model : CPRegressor, CPClassifier or CPCountRegressor
-        Learned in place, by `partial_fit`.
+        Learned in place, by `partial_fit`. What is "auto" in it is decided by the first batch alone: set `rank`.
     modes : list
         The keys of the entries' dicts that hold the labels of the modes, in order.
     batch_size : int, default=32

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from estimators._data import NAMES, SHAPE, entries, fitted
 
 import tensorcep as tc
@@ -71,7 +72,7 @@ def test_arviz_dimensions_have_the_labels_of_the_tensor(arviz):
     X, y = entries("regressor")
     frame = pd.DataFrame({"user": [f"u{i}" for i in X[:, 0]], "item": X[:, 1], "week": X[:, 2], "y": y})
     tensor = tc.SparseTensor.from_pandas(frame, modes=["user", "item", "week"], value="y")
-    model = tc.CPRegressor(rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(tensor)
+    model = paper(tc.CPRegressor, rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(tensor)
     data = model.to_arviz(tensor, n_samples=5)
     assert list(data.posterior["factor_0"].coords["user"].values) == list(tensor.labels[0])
     np.testing.assert_array_equal(data.observed_data["y"], tensor.values)
@@ -79,7 +80,7 @@ def test_arviz_dimensions_have_the_labels_of_the_tensor(arviz):
 
 def with_draws(rng, theta):
     """A model whose result is that of a sampler: two chains of seven draws."""
-    model = tc.CPRegressor(rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(*entries("regressor"))
+    model = paper(tc.CPRegressor, rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(*entries("regressor"))
     seen = model.posterior_.seen
     model.posterior_ = Draws(SHAPE, 2, rng.standard_normal((2, 7, sum(SHAPE), 2)), theta, None, seen)
     model._set_moments()

@@ -32,6 +32,9 @@ from tensorcep.tensor import SparseTensor
 
 SHAPE = (12, 7, 5)
 ROOT = Path(__file__).resolve().parent.parent
+# A model that is fitted in no time, as options and as parameters.
+SMALL = ["--rank", 2, "--method", "cep", "--prior", "fixed", "--interactions", "cp"]
+PARAMETERS = {"rank": 2, "method": "cep", "prior": "fixed", "interactions": "cp"}
 QUERIES = [[3, 2, 4], [0, 6, 1], [3, 2, 4], [11, 0, 0]]  # out of order, one twice
 
 
@@ -63,10 +66,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_tensor(simulated(likelihood), path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            chosen = ["--rank", 2, "--likelihood", likelihood, "--max-iter", 30, "-q"]
+            chosen = [*SMALL, "--likelihood", likelihood, "--max-iter", 30, "-q"]
             assert cli("fit", path, "-o", path.with_suffix(".npz"), *chosen) == 0
-    assert cli("fit", folder / "plain.tns", "-o", folder / "plain.npz", "--rank", 2, "-q") == 0
-    assert cli("fit", folder / "named.csv", "-o", folder / "named.npz", "--rank", 2, "-q") == 0
+    assert cli("fit", folder / "plain.tns", "-o", folder / "plain.npz", *SMALL, "-q") == 0
+    assert cli("fit", folder / "named.csv", "-o", folder / "named.npz", *SMALL, "-q") == 0
     return folder
 
 
@@ -431,20 +434,27 @@ def test_cli_fit_defaults_are_the_estimators() -> None:
     given = vars(parser.parse_args(["x", "-o", "y"]))
     for cls in ESTIMATORS.values():
         expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}
-        for name in ("rank", "method", "schedule", "damping", "max_iter", "tol", "dtype"):
+        for name in ("rank", "method", "prior", "interactions", "schedule", "damping", "max_iter", "tol", "dtype"):
             assert given[name] == expected[name], (cls, name)
     assert f"(default: {given['tol']:g})" in parser.format_help().replace("\n", " ").replace("  ", "")
 
 
 def test_cli_fit_is_the_estimators_fit(work: Path) -> None:
-    found, expected = load(work / "plain.npz"), CPRegressor(2, random_state=0, shape=SHAPE).fit(simulated())
+    found, expected = load(work / "plain.npz"), CPRegressor(**PARAMETERS, random_state=0).fit(simulated())
     np.testing.assert_array_equal(found.posterior_.eta, expected.posterior_.eta)
     np.testing.assert_array_equal(found.posterior_.Lam, expected.posterior_.Lam)
 
 
+def test_cli_fit_without_options_is_the_bare_estimator(work: Path, tmp_path: Path) -> None:
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--max-iter", 20, "-q") == 0
+    found, expected = load(tmp_path / "m.npz"), CPRegressor(max_iter=20, random_state=0).fit(simulated())
+    assert found.method_ == "gibbs"
+    np.testing.assert_array_equal(found.predict(QUERIES), expected.predict(QUERIES))
+
+
 @pytest.mark.parametrize("option", [["--threads", "2"], ["--index-base", "1"]])
 def test_cli_fit_result_does_not_depend_on(option: list[str], work: Path, tmp_path: Path) -> None:
-    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "-q", *option) == 0
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, "-q", *option) == 0
     found = load(tmp_path / "m.npz").posterior_.eta
     np.testing.assert_array_equal(found, load(work / "plain.npz").posterior_.eta)
 
@@ -452,23 +462,25 @@ def test_cli_fit_result_does_not_depend_on(option: list[str], work: Path, tmp_pa
 @pytest.mark.filterwarnings("ignore:cep stopped")
 def test_cli_fit_passes_every_option_on(work: Path, tmp_path: Path) -> None:
     options = "--rank 3 --likelihood logit --schedule parallel --damping 0.7 --max-iter 4 --tol 0.5 --seed 9"
-    options += " --zero-rate 0.25"
+    options += " --zero-rate 0.25 --prior ard --interactions main+cp"
     args = ["fit", work / "probit.tns", "-o", tmp_path / "m", *options.split(), "--dtype", "float32", "-q"]
     assert cli(*args) == 0
     model = load(tmp_path / "m")
     names = ["rank", "link", "schedule", "damping", "max_iter", "tol", "random_state", "dtype", "zero_rate_"]
     assert [getattr(model, name) for name in names] == [3, "logit", "parallel", 0.7, 4, 0.5, 9, "float32", 0.25]
+    assert (model.prior, model.interactions) == ("ard", "main+cp")
 
 
 def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli("fit", work / "named.csv", "-o", tmp_path / "m.npz", "--rank", 2) == 0
+    assert cli("fit", work / "named.csv", "-o", tmp_path / "m.npz", *SMALL) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    first, likelihood, fit, noise, model = out.splitlines()
+    first, likelihood, method, fit, noise, model = out.splitlines()
     assert first.startswith("data        12 x 7 x 5, 300 entries")
     assert first.endswith("labels of user, item, day")
     assert likelihood == "likelihood  gaussian (the default)"
-    assert re.fullmatch(r"fit         rank 2, \d+ sweeps, converged \(last change .*\), .* s", fit)
+    assert method == "method      cep, rank 2, fixed prior; columns: 2 of all modes"
+    assert re.fullmatch(r"fit         \d+ sweeps, converged \(last change .*\), .* s", fit)
     assert noise.startswith("noise       standard deviation ")
     assert model.endswith("m.npz")
 
@@ -477,7 +489,7 @@ def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.Cap
 def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
     likelihood: str, hint: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / f"{likelihood}.tns", "-o", tmp_path / "m.npz", "--rank", 2) == 0
+    assert cli("fit", work / f"{likelihood}.tns", "-o", tmp_path / "m.npz", *SMALL) == 0
     assert f"say --likelihood {hint}" in capsys.readouterr().out
     assert isinstance(load(tmp_path / "m.npz"), CPRegressor)
 
@@ -486,7 +498,7 @@ def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
 def test_cli_fit_that_does_not_converge_warns_in_one_line(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, "--max-iter", 1, "-q") == 0
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 1, "-q") == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(r"warning: cep stopped after --max-iter 1 sweeps .*; increase --max-iter, raise .*\n", err)
@@ -496,7 +508,7 @@ def test_cli_fit_that_does_not_converge_warns_in_one_line(
 def test_cli_fit_shows_progress_only_when_asked(
     option: str, shown: bool, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", "--rank", 2, option) == 0
+    assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, option) == 0
     assert ("sweep" in capsys.readouterr().err) == shown
 
 
@@ -637,7 +649,7 @@ def test_cli_predict_file_holds_what_stdout_shows(
 def test_cli_predict_column_that_is_called_mean_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tensor = simulated(labels=[Labels(np.arange(12) / 3.0, name="mean"), None, None])
     write_tensor(tensor, tmp_path / "t.npz")
-    assert cli("fit", tmp_path / "t.npz", "-o", tmp_path / "m.npz", "--rank", 2, "-q") == 0
+    assert cli("fit", tmp_path / "t.npz", "-o", tmp_path / "m.npz", *SMALL, "-q") == 0
     table = predictions(capsys, tmp_path / "m.npz", tmp_path / "t.npz")
     np.testing.assert_array_equal(table["mean"], tensor.coords[:, 0] / 3.0)  # every digit
     close(table, "predicted_mean", load(tmp_path / "m.npz").predict(tensor))
@@ -718,9 +730,9 @@ def test_cli_info_of_entries(work: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_cli_info_of_a_model(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("info", work / "named.npz") == 0
     text = capsys.readouterr().out
-    assert "CPRegressor, likelihood gaussian, method cep" in text
+    assert "CPRegressor, likelihood gaussian\n" in text
     assert "12 x 7 x 5; labels of user, item, day" in text
-    assert "rank 2, " in text
+    assert "method      cep, rank 2, fixed prior; columns: 2 of all modes\n" in text
     assert "converged" in text
     assert "noise " in text
     assert cli("info", work / "poisson.npz") == 0

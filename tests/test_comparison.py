@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import new, simulated
 
 from tensorcep import CPRegressor, compare, comparison, metrics
@@ -71,7 +72,7 @@ def test_compare_peak_memory_counts_what_a_method_stores() -> None:
     """CEP keeps K (P + R) numbers per entry; VMP keeps none of them."""
     train, test = split("regressor")
     table = compare(
-        train, test, ["cep", "vmp"], estimator=CPRegressor(8, random_state=0, max_iter=200, tol=0.5, n_init=1)
+        train, test, ["cep", "vmp"], estimator=paper(CPRegressor, 8, random_state=0, max_iter=200, tol=0.5, n_init=1)
     )
     messages = 8 * train.nnz * 3 * (36 + 8) / 1e6
     assert table.loc["cep", "peak_mb"] > messages

@@ -57,12 +57,14 @@ def test_notebook_quickstart_says_what_its_numbers_say(tmp_path: Path) -> None:
 
     tensor = datasets.load_il2()
     train, test = tensor.train_test_split(0.2, random_state=0)
+    plain = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1}
+    plain |= {"lower_limit": None, "random_state": 0}
     error = {}
     for rank in (1, 3, 8):
-        model = CPRegressor(rank, random_state=0).fit(train)
+        model = CPRegressor(rank, **plain).fit(train)
         error[rank] = metrics.rmse(test.values, model.predict(test))
     assert error[1] - error[3] > error[3] - error[8] > 0
-    model = CPRegressor(3, random_state=0).fit(train)
+    model = CPRegressor(3, **plain).fit(train)
     covered = [metrics.coverage(test.values, *model.predict_interval(test, level).T) for level in (0.5, 0.95)]
     assert covered[0] > 0.55
     assert 0.9 < covered[1] < 0.96

@@ -85,12 +85,16 @@ def other_results(rng):
         "draws": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, 1)), None, seen),
         "draws by row": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, SHAPE[2])), 2, seen),
         "draws without a parameter": Draws(SHAPE, 2, rows, None, None, seen),
+        "draws with unknown rows": Draws(SHAPE, 2, rows, None, None, seen, rng.random((2, 5, len(SHAPE), 2))),
         "point": PointEstimate(SHAPE, 2, rows[0, 0], 2.5, seen),
         "dispersion": fitted("regressor").posterior_._replace(noise=None, dispersion=per_row),
     }
 
 
-@pytest.mark.parametrize("kind", ["draws", "draws by row", "draws without a parameter", "point", "dispersion"])
+KINDS = ["draws", "draws by row", "draws without a parameter", "draws with unknown rows", "point", "dispersion"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
     model = new("regressor", shape=SHAPE).fit(*entries("regressor"))
     model.posterior_ = other_results(rng)[kind]
@@ -100,6 +104,8 @@ def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
     X, y = entries("regressor")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.log_score(X, y), model.log_score(X, y))
+    with pytest.warns(UserWarning, match="prior is used"):
+        np.testing.assert_array_equal(again.predict(X + 9), model.predict(X + 9))
     if kind == "point":
         with pytest.raises(ValueError, match="return_std=True needs a posterior, but method 'cep' gives a point"):
             again.predict(X, return_std=True)
@@ -156,7 +162,7 @@ def test_model_with_a_prior_record_can_be_fitted_again_after_loading(tmp_path):
     model = new("regressor", prior=tc.Prior([0.3] * 3, [1.0] * 3)).fit(X, y)
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
-    assert again.prior is None or isinstance(again.prior, tc.Prior)
+    assert again.prior == "auto" or isinstance(again.prior, tc.Prior)
     again.fit(X, y)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from scipy.special import ndtri
 
 from tensorcep import metrics, plots
@@ -33,7 +34,7 @@ def ax() -> Iterator[Any]:
 def model() -> CPRegressor:
     tensor = simulate_cp((9, 40, 3), 2, 500, random_state=1).tensor
     labels = [Labels([f"row {i}" for i in range(9)], name="place"), None, Labels([10, 20, 30])]
-    return CPRegressor(2, random_state=0).fit(
+    return paper(CPRegressor, 2, random_state=0).fit(
         SparseTensor.from_coo(tensor.coords, tensor.values, (9, 40, 3), labels=labels)
     )
 
@@ -198,7 +199,7 @@ def test_plot_coverage_refuses(intervals: dict[float, Any], message: str, ax: An
 
 def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> None:
     tensor = simulate_cp((9, 8, 7), 1, 200, random_state=1).tensor
-    model = CPRegressor(1, interactions="main+cp", max_iter=2, tol=10.0, random_state=0).fit(tensor)
+    model = paper(CPRegressor, 1, interactions="main+cp", max_iter=2, tol=10.0, random_state=0).fit(tensor)
     plots.plot_component(model, 1, 1, ax=ax)
     with pytest.raises(
         ValueError, match=r"component must be one of \[1, 3\], the columns that mode 1 has a part in; got 0"
@@ -250,7 +251,7 @@ def test_plot_component_refuses(options: dict[str, Any], message: str, model: CP
 
 def test_plot_component_needs_a_fitted_model(ax: Any) -> None:
     with pytest.raises(ValueError, match="not fitted"):
-        plots.plot_component(CPRegressor(), 0, ax=ax)
+        plots.plot_component(paper(CPRegressor), 0, ax=ax)
 
 
 def test_plot_comparison_shows_every_method_that_has_the_score(ax: Any) -> None:
@@ -280,7 +281,7 @@ def test_plot_comparison_refuses(table: Any, y: str | None, message: str, ax: An
 
 def test_plot_rank_scores_marks_the_choice_and_its_bars(ax: Any) -> None:
     simulated = simulate_cp((12, 10, 8), 2, 500, noise_precision=10.0, latent_sd=1.0, random_state=0).tensor
-    estimator = CPRegressor(method="vmp", random_state=0, max_iter=500)
+    estimator = paper(CPRegressor, method="vmp", random_state=0, max_iter=500)
     found = select_rank(estimator, simulated, ranks=[1, 2, 3], cv=3, random_state=0)
     assert plots.plot_rank_scores(found, ax=ax) is ax
     folds = np.stack([line.get_ydata() for line in ax.lines[:3]], axis=1)

@@ -26,6 +26,11 @@ TINY = {
         *("--points", "2", "--orders", "2", "--forget", "0,0.1", "--revisit", "0,50"),
     ],
     "bench_sweep.py": ["--ranks", "2", "--entries", "500", "--repeats", "1", "--threads", "1,2"],
+    "choose_defaults.py": [
+        *("--data", "alog,enron", "--folds", "1", "--entries", "300", "--methods", "gibbs,cep"),
+        *("--interactions", "auto,pair1", "--priors", "auto", "--rank-factors", "1"),
+        *("--sweeps-factors", "0.02", "--limits", "auto,none"),
+    ],
     "engine_calibration.py": [
         "--methods",
         "laplace,wopt-ridge,cep-averaged",
@@ -56,6 +61,7 @@ TINY = {
     "measure_accuracy.py": [
         *("--methods", "default,cep,vmp", "--folds", "1,2", "--entries", "400", "--sets", "2", "--data", "alog,enron"),
         *("--ranks", "2", "--sweeps", "4", "--interactions", "main=1:cp=1", "--priors", "learned"),
+        *("--ensembles", "2"),
     ],
     "measure_sampled_zeros.py": ["--links", "logit", "--size", "12", "--rate", "0.3", "--seeds", "1", "--sweeps", "10"],
     "measure_rank_selection.py": [
@@ -102,6 +108,7 @@ TINY = {
 }
 NEEDS_DATA = (
     "bench_peers.py",
+    "choose_defaults.py",
     "measure_accuracy.py",
     "reproduce_glm.py",
     "reproduce_bpm.py",
@@ -234,6 +241,22 @@ def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link, monkeyp
     before = learned.oracle.asked
     learned.scalar(m, v)
     assert learned.oracle.asked == before
+
+
+def test_the_oracle_knows_the_curvature_of_narrow_messages(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import _kjit
+    import reproduce_glm
+
+    from tensorcep import datasets
+    from tensorcep.likelihoods._arrays import tilted_moments
+    from tensorcep.likelihoods.probit import PROBIT
+
+    points = datasets.Points(np.ones((2, 1)), np.array([0, 1]))
+    oracle = _kjit.Oracle(reproduce_glm.problem_of(points, "probit", False), 100_000)
+    m = np.array([-3.0, 0.0, 2.0])
+    exact = np.column_stack(tilted_moments(PROBIT.tilted, 1.0, m, np.full(3, 1e-3), 1.0)[1:])
+    np.testing.assert_allclose([oracle(at, 1e-3) for at in m], exact, rtol=0, atol=5e-3)
 
 
 def test_just_in_time_ep_is_near_factorised_ep_and_repeats(monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _models import paper
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
@@ -23,7 +24,7 @@ def tensor(likelihood: str = "gaussian", n: int = 900, **params: Any) -> SparseT
 
 
 def quick(**params: Any) -> CPRegressor:
-    return CPRegressor(**{"method": "vmp", "max_iter": 500, "random_state": 0, **params})
+    return paper(CPRegressor, **{"method": "vmp", "max_iter": 500, "random_state": 0, **params})
 
 
 def test_select_rank_scores_are_those_of_a_plain_loop_and_find_the_rank():
@@ -79,12 +80,12 @@ def test_select_rank_patience_stops_the_climb():
 @pytest.mark.parametrize(
     ("likelihood", "estimator"),
     [
-        ("probit", CPClassifier(max_iter=60, tol=0.05, random_state=0)),
-        ("probit", CPClassifier(method="laplace", max_iter=60, tol=0.05, random_state=0)),
-        ("poisson", CPCountRegressor(likelihood="poisson", max_iter=60, tol=0.05, random_state=0)),
-        ("gaussian", CPRegressor(method="gibbs", max_iter=20, random_state=0)),
-        ("gaussian", CPRegressor(method="wopt", random_state=0, max_iter=300)),
-        ("gaussian", CPRegressor(interactions="all", max_iter=300, random_state=0)),
+        ("probit", paper(CPClassifier, max_iter=60, tol=0.05, random_state=0)),
+        ("probit", paper(CPClassifier, method="laplace", max_iter=60, tol=0.05, random_state=0)),
+        ("poisson", paper(CPCountRegressor, likelihood="poisson", max_iter=60, tol=0.05, random_state=0)),
+        ("gaussian", paper(CPRegressor, method="gibbs", max_iter=20, random_state=0)),
+        ("gaussian", paper(CPRegressor, method="wopt", random_state=0, max_iter=300)),
+        ("gaussian", paper(CPRegressor, interactions="all", max_iter=300, random_state=0)),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.method}-{value.interactions}",
 )
@@ -114,7 +115,7 @@ def test_select_rank_scores_sampled_zeros_as_they_were_sampled():
     ones = data.select(data.values == 1.0)
     sampled = ones.sample_zeros(ones.nnz, random_state=0)
     auto, plain = (
-        select_rank(CPClassifier(zero_rate=rate, **settings), sampled, ranks=[1, 2], cv=2, random_state=0)
+        select_rank(paper(CPClassifier, zero_rate=rate, **settings), sampled, ranks=[1, 2], cv=2, random_state=0)
         for rate in ("auto", 1.0)
     )
     np.testing.assert_array_equal(auto.scores, plain.scores)
@@ -154,7 +155,13 @@ def test_lower_bound_is_the_last_of_the_trace_where_there_is_one(tmp_path: Any):
     data = tensor()
     model = quick(rank=2).fit(data)
     assert model.lower_bound_ == model.trace_["lower_bound"][-1]
-    assert not hasattr(CPRegressor(2, random_state=0, max_iter=300).fit(data), "lower_bound_")
+    assert not hasattr(quick(rank=2, method="cep").fit(data), "lower_bound_")
     assert not hasattr(quick(), "lower_bound_")
     worse = quick(rank=1).fit(data)
     assert worse.lower_bound_ < model.lower_bound_
+
+
+def test_lower_bound_under_a_learned_prior_peaks_at_the_rank():
+    data = tensor()
+    bounds = [quick(rank=rank, prior="learned").fit(data).lower_bound_ for rank in (1, 2, 3, 4)]
+    assert np.argmax(bounds) == 1

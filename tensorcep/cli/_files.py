@@ -20,7 +20,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import fit_line, noise_lines
+from tensorcep.cli._fit import fit_line, method_line, noise_lines
 
 # What reading a damaged archive can raise; whoever reads it in earnest says so in a sentence.
 UNREADABLE = (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -59,8 +59,9 @@ def describe_model(model: Any) -> str:
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if found.name is None else str(found.name) for k, found in enumerate(model.labels_) if found]
     lines = [
-        f"model       {type(model).__name__}, likelihood {model._likelihood_name()}, method {model.method}",
+        f"model       {type(model).__name__}, likelihood {model._likelihood_name()}",
         f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
+        f"method      {method_line(model)}",
         f"fit         {fit_line(model)}, {model.trace_['seconds'].sum():.2g} s in sweeps",
     ]
     lines += noise_lines(model)

@@ -16,6 +16,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
+from tensorcep.models.columns import PRESETS
 
 if TYPE_CHECKING:
     from tensorcep.tensor import SparseTensor
@@ -35,13 +36,16 @@ LIKELIHOODS = {
     "negbinomial": ("CPCountRegressor", "likelihood"),
 }
 
+# what the columns of each part are called
+COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
     add_model_options(parser)
     group = add_inference_options(parser)
-    group.add_argument("--method", default="cep", help="inference method, such as cep, vmp or wopt (default: cep)")
+    add_method_option(group)
     group.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise", help="default: modewise")
     group.add_argument(
         "--damping",
@@ -61,13 +65,52 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
     """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
     group = parser.add_argument_group("model")
     if rank:
-        group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+        add_rank_option(group)
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
     )
+    add_structure_options(group)
     add_special_options(group)
+
+
+def add_rank_option(group: Any) -> None:
+    """Add --rank."""
+    group.add_argument(
+        "--rank",
+        type=_whole_or_auto,
+        default="auto",
+        metavar="R",
+        help="number of components, or auto: by the numbers of entries and rows, 3 to 20 (default: auto)",
+    )
+
+
+def add_structure_options(group: Any) -> None:
+    """Add --prior and --interactions."""
+    group.add_argument(
+        "--prior",
+        choices=("auto", "fixed", "learned", "ard"),
+        default="auto",
+        help="of the components; auto: learned, by the methods that can (default: auto)",
+    )
+    group.add_argument(
+        "--interactions",
+        choices=("auto", *PRESETS),
+        default="auto",
+        help="what an entry is a sum of; auto: main effects, pairs of modes and components for gibbs, fewer for "
+        "other methods (default: auto)",
+    )
+
+
+def add_method_option(group: Any) -> None:
+    """Add --method."""
+    group.add_argument(
+        "--method",
+        default="auto",
+        help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs where it fits the data, otherwise cep "
+        "(default: auto)",
+    )
 
 
 def add_special_options(group: Any) -> None:
@@ -92,7 +135,13 @@ def add_special_options(group: Any) -> None:
 def add_inference_options(parser: argparse.ArgumentParser) -> Any:
     """Add what all methods have in common; returns the group."""
     group = parser.add_argument_group("inference")
-    group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps (default: 200)")
+    group.add_argument(
+        "--max-iter",
+        type=_whole_or_auto,
+        default="auto",
+        metavar="N",
+        help="most sweeps, or auto: 200, and 150 to 1000 by samplers such as gibbs (default: auto)",
+    )
     group.add_argument(
         "--tol", type=float, default=3e-3, help="stop at this relative change of the latent means (default: 0.003)"
     )
@@ -105,11 +154,17 @@ def add_inference_options(parser: argparse.ArgumentParser) -> Any:
 
 def check_options(args: argparse.Namespace) -> None:
     """Check what the estimator checks too, but only once the data are read, and under other names."""
-    check_int("--rank", args.rank)
-    check_int("--max-iter", args.max_iter)
+    check_whole_or_auto("--rank", args.rank)
+    check_whole_or_auto("--max-iter", args.max_iter)
     check_int("--seed", args.seed, 0)
     check_range("--tol", args.tol, 0.0)
     special_params(args)
+
+
+def check_whole_or_auto(option: str, value: Any) -> None:
+    """Check a number that may be "auto"."""
+    if value != "auto":
+        check_int(option, value)
 
 
 def special_params(args: argparse.Namespace) -> dict[str, Any]:
@@ -153,6 +208,7 @@ def run(args: argparse.Namespace) -> None:
     seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
+        print(f"method      {method_line(model)}")
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
         for line in noise_lines(model):
             print(line)
@@ -164,16 +220,26 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     from tensorcep.estimators import ESTIMATORS
 
     name, _ = LIKELIHOODS[args.likelihood or "gaussian"]
-    params |= special_params(args)
+    params |= {"prior": args.prior, "interactions": args.interactions, **special_params(args)}
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
 
 
 def fit_line(model: Any) -> str:
-    """How the fit ended."""
+    """How the fit ended; a sampler makes all its sweeps, whatever they change."""
+    from tensorcep.inference import METHODS
+
+    if METHODS[model.method_].sampler:
+        return f"{model.n_iter_} sweeps of every chain"
     ending = "converged" if model.converged_ else "not converged"
-    return f"rank {model.rank}, {model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
+    return f"{model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
+
+
+def method_line(model: Any) -> str:
+    """What "auto" came to."""
+    columns = ", ".join(f"{n} {COLUMNS[name]}" for name, n in model.interactions_.items() if n)
+    return f"{model.method_}, rank {model.rank_}, {model.prior_} prior; columns: {columns}"
 
 
 def noise_lines(model: Any) -> list[str]:
@@ -207,6 +273,15 @@ def _damping(text: str) -> float | str:
 
 def _zero_rate(text: str) -> float | str:
     return _number_or(text, "auto")
+
+
+def _whole_or_auto(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"an integer or auto is expected; got {text!r}") from None
 
 
 def _number_or(text: str, *words: str) -> float | str:

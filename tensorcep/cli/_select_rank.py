@@ -14,12 +14,19 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import add_inference_options, add_model_options, check_options, estimator_of
+from tensorcep.cli._fit import (
+    add_inference_options,
+    add_method_option,
+    add_model_options,
+    check_options,
+    estimator_of,
+)
 
 RANKS = [1, 2, 3, 4, 6, 8, 12, 16]
 DESCRIPTION = f"""\
-Fit the entries of DATA ({FILE_KINDS}) with several ranks, score each on entries held out of the fit, fold by fold,
-and print a table and the chosen rank: the smallest one whose mean log score is within one standard error of the best.
+Fit the entries of DATA ({FILE_KINDS}) with several ranks, score each
+on entries held out of the fit, fold by fold, and print a table and the chosen rank: the smallest one whose mean log
+score is within one standard error of the best.
 
   mean, standard_error   log score of a held-out entry; higher is better
   loss, loss_error       what the rank loses against the best one, on the same folds
@@ -34,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="MODEL", help="write the model of the chosen rank, fitted to all entries")
     add_model_options(parser, rank=False)
     group = add_inference_options(parser)
-    group.add_argument("--method", default="cep", help="inference method, such as cep, vmp or wopt (default: cep)")
+    add_method_option(group)
     group = parser.add_argument_group("choice of the rank")
     group.add_argument(
         "--ranks",

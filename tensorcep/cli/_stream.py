@@ -21,7 +21,16 @@ from tensorcep.cli._command import (
     say,
     shows_progress,
 )
-from tensorcep.cli._fit import LIKELIHOODS, add_special_options, special_params, threads_of
+from tensorcep.cli._fit import (
+    LIKELIHOODS,
+    add_rank_option,
+    add_special_options,
+    add_structure_options,
+    check_whole_or_auto,
+    method_line,
+    special_params,
+    threads_of,
+)
 
 if TYPE_CHECKING:
     from tensorcep.io import FileBatch
@@ -74,8 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="past entries, a random sample, to learn again with every batch; for cep (default: 0)",
     )
     group = parser.add_argument_group("model")
-    group.add_argument("--rank", type=int, default=8, help="number of components (default: 8)")
+    add_rank_option(group)
     group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
+    add_structure_options(group)
     add_special_options(group)
     group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")
     group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps of a batch (default: 200)")
@@ -161,6 +171,7 @@ def run(args: argparse.Namespace) -> None:
         work.checkpoint(model)
     if not args.quiet:
         print(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
+        print(f"method      {method_line(model)}")
         print(f"rows        {' x '.join(map(str, model.shape_))}")
         if progress["bad"]:
             print(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
@@ -178,7 +189,8 @@ def _check(args: argparse.Namespace) -> None:
         fail_value("MODEL, --bad-lines and --trace must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
-    for option in ("batch_size", "checkpoint_every", "rank", "max_iter"):
+    check_whole_or_auto("--rank", args.rank)
+    for option in ("batch_size", "checkpoint_every", "max_iter"):
         check_int(f"--{option.replace('_', '-')}", getattr(args, option))
     if args.first_batch is not None:
         check_int("--first-batch", args.first_batch)
@@ -197,6 +209,8 @@ def _model(args: argparse.Namespace) -> Any:
     return ESTIMATORS[name](
         args.rank,
         method=args.method,
+        prior=args.prior,
+        interactions=args.interactions,
         max_iter=args.max_iter,
         tol=args.tol,
         forget=args.forget,

@@ -13,6 +13,7 @@ OPTIONS = (
     (r"modes= and value=", "--modes and --value"),
     (r"duplicates='mean', 'sum' or 'last'", "--duplicates mean, sum or last"),
     (r"max_iter=", "--max-iter "),
+    (r"\binteractions=", "--interactions "),
     (r"increase max_iter, raise tol, or add damping", "increase --max-iter, raise --tol, or add --damping"),
     (r"\btol=", "--tol "),
     (r"\bn_jobs\b", "--threads"),

@@ -25,11 +25,11 @@ from tensorcep.estimators._streaming import StreamingCP
 from tensorcep.estimators._structure import structure, structured_prior, structured_start
 from tensorcep.inference import get_method
 from tensorcep.inference._hyper import KINDS, Hyper
-from tensorcep.inference._run import Problem, Run, run, run_from_starts
+from tensorcep.inference._run import Problem, Run, mixed, run, run_from_starts
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns
 from tensorcep.models.cp import pack_entries
-from tensorcep.posterior import GammaNoise, Prior, Result, natural_prior
+from tensorcep.posterior import GammaNoise, Prior, Result, first_member, natural_prior
 
 
 class BaseCP(StreamingCP):
@@ -53,6 +53,7 @@ class BaseCP(StreamingCP):
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int | str = "auto",
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -79,6 +80,7 @@ class BaseCP(StreamingCP):
         self.tol = tol
         self.init = init
         self.n_init = n_init
+        self.n_ensemble = n_ensemble
         self.shape = shape
         self.unknown = unknown
         self.dtype = dtype
@@ -141,13 +143,19 @@ class BaseCP(StreamingCP):
         labels: tuple[Any, ...],
         streaming: bool = False,
     ) -> tuple[Problem, Run]:
-        """Fit checked entries, and return the problem that they made and the run that solved it."""
+        """Fit checked entries, and return the problem that they made and the run that solved it.
+
+        The first batch of a stream (`streaming`) gets one fit, since a stream has one posterior.
+        """
         self._forget_stream()
-        self._choose_likelihood(values)
+        self._choose_likelihood(values, shape, streaming)
         likelihood = self._likelihood()
         chosen = choose(self, likelihood, len(values), shape, streaming)
         options = self._checked_options(chosen, len(shape))
-        method = get_method(chosen.method, likelihood, abilities_for(chosen, len(shape)))
+        several = ("mixes",) * (options.members > 1)
+        method = get_method(chosen.method, likelihood, abilities_for(chosen, len(shape)) + several)
+        if streaming:
+            options = options._replace(members=1)
         settings = method_settings(method, options, likelihood, self.method_options)
         values = self._checked_targets(values, likelihood)
         rng = check_random_state(self.random_state)
@@ -170,17 +178,25 @@ class BaseCP(StreamingCP):
             free=None if options.free.all() else options.free,
         )
         how = run_settings(options, bool(self.verbose))
-        if 0 < trial_iter < options.max_iter:
-            result = run_from_starts(method, problem, settings, starts, trial_iter=trial_iter, **how)
-        else:
-            result = run(method, problem, settings, **how)
+        runs: list[Run] = []
+        for mine in np.array_split(np.arange(len(starts)), options.members):
+            member = problem._replace(start=starts[mine[0]])
+            if 0 < trial_iter < options.max_iter:
+                own = [starts[i] for i in mine]
+                found = run_from_starts(method, member, settings, own, trial_iter=trial_iter, **how)
+            else:
+                found = run(method, member, settings, **how)
+            runs.append(found if options.members == 1 else found._replace(state=None))  # states hold all messages
+            if found.stopped:
+                break
+        result = mixed(runs)
         self._keep(result.posterior, labels, chosen, prior)
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.trace_ = result.trace
         self.n_samples_seen_, self.n_batches_ = len(values), 1
         if not method.sampler and not result.converged and not result.stopped:
-            last = result.trace["change"][-1]
+            last = max(one.trace["change"][-1] for one in runs)
             warn_user(
                 f"{method.name} stopped after max_iter={options.max_iter} sweeps with a relative change of {last:.2g} "
                 f"> tol={options.tol:g}; increase max_iter, raise tol, or add damping.",
@@ -209,14 +225,18 @@ class BaseCP(StreamingCP):
             order=check_int("order", self.order, 1, 2),
             damping=damping,
             dtype=check_choice("dtype", _dtype_name(self.dtype), ("float64", "float32")),
-            anneal=min(annealing_sweeps(self.anneal, self._likelihood_name()), chosen.max_iter // 2),
+            anneal=min(
+                annealing_sweeps(self.anneal, self._likelihood_name(), chosen.prior_name == "learned"),
+                chosen.max_iter // 2,
+            ),
             max_iter=chosen.max_iter,
             tol=check_range("tol", self.tol, 0.0),
             threads=n_threads(self.n_jobs),
             callbacks=tuple(callbacks),
+            members=chosen.members,
         )
 
-    def _choose_likelihood(self, y: np.ndarray) -> None:
+    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
         """Decide what of the likelihood depends on the values of a fit, or of the first batch of a stream."""
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -248,7 +268,7 @@ class BaseCP(StreamingCP):
             prior = Prior(means, [1.0 / scale**2] * len(shape))
         if isinstance(self.init, str) and self.init == "prior" and not any(np.any(np.asarray(m)) for m in prior.mean):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
-        n_starts = self._n_starts(may_choose)
+        n_starts = self._n_starts(options.members, may_choose)
         return prior, hyper, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
 
     def _structured(
@@ -268,11 +288,15 @@ class BaseCP(StreamingCP):
         found = structure(options.free, intercept, centre, lambda j, n: self._scale(y - intercept, j, n))
         prior, hyper = structured_prior(found, None if kind == "fixed" else kind)
         given = None if isinstance(self.init, str) else start_means(self.init, shape, options.rank, 1.0, rng)
-        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(self._n_starts(may_choose))]
+        n_starts = self._n_starts(options.members, may_choose)
+        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(n_starts)]
 
-    def _n_starts(self, may_choose: bool) -> int:
-        several = isinstance(self.init, str) and self.init == "random" and may_choose
-        return check_int("n_init", self.n_init) if several else 1
+    def _n_starts(self, members: int, may_choose: bool) -> int:
+        """Starts of all members of the ensemble."""
+        at_random = isinstance(self.init, str) and self.init == "random"
+        if members > 1 and not at_random:
+            fail_value(f"n_ensemble must be 1 without init='random', since all fits would be one; got {members}.")
+        return members * (check_int("n_init", self.n_init) if at_random and may_choose else 1)
 
     def _scale(self, y: np.ndarray, order: int, rank: int) -> float:
         scale = word_or_range("prior_scale", self.prior_scale, ("auto",), 0.0, include_low=False)
@@ -286,7 +310,7 @@ class BaseCP(StreamingCP):
         self.labels_ = labels
         self.shape_ = posterior.shape
         self.n_features_in_ = len(posterior.shape)
-        learned = getattr(posterior, "mode_prior", None)
+        learned = getattr(first_member(posterior), "mode_prior", None)
         if learned is not None:
             prior = Prior(learned.mean, learned.precision)
         unseen_mean = [np.asarray(m, dtype=float) for m in prior.mean]

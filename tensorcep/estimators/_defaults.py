@@ -25,13 +25,25 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 500)
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
+# Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
+MIXED_ENTRIES, MEMBERS = 160_000, (1, 8)
 # Bytes that the draws of a sampler may take; beyond them the method is one that keeps moments.
 DRAWS_BYTES = 2**30
 KEPT = 400
 # Parameters of CEP alone; where one of them is set, CEP is meant.
-OF_CEP = {"schedule": "modewise", "moments": "cavity", "order": 1, "damping": "auto", "dtype": "float64", "revisit": 0}
+OF_CEP = {
+    "schedule": "modewise",
+    "moments": "cavity",
+    "order": 1,
+    "damping": "auto",
+    "dtype": "float64",
+    "revisit": 0,
+    "n_ensemble": "auto",
+}
+# Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
+OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *KINDS)
 
 
@@ -46,6 +58,8 @@ class Chosen(NamedTuple):
     parts : dict
         Columns of each part, as `tensorcep.models.columns.parts_of` gives them.
     max_iter : int
+    members : int
+        Fits that are mixed.
     """
 
     method: str
@@ -53,6 +67,7 @@ class Chosen(NamedTuple):
     prior: Any
     parts: dict[str, int]
     max_iter: int
+    members: int
 
     @property
     def prior_name(self) -> str:
@@ -68,17 +83,19 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         If a parameter is neither "auto" nor allowed.
     """
     prior = checked_prior_kind(model.prior)
-    rank = rank_for(n_entries, shape) if _is_auto(model.rank) else check_int("rank", model.rank)
-    wanted = columns_for(rank, shape) if _is_auto(model.interactions) else parts_of(model.interactions, rank)
-    name = method_for(model, likelihood, shape, wanted, streaming)
+    rank = given_int("rank", model.rank, rank_for(n_entries, shape))
+    given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
+    name = method_for(model, likelihood, shape, given or columns_of_sampler(rank, shape), streaming)
     method = METHODS[name]
-    if _is_auto(model.interactions) and (not method.clamps_columns or _needs_cp(model)):
-        wanted = parts_of("cp", rank)
+    if given is None:
+        given = parts_of("cp", rank) if _needs_cp(model) else columns_for(name, likelihood, rank, shape)
     if _is_auto(prior):
         prior = "learned" if method.learns_prior else "fixed"
-    if not _is_auto(model.max_iter):
-        return Chosen(name, rank, prior, wanted, check_int("max_iter", model.max_iter))
-    return Chosen(name, rank, prior, wanted, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
+    sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
+    several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
+    members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    sweeps, members = given_int("max_iter", model.max_iter, sweeps), given_int("n_ensemble", model.n_ensemble, members)
+    return Chosen(name, rank, prior, given, sweeps, members)
 
 
 def abilities_for(chosen: Chosen, order: int) -> tuple[str, ...]:
@@ -96,13 +113,27 @@ def checked_prior_kind(prior: Any) -> Any:
     return check_choice("prior", prior, PRIORS)
 
 
+def given_int(name: str, value: Any, auto: int) -> int:
+    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
+    if _is_auto(value):
+        return auto
+    try:
+        return check_int(name, value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
+
+
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
 def _needs_cp(model: Any) -> bool:
     """Whether what was given fits the columns of the CP component alone."""
-    return isinstance(model.prior, Prior) or not (isinstance(model.init, str) and model.init == "random")
+    return isinstance(model.prior, Prior) or not _random_start(model)
+
+
+def _random_start(model: Any) -> bool:
+    return isinstance(model.init, str) and model.init == "random"
 
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
@@ -110,8 +141,19 @@ def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
 
 
-def columns_for(rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part; of a matrix the only pair of modes is the CP component."""
+def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
+    if METHODS[method].sampler and METHODS[method].clamps_columns:
+        return columns_of_sampler(rank, shape)
+    if not METHODS[method].clamps_columns or (method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2):
+        return parts_of("cp", rank)
+    if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
+        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
+    return parts_of("main+cp", rank)
+
+
+def columns_of_sampler(rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part for a sampler, which is not harmed by more of them than the data need."""
     order = len(shape)
     pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
     return {"main": 1, "pair": pairs, "cp": rank}
@@ -125,7 +167,7 @@ def sampler_sweeps(n_entries: int) -> int:
 def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
     """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
     if not _is_auto(model.method):
-        return check_choice("method", model.method, (*METHODS, "auto"))
+        return check_choice("method", model.method, ("auto", *METHODS))
     given = any(getattr(model, name) != value for name, value in OF_CEP.items())
     columns = free_columns(parts, len(shape)).shape[1]
     too_large = 8.0 * KEPT * columns * sum(shape) > DRAWS_BYTES

@@ -25,9 +25,10 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
         Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
-        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for the methods
-        that can; "main+cp" for a matrix; and "cp" with a Prior or an `init` of one's own. prior_mean ("uniform" is then
-        0) is that of the products.
+        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers; for
+        "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp" for methods
+        that can; and "cp" with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is that of the
+        products.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
     moments : {{"cavity", "posterior"}}, default="cavity"
@@ -35,13 +36,14 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     order : {{1, 2}}, default=1
         Order of the Taylor approximation of the expected conditional moments.
     damping : float in [0, 1), "auto" or "adaptive", default="auto"
-        Fraction of the old message kept in an update.
+        Fraction of the old message kept in an update; "auto" is 0.5, and for real values, modewise, 0.
     anneal : int or "auto", default="auto"
         Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
-        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise.
+        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise, with
+        prior="learned" 5 (15 with values at a lower limit) and 15.
     max_iter : int or "auto", default="auto"
         Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
-        and 500, fewer the more entries there are.
+        and 1000, fewer the more entries there are.
     tol : float, default=3e-3
         Stop when the latent means of the training entries change by less than this fraction of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
@@ -49,6 +51,11 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     n_init : int, default=3
         Random starts. Each gets the first sweeps (for cep the `anneal` ones); the one that then fits the training
         entries best goes on. With another `init`, or a method without such a phase, there is one start.
+    n_ensemble : int or "auto", default="auto"
+        Fits from different random starts (each the best of `n_init`) whose equally weighted mixture is the posterior.
+        Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
+        they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is 1,
+        but for `fit` by "cep" with a learned prior up to 8, fewer the more entries there are.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
@@ -79,7 +86,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         What the parameters of these names came to.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
-        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds.
+        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; with n_ensemble fit
+        after fit, the best first, and the number of the member. n_iter_ is then the sum.
     lower_bound_ : float
         Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
         ranks by it take prior="learned": under a fixed prior it favours too many components.
@@ -97,7 +105,7 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         more components than needed an estimate of the rank; `tensorcep.select_rank` is the other one.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
-    posterior_ : Posterior, Draws or PointEstimate"""
+    posterior_ : Posterior, Mixture, Draws or PointEstimate"""
 
 
 def document(auto: str) -> Any:

@@ -20,9 +20,10 @@ AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.
 AUTO_DAMPING_OTHERWISE = 0.5
 
 
-# Damped updates of labels and counts take longer to align the factors than undamped ones of real values.
-AUTO_ANNEAL = {"gaussian": 15, "tobit": 15}
-AUTO_ANNEAL_OTHERWISE = 40
+# Damped updates of labels and counts take longer to align the factors than undamped ones of real values; a prior that
+# is learned finds its scale afterwards, and needs less.
+AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 15}
+AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
 
 
 class ModelOptions(NamedTuple):
@@ -42,6 +43,7 @@ class ModelOptions(NamedTuple):
     tol: float
     threads: int
     callbacks: tuple[Any, ...]
+    members: int
 
 
 def method_settings(method: Method, options: ModelOptions, likelihood: Likelihood, own: Any) -> Any:
@@ -82,8 +84,10 @@ def matching_scale(mean_square: float, order: int, rank: int) -> float:
     return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
 
 
-def annealing_sweeps(anneal: Any, likelihood: str) -> int:
-    """The number of annealed sweeps; "auto" by likelihood."""
+def annealing_sweeps(anneal: Any, likelihood: str, learned: bool) -> int:
+    """The number of annealed sweeps; "auto" by likelihood and by whether the prior is learned."""
+    if anneal == "auto" and learned:
+        return AUTO_ANNEAL_LEARNED.get(likelihood, AUTO_ANNEAL_LEARNED_OTHERWISE)
     if anneal == "auto":
         return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
     if isinstance(anneal, str):

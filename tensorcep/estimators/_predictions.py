@@ -26,6 +26,7 @@ from tensorcep.predict import (
     Belief,
     EntryTheta,
     RowDraws,
+    RowMixture,
     RowMoments,
     belief_of,
     draw,
@@ -99,7 +100,10 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def lower_bound_(self) -> float:
         """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
         check_is_fitted(self, "posterior_")
-        bound = float(self.trace_["lower_bound"][-1])
+        bounds = self.trace_["lower_bound"]
+        if "member" in self.trace_:  # of a mixture it is that of the best fit, which comes first
+            bounds = bounds[self.trace_["member"] == 0]
+        bound = float(bounds[-1])
         if np.isnan(bound):
             raise AttributeError(f"method {self.method!r} gives no lower bound of the evidence.")
         return bound
@@ -209,6 +213,9 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
         if isinstance(belief, RowMoments):
             belief = RowMoments(belief.mean[origin], belief.cov[origin])
+            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
+        if isinstance(belief, RowMixture):
+            belief = RowMixture(belief.mean[:, origin], belief.cov[:, origin])
             return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
         values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
         values = values[:, origin]

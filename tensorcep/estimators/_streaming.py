@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value
 from tensorcep.estimators._arrivals import Arrival, Arrivals, arrival_of, arrivals, rows_of_keys
-from tensorcep.estimators._defaults import Chosen
+from tensorcep.estimators._defaults import Chosen, given_int
 from tensorcep.estimators._options import method_settings, run_settings
 from tensorcep.estimators._predictions import CPPredictions
 from tensorcep.inference import get_method
@@ -35,7 +35,7 @@ from tensorcep.inference.adf import (
 )
 from tensorcep.labels import Labels
 from tensorcep.models.columns import free_columns
-from tensorcep.posterior import Posterior, Prior, natural_prior
+from tensorcep.posterior import Posterior, Prior, first_member, natural_prior
 from tensorcep.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
@@ -229,7 +229,7 @@ class StreamingCP(CPPredictions):
         """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
         if "_stream" in self.__dict__:
             return self._stream
-        posterior = self.posterior_
+        posterior: Any = first_member(self.posterior_)
         Lam, eta = self._mean_prior()
         seed = int(check_random_state(self.random_state).integers(2**63))
         noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is
@@ -248,7 +248,8 @@ class StreamingCP(CPPredictions):
 
     def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
         stream = self._continued()
-        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, self.max_iter_)
+        sweeps = given_int("max_iter", self.max_iter, self.max_iter_)
+        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps, 1)
         options = self._checked_options(chosen, len(stream.keys))
         likelihood = self._likelihood()
         method = get_method(self.method_, likelihood)

@@ -54,7 +54,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes = ("_sampled_rate",)
+    _own_attributes = (*BaseCP._own_attributes, "_sampled_rate")
     _sampled_rate: float | None = None  # what the SparseTensor of the fit knew
 
     def __init__(
@@ -77,6 +77,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int | str = "auto",
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -104,6 +105,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             tol=tol,
             init=init,
             n_init=n_init,
+            n_ensemble=n_ensemble,
             shape=shape,
             unknown=unknown,
             dtype=dtype,

@@ -10,17 +10,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep._checks import check_range, fail_value
 from tensorcep.estimators._base import BaseCP
+from tensorcep.estimators._defaults import choose
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import matching_scale, word_or_range
-from tensorcep.inference import get_method
+from tensorcep.inference import METHODS
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.censored import TOBIT, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.posterior import GammaNoise, Prior
+from tensorcep.posterior import GammaNoise, Mixture, Prior
 
 LARGEST = 1e140
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
+# CEP can censor, but predicts real values worse for it.
+CENSORED_BY_RULE = ("gibbs", "vmp")
 
 
 @document("matches rank * scale^(2 K) to the mean square of y")
@@ -39,9 +42,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
-        of max(limit, f + noise). "auto" takes the least training value if it is a spike: at least a tenth of the
-        values equal it, at least three times as many as any other value; and only where the method can (cep of first
-        order with cavity moments and messages of its own for every entry, vmp, gibbs). None: no value is censored.
+        of max(limit, f + noise). gibbs, vmp and cep can (cep of first order, with cavity moments and a message for
+        every entry). "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
+        the values equal it, at least three times as many as any other value. None: no value is censored.
 
     Attributes
     ----------
@@ -76,6 +79,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         tol: float = 3e-3,
         init: Any = "random",
         n_init: int = 3,
+        n_ensemble: int | str = "auto",
         shape: tuple[int, ...] | None = None,
         unknown: str = "prior",
         dtype: str = "float64",
@@ -103,6 +107,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             tol=tol,
             init=init,
             n_init=n_init,
+            n_ensemble=n_ensemble,
             shape=shape,
             unknown=unknown,
             dtype=dtype,
@@ -135,7 +140,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _likelihood(self) -> Likelihood:
         return super()._likelihood() if self._limit is None else censored_at(self._limit)
 
-    def _choose_likelihood(self, y: np.ndarray) -> None:
+    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
         self.lower_limit_ = None
         if self.lower_limit is None:
             return
@@ -143,11 +148,14 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         unable = self._unable_to_censor()
         if limit != "auto" and unable:
             fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
-        self.lower_limit_ = limit if limit != "auto" else None if unable else spike_at_minimum(y)
+        if limit != "auto":
+            self.lower_limit_ = limit
+        elif choose(self, GAUSSIAN, len(y), shape, streaming).method in CENSORED_BY_RULE:
+            self.lower_limit_ = spike_at_minimum(y)
 
     def _unable_to_censor(self) -> str:
         """The parameter that rules out a lower limit, if one does."""
-        if self.method != "auto" and get_method(self.method, GAUSSIAN).lacks(TOBIT):
+        if isinstance(self.method, str) and self.method in METHODS and METHODS[self.method].lacks(TOBIT):
             return f"method={self.method!r}"
         if self.method in ("cep", "auto"):
             if self.order == 2 or self.moments == "posterior":
@@ -188,6 +196,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """Posterior mean of the noise precision (the estimate, for a method without a posterior)."""
         check_is_fitted(self, "posterior_")
         result: Any = self.posterior_
+        if isinstance(result, Mixture):
+            return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
         return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

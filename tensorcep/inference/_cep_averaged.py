@@ -14,7 +14,15 @@ import numpy as np
 
 from tensorcep._jit import block_kernel
 from tensorcep.inference._cep_moments import layout
-from tensorcep.inference._cep_sweep import Rule, Sums, add_sums, gaussian_message, products_of_others, tilted_message
+from tensorcep.inference._cep_sweep import (
+    Rule,
+    Sums,
+    add_sums,
+    gaussian_message,
+    products_of_others,
+    squared_error,
+    tilted_message,
+)
 from tensorcep.inference._rows import RowPrior, RowState, refresh_rows
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels.lanes import add_outer, moments, trace_product
@@ -75,14 +83,13 @@ def averaged_pass(
 
 
 @block_kernel
-def _noise_total(k, weight, total, R, w, at):  # type: ignore[no-untyped-def]
+def _noise_total(k, tilted, weight, total, R, w, at):  # type: ignore[no-untyped-def]
     """Add 1/2 and E[(y - f)^2] / 2 of every entry, with all second moments (CEP eq. 18)."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
     trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
     for lane in range(LANES):
-        y = w[at.y, lane]
         total[0] += 0.5 * weight[lane]
-        total[1] += 0.5 * weight[lane] * (y * y - 2.0 * y * w[at.f_mean, lane] + w[at.f_var, lane])
+        total[1] += 0.5 * weight[lane] * squared_error(tilted, lane, w, at)
 
 
 @block_kernel
@@ -138,7 +145,7 @@ def averaged_chunks(chunks, modes, entries, others, cavity, average, sums, noise
                 products_of_others(k, K, R, w, at)
                 copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
                 if rule.gaussian and k == K - 1:
-                    _noise_total(k, weight, sums.noise[c], R, w, at)
+                    _noise_total(k, rule.tilted_noise, weight, sums.noise[c], R, w, at)
                 if rule.gaussian and rule.order == 1:
                     gaussian_message(R, w, at)
                 else:

@@ -47,8 +47,7 @@ def censored_noise(a, b, total, step, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(t - f)^2] / 2 under the tilted law, where t = y if that is not censored.
 
     With s = v + 1 / tau: E[(t - m)^2] = s + s^2 (alpha^2 - beta), and given t the noise t - f has mean
-    (t - m) / (tau s) and variance v / (tau s). (CEP eq. 18, which serves where nothing is censored, has the law of the
-    cavity instead, and so counts what y says of f as noise. With half of the values censored that doubles the noise.)
+    (t - m) / (tau s) and variance v / (tau s), as in `_cep_sweep.squared_error`.
     """
     for lane in range(LANES):
         y, v, theta = w[at.y, lane], w[at.f_var, lane], w[at.theta, lane]

@@ -75,6 +75,8 @@ class Rule(NamedTuple):
         Factor of new messages: 1, or more while annealing.
     censored : bool
         Gaussian likelihood with a limit: some values y <= 0 say only that the noisy value is not above 0.
+    tilted_noise : bool
+        Messages to the noise count y in the moments of f (`squared_error`).
     """
 
     step: float
@@ -86,6 +88,7 @@ class Rule(NamedTuple):
     positive: bool
     power: float
     censored: bool
+    tilted_noise: bool
 
 
 @block_kernel
@@ -162,6 +165,21 @@ def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # typ
 
 
 @block_kernel
+def squared_error(tilted, lane, w, at):  # type: ignore[no-untyped-def]
+    """E[(y - f)^2] from E[f] in slot f_mean and E[f^2] in slot f_var; tilted: with y added to what f is known by.
+
+    Without its own entry the latent value has variance v and y lies s + v from its mean, s the noise variance: the
+    error is s + 2 v, and the noise would be put twice as large as it is where v is near s / 2. Given y it is s again.
+    """
+    y, f1, f2 = w[at.y, lane], w[at.f_mean, lane], w[at.f_var, lane]
+    if not tilted:
+        return y * y - 2.0 * y * f1 + f2
+    v = max(0.0, f2 - f1 * f1)
+    kept = 1.0 / (1.0 + v * w[at.theta, lane])
+    return kept * kept * (y - f1) ** 2 + kept * v
+
+
+@block_kernel
 def _latent_moments(k, structured, R, w, at):  # type: ignore[no-untyped-def]
     """E[f] and E[f^2] with all second moments, from z, Z2 and the moments of mode k."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
@@ -174,14 +192,13 @@ def _latent_moments(k, structured, R, w, at):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _noise_message(k, structured, a, b, total, step, R, w, at):  # type: ignore[no-untyped-def]
+def _noise_message(k, structured, a, b, total, rule, R, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
     _latent_moments(k, structured, R, w, at)
     for lane in range(LANES):
-        y, f1, f2 = w[at.y, lane], w[at.f_mean, lane], w[at.f_var, lane]
         if w[at.ok, lane] > 0.0:
-            a[lane] += step * (0.5 - a[lane])
-            b[lane] += step * (0.5 * (y * y - 2.0 * y * f1 + f2) - b[lane])
+            a[lane] += rule.step * (0.5 - a[lane])
+            b[lane] += rule.step * (0.5 * squared_error(rule.tilted_noise, lane, w, at) - b[lane])
         total[0] += a[lane]
         total[1] += b[lane]
 
@@ -248,7 +265,7 @@ def sweep_chunks(chunks, modes, entries, columns, state, messages, sums, noise, 
                     if k == K - 1:
                         censored_noise(messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
                 elif rule.gaussian and k == K - 1:
-                    _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule.step, R, w, at)
+                    _noise_message(k, structured, messages.a[b], messages.b[b], sums.noise[c], rule, R, w, at)
                 if rule.censored:
                     censored_message(structured, R, w, at)
                 elif closed_form:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,8 @@ class Chains(NamedTuple):
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of RowPrior, one per chain
-    kept : tuple of (C, n_rows, R), and kept_theta : tuple of (C, m)
+    kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
+        The last are rows of the present priors; none where these are not learned.
     sweeps : int
     """
 
@@ -99,6 +100,7 @@ class Chains(NamedTuple):
     priors: tuple[RowPrior, ...]
     kept: tuple[np.ndarray, ...]
     kept_theta: tuple[np.ndarray, ...]
+    kept_unknown: tuple[np.ndarray, ...]
     sweeps: int
 
 
@@ -120,7 +122,9 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
     n = problem.entries.y.size
     blocks = tuple(row_blocks(problem.entries, k) for k in range(len(problem.shape)))
     priors = tuple(initial_prior(small) for _ in range(C))
-    return Chains(factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, mode_columns(free), small, priors, (), (), 0)
+    return Chains(
+        factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, mode_columns(free), small, priors, (), (), (), 0
+    )
 
 
 def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
@@ -190,20 +194,42 @@ def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
     """Count the sweep, and keep its draw if it is due."""
     since = chains.sweeps - options.first_kept
     if since >= 0 and since % options.spacing == 0:
-        draw, theta = _current(chains, problem)
-        chains = chains._replace(kept=(*chains.kept, draw), kept_theta=(*chains.kept_theta, theta))
+        chains = _with_current(chains, problem)
     return chains._replace(sweeps=chains.sweeps + 1)
 
 
-def _current(chains: Chains, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    return chains.factors[:, : len(problem.prior_eta), : problem.rank].copy(), chains.theta.copy()
+def _with_current(chains: Chains, problem: Problem) -> Chains:
+    draw = chains.factors[:, : len(problem.prior_eta), : problem.rank].copy()
+    unknown = () if problem.hyper is None else (_unknown_rows(chains, problem),)
+    return chains._replace(
+        kept=(*chains.kept, draw),
+        kept_theta=(*chains.kept_theta, chains.theta.copy()),
+        kept_unknown=(*chains.kept_unknown, *unknown),
+    )
+
+
+def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
+    """A draw of one more row of every mode from the present prior of each chain, (C, K, R).
+
+    Moments over all draws would not do: signs and order of the components differ from chain to chain.
+    """
+    rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
+    for c, prior in enumerate(chains.priors):
+        rng = np.random.default_rng([problem.seed, 5, chains.sweeps, c])
+        modes: Any = prior.modes
+        roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
+        drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))
+        for k, columns in enumerate(chains.columns):
+            mine = columns.free[columns.free < problem.rank]
+            rows[c, k, mine] = drawn[k, : len(mine)]
+    return rows
 
 
 def collect(chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool) -> Draws:
     """The kept draws; those of the last sweep when a run was stopped before any was kept."""
-    kept, kept_theta = chains.kept, chains.kept_theta
-    if not kept:
-        draw, theta = _current(chains, problem)
-        kept, kept_theta = (draw,), (theta,)
-    draws = np.stack(kept_theta, axis=1) if has_theta else None
-    return Draws(problem.shape, problem.rank, np.stack(kept, axis=1), draws, theta_mode, seen_rows(problem))
+    if not chains.kept:
+        chains = _with_current(chains, problem)
+    rows = np.stack(chains.kept, axis=1)
+    theta = np.stack(chains.kept_theta, axis=1) if has_theta else None
+    unknown = np.stack(chains.kept_unknown, axis=1) if chains.kept_unknown else None
+    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from tensorcep.inference._hyper import Hyper
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.cp import Entries
-from tensorcep.posterior import GammaNoise, Result
+from tensorcep.posterior import GammaNoise, Mixture, Posterior, Result
 
 
 class Problem(NamedTuple):
@@ -107,6 +107,8 @@ class Method(NamedTuple):
         Whether prior precisions like `tensorcep.models.columns.CLAMPED` do it no harm.
     takes_limits : bool
         Whether the method knows what a censored value says.
+    mixes : bool
+        Whether runs from several starts make a `tensorcep.posterior.Mixture`: the result is a Posterior.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Method(NamedTuple):
     learns_prior: bool = False
     clamps_columns: bool = False
     takes_limits: bool = False
+    mixes: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
@@ -214,6 +217,28 @@ def run(
     trace = {name: np.array([getattr(s, name) for s in sweeps]) for name in Sweep._fields}
     trace["seconds"] = np.array(seconds)
     return Run(posterior, len(sweeps), converged, stopped, trace, state)
+
+
+def mixed(runs: Sequence[Run]) -> Run:
+    """One result of runs from different starts: their mixture, the one with the best train score first.
+
+    Sweeps are counted over all runs, and the trace, which then also tells the member, holds one run after the other. It
+    has converged if every run has.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    order = sorted(runs, key=lambda one: -one.trace["train_score"][-1])
+    members = tuple(one.posterior for one in order if isinstance(one.posterior, Posterior))
+    trace = {name: np.concatenate([one.trace[name] for one in order]) for name in order[0].trace}
+    trace["member"] = np.repeat(np.arange(len(order)), [one.n_iter for one in order])
+    return Run(
+        Mixture(members),
+        sum(one.n_iter for one in order),
+        all(one.converged for one in order),
+        any(one.stopped for one in order),
+        trace,
+        order[0].state,
+    )
 
 
 def run_from_starts(

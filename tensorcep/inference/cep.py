@@ -65,6 +65,10 @@ class CEPOptions:
         messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
     moments : {"cavity", "posterior"}
         Where the other modes' moments come from.
+    noise_moments : {"tilted", "cavity"}
+        Moments of the latent value in the messages to the noise precision: with the entry itself, or without it as in
+        the paper's code, which makes the noise too large by twice the variance of the latent value. With
+        moments="posterior" they are the posterior's.
     order : {1, 2}
         Order of the Taylor approximation of the expected conditional moments (CEP eq. 10 or 11).
     damping : float or "adaptive"
@@ -91,6 +95,7 @@ class CEPOptions:
     messages: str = "full"
     schedule: str = "modewise"
     moments: str = "cavity"
+    noise_moments: str = "tilted"
     order: int = 1
     damping: float | str = 0.0
     dtype: str = "float64"
@@ -128,6 +133,7 @@ class CEPState(NamedTuple):
 
 def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
+    check_choice("noise_moments", options.noise_moments, ("tilted", "cavity"))
     problem, censored = _in_free_columns(problem, options), bool(censored_lanes(problem).any())
     if censored and (options.order == 2 or options.moments == "posterior" or options.messages == "averaged"):
         fail_value(
@@ -249,6 +255,7 @@ def _pass(
         positive=options.positive,
         power=float(options.anneal_power) if state.sweeps < options.anneal else 1.0,
         censored=state.censored,
+        tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
     )
     if options.messages == "averaged":
         noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
@@ -344,4 +351,5 @@ CEP = Method(
     learns_prior=True,
     clamps_columns=True,
     takes_limits=True,
+    mixes=True,
 )

@@ -192,4 +192,5 @@ LAPLACE = Method(
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
     clamps_columns=True,
+    mixes=True,
 )

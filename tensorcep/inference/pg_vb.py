@@ -257,4 +257,5 @@ PG_VB = Method(
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
     clamps_columns=True,
+    mixes=True,
 )

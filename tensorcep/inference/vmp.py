@@ -261,4 +261,5 @@ VMP = Method(
     learns_prior=True,
     clamps_columns=True,
     takes_limits=True,
+    mixes=True,
 )

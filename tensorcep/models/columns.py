@@ -35,7 +35,9 @@ def parts_of(interactions: Any, rank: int) -> dict[str, int]:
             fail_value(f"interactions must give at least one part of {PARTS} a rank above 0; got {interactions!r}.")
         return given
     if not isinstance(interactions, str) or interactions not in PRESETS:
-        fail_value(f"interactions must be one of {PRESETS}, or a dict of ranks for {PARTS}; got {interactions!r}.")
+        fail_value(
+            f"interactions must be one of {('auto', *PRESETS)}, or a dict of ranks for {PARTS}; got {interactions!r}."
+        )
     return {
         "main": int(interactions != "cp"),
         "pair": rank if interactions in ("pairwise", "all") else 0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from _models import paper
+
 import tensorcep as tc
 
 SHAPE = (12, 10, 8)
@@ -34,7 +36,7 @@ def new(name, **params):
     base = {"rank": 2, "random_state": 0, "tol": 1e-2, "max_iter": 200}
     if name == "counts":
         base |= {"moments": "posterior", "damping": 0.8}  # cavity moments do not settle on counts
-    return CLASSES[name](**{**base, **params})
+    return paper(CLASSES[name], **{**base, **params})
 
 
 @cache

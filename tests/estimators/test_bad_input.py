@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import CLASSES, NAMES, entries, fitted, new
 
 import tensorcep as tc
@@ -57,9 +58,9 @@ def test_fit_refuses_bad_entries(name, case):
 
 def test_fit_refuses_a_tensor_beside_y_and_an_empty_one():
     tensor = tc.SparseTensor(X0, Y0)
-    refused(ValueError, ["y must be left out", "SparseTensor"], lambda: tc.CPRegressor().fit(tensor, Y0))
+    refused(ValueError, ["y must be left out", "SparseTensor"], lambda: paper(tc.CPRegressor).fit(tensor, Y0))
     empty = tc.SparseTensor(np.zeros((0, 3), dtype=int), [], (3, 3, 3))
-    refused(ValueError, ["holds no entries"], lambda: tc.CPRegressor().fit(empty))
+    refused(ValueError, ["holds no entries"], lambda: paper(tc.CPRegressor).fit(empty))
 
 
 def test_tensor_refuses_repeated_cells():
@@ -70,20 +71,20 @@ def test_tensor_refuses_repeated_cells():
 @pytest.mark.parametrize("bad", [2.0, -1.0, 0.5])
 def test_classifier_refuses_labels_other_than_0_and_1(bad):
     words = ["y must hold labels 0 and 1", f"{bad:g}", "entry 1"]
-    refused(ValueError, words, lambda: tc.CPClassifier().fit(X0, changed(Y0, 1, bad)))
+    refused(ValueError, words, lambda: paper(tc.CPClassifier).fit(X0, changed(Y0, 1, bad)))
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.5])
 def test_count_regressor_refuses_what_is_no_count(bad):
     words = ["y must hold counts", f"{bad:g}", "entry 1"]
-    refused(ValueError, words, lambda: tc.CPCountRegressor().fit(X0, changed(Y0, 1, bad)))
+    refused(ValueError, words, lambda: paper(tc.CPCountRegressor).fit(X0, changed(Y0, 1, bad)))
 
 
 PARAMETERS = [
-    ({"rank": 0}, ["rank must be an integer >= 1", "0"]),
-    ({"rank": 2.5}, ["rank must be an integer", "2.5"]),
-    ({"rank": True}, ["rank must be an integer", "True"]),
-    ({"rank": "8"}, ["rank must be an integer", "'8'"]),
+    ({"rank": 0}, ["rank must be 'auto' or an integer >= 1", "0"]),
+    ({"rank": 2.5}, ["rank must be 'auto' or an integer", "2.5"]),
+    ({"rank": True}, ["rank must be 'auto' or an integer", "True"]),
+    ({"rank": "8"}, ["rank must be 'auto' or an integer", "'8'"]),
     ({"damping": 1.0}, ["damping must be", "a number in [0, 1)", "1.0"]),
     ({"damping": -0.1}, ["damping", "-0.1"]),
     ({"damping": np.nan}, ["damping", "nan"]),
@@ -93,17 +94,17 @@ PARAMETERS = [
     ({"tol": None}, ["tol", "None"]),
     ({"anneal": -1}, ["anneal must be an integer >= 0", "-1"]),
     ({"anneal": 1.5}, ["anneal must be an integer", "1.5"]),
-    ({"max_iter": 0}, ["max_iter must be an integer >= 1", "0"]),
+    ({"max_iter": 0}, ["max_iter must be 'auto' or an integer >= 1", "0"]),
     ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "float16"]),
     ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int64"]),
-    ({"method": "vmpx"}, ["method must be one of 'cep'", "'vmpx'"]),
+    ({"method": "vmpx"}, ["method must be one of 'auto', 'cep'", "'vmpx'"]),
     ({"schedule": "serial"}, ["schedule must be one of 'modewise', 'parallel'", "'serial'"]),
     ({"moments": "prior"}, ["moments must be one of 'cavity', 'posterior'", "'prior'"]),
     ({"order": 3}, ["order must be an integer from 1 to 2", "3"]),
     ({"prior_scale": 0.0}, ["prior_scale must be", "a number > 0", "0.0"]),
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
-    ({"prior": [0.0, 1.0]}, ["prior must be None, 'learned', 'ard' or a tensorcep.Prior", "list"]),
+    ({"prior": [0.0, 1.0]}, ["prior must be one of", "'fixed'", "or a tensorcep.Prior", "[0.0, 1.0]"]),
     ({"init": "zeros"}, ["init must be one of 'random', 'prior'", "'zeros'"]),
     ({"init": [np.ones((4, 2))] * 3, "rank": 2}, ["init must be", "(n_k, 2)", "(4, 3, 4)"]),
     ({"init": [np.full((n, 2), np.nan) for n in (4, 3, 4)], "rank": 2}, ["init must be finite"]),
@@ -120,7 +121,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("params", "words"), PARAMETERS, ids=lambda value: str(value)[:40])
 def test_fit_refuses_parameters_out_of_range(params, words):
-    model = tc.CPRegressor(**params)  # the constructor accepts anything, as scikit-learn asks
+    model = paper(tc.CPRegressor, **params)  # the constructor accepts anything, as scikit-learn asks
     refused(ValueError, words, lambda: model.fit(X0, Y0))
     assert not hasattr(model, "posterior_")
 
@@ -146,25 +147,25 @@ EXPLAINED = [
     [pytest.param(p, w, id=str(p)[:40]) for p, w in EXPLAINED],
 )
 def test_fit_explains_parameters_out_of_range(params, words):
-    refused((ValueError, TypeError), words, lambda: tc.CPRegressor(rank=2, **params).fit(X0, Y0))
+    refused((ValueError, TypeError), words, lambda: paper(tc.CPRegressor, rank=2, **params).fit(X0, Y0))
 
 
 def test_classifier_and_counts_refuse_unknown_likelihoods():
     refused(
         ValueError,
         ["link must be one of 'probit', 'logit'", "'cauchit'"],
-        lambda: tc.CPClassifier(link="cauchit").fit(X0, Y0),
+        lambda: paper(tc.CPClassifier, link="cauchit").fit(X0, Y0),
     )
     refused(
         ValueError,
         ["likelihood must be one of 'poisson'", "'binomial'"],
-        lambda: tc.CPCountRegressor(likelihood="binomial").fit(X0, Y0),
+        lambda: paper(tc.CPCountRegressor, likelihood="binomial").fit(X0, Y0),
     )
 
 
 @pytest.mark.parametrize("bad", [(1.0,), 3.0, (0.0, 1.0), (1.0, -1.0), ("a", 1.0)])
 def test_regressor_refuses_a_noise_prior_that_is_no_gamma(bad):
-    refused(ValueError, ["noise_prior"], lambda: tc.CPRegressor(noise_prior=bad).fit(X0, Y0))
+    refused(ValueError, ["noise_prior"], lambda: paper(tc.CPRegressor, noise_prior=bad).fit(X0, Y0))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -216,5 +217,5 @@ def test_regressor_is_sound_on_constant_and_zero_values():
     assert np.abs(zero.predict(X)).max() < 0.1
     constant = new("regressor").fit(X, np.full_like(y, 3.0))
     np.testing.assert_allclose(constant.predict(X), 3.0, atol=0.2)
-    single = tc.CPRegressor(rank=1, random_state=0).fit([[2, 3]], [1.5])
+    single = paper(tc.CPRegressor, rank=1, random_state=0).fit([[2, 3]], [1.5])
     assert np.isfinite(single.predict([[2, 3]])).all()

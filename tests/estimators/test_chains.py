@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 
 import tensorcep as tc
 
@@ -15,7 +16,9 @@ FEW = {"burn_in": 10, "thin": 1, "n_chains": 2}
 
 def fitted(method, **given):
     own = {} if method == "pg-vb" else {"method_options": FEW, "max_iter": 30}
-    return tc.CPCountRegressor(2, likelihood="negbinomial", method=method, random_state=0, tol=1e-2, **own, **given)
+    return paper(
+        tc.CPCountRegressor, 2, likelihood="negbinomial", method=method, random_state=0, tol=1e-2, **own, **given
+    )
 
 
 @pytest.mark.parametrize("method", ["pg-vb", "pg-gibbs"])
@@ -34,7 +37,7 @@ def test_counts_predict_and_come_back_from_a_file(method, tmp_path):
 
 
 def test_chain_diagnostics_have_one_number_per_entry():
-    model = tc.CPRegressor(2, method="gibbs", max_iter=30, random_state=0, method_options=FEW).fit(X, Y)
+    model = paper(tc.CPRegressor, 2, method="gibbs", max_iter=30, random_state=0, method_options=FEW).fit(X, Y)
     r_hat, size = model.chain_diagnostics(X[:7])
     assert r_hat.shape == size.shape == (7,)
     assert (r_hat > 0.9).all()
@@ -42,17 +45,17 @@ def test_chain_diagnostics_have_one_number_per_entry():
 
 
 def test_learned_prior_serves_the_samplers():
-    model = tc.CPRegressor(2, method="gibbs", prior="learned", max_iter=30, random_state=0, method_options=FEW)
+    model = paper(tc.CPRegressor, 2, method="gibbs", prior="learned", max_iter=30, random_state=0, method_options=FEW)
     assert np.isfinite(model.fit(X, Y).predict(X)).all()
 
 
 def test_chains_refuse_what_they_cannot_do():
-    model = tc.CPRegressor(2, random_state=0, tol=1e-1).fit(X, Y)
+    model = paper(tc.CPRegressor, 2, random_state=0, tol=1e-1).fit(X, Y)
     with pytest.raises(ValueError, match="chain_diagnostics needs chains, but method 'cep' draws none"):
         model.chain_diagnostics(X)
     with pytest.raises(ValueError, match="dispersion must be a number > 0; got 0"):
-        tc.CPCountRegressor(2, likelihood="negbinomial", dispersion=0).fit(X, Y)
+        paper(tc.CPCountRegressor, 2, likelihood="negbinomial", dispersion=0).fit(X, Y)
     with pytest.raises(ValueError, match="method 'pg-vb' needs pg"):
-        tc.CPCountRegressor(2, method="pg-vb").fit(X, Y)
+        paper(tc.CPCountRegressor, 2, method="pg-vb").fit(X, Y)
     with pytest.raises(ValueError, match="burn_in must be below max_iter=5; got 10"):
-        tc.CPRegressor(2, method="gibbs", max_iter=5, method_options=FEW).fit(X, Y)
+        paper(tc.CPRegressor, 2, method="gibbs", max_iter=5, method_options=FEW).fit(X, Y)

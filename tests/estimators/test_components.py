@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from estimators._data import entries, fitted, new
 
 import tensorcep as tc
@@ -31,7 +32,7 @@ def test_signs_leave_products_alone_and_point_up(rng):
 
 def test_components_frame_holds_labels_means_and_sds_in_order():
     frame = pd.DataFrame({"who": list("aabbccdd"), "what": list("xyxyxyxy"), "value": np.arange(8.0)})
-    model = tc.CPRegressor(2, random_state=0, max_iter=30, tol=1.0).fit(
+    model = paper(tc.CPRegressor, 2, random_state=0, max_iter=30, tol=1.0).fit(
         tc.SparseTensor.from_pandas(frame, ["who", "what"], "value")
     )
     table = model.components_frame(0)
@@ -53,7 +54,7 @@ def test_components_frame_leaves_out_columns_held_at_one():
 
 def test_n_components_counts_what_ard_leaves():
     s = tc.simulate_cp((30, 30, 30), 2, 4000, noise_precision=100.0, latent_sd=1.0, random_state=1)
-    model = tc.CPRegressor(5, prior="ard", random_state=0, tol=1e-3).fit(s.tensor.coords, s.tensor.values)
+    model = paper(tc.CPRegressor, 5, prior="ard", random_state=0, tol=1e-3).fit(s.tensor.coords, s.tensor.values)
     assert model.n_components_ == 2
     assert model.relevance_.sum() == pytest.approx(1.0)
 

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from estimators._data import CLASSES, NAMES, SHAPE, entries, fitted, new
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -317,7 +318,7 @@ COLLAPSE = pytest.mark.xfail(
 def test_regressor_fits_a_single_positive_component_of_any_order(K):
     shape = {2: (20, 15), 3: (8, 7, 6), 4: (6, 5, 4, 5), 5: (4, 3, 4, 3, 4), 6: (3, 3, 3, 3, 3, 3)}[K]
     sim = tc.simulate_cp(shape, 1, 220, noise_precision=100.0, prior_mean=1.0, prior_sd=0.4, random_state=0)
-    model = tc.CPRegressor(rank=1, random_state=0).fit(sim.tensor)
+    model = paper(tc.CPRegressor, rank=1, random_state=0).fit(sim.tensor)
     assert model.shape_ == shape
     assert np.corrcoef(model.predict(sim.tensor), sim.latent)[0, 1] > 0.97
 
@@ -327,7 +328,7 @@ def test_regressor_finds_the_components_of_a_tensor_of_its_own_model(prior_mean)
     """Rank 4, 5 % observed, ten times as much signal as noise: every start should explain nearly all of it."""
     sim = tc.simulate_cp((60, 50, 40), 4, 6000, noise_precision=10.0, latent_sd=1.5, random_state=0)
     for seed in range(3):
-        model = tc.CPRegressor(rank=4, prior_mean=prior_mean, random_state=seed).fit(sim.tensor)
+        model = paper(tc.CPRegressor, rank=4, prior_mean=prior_mean, random_state=seed).fit(sim.tensor)
         assert np.corrcoef(model.predict(sim.tensor), sim.latent)[0, 1] > 0.95
 
 

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from _models import paper
 from scipy import stats
 
 import tensorcep as tc
@@ -31,7 +32,8 @@ def fitted(method="cep", lower_limit="auto"):
     """A shared model of the first 1200 entries: do not change it."""
     X, y, _ = simulated()
     how = {"prior": "learned", **HOW[method]} if method != "vmp" else HOW[method]
-    return tc.CPRegressor(2, method=method, lower_limit=lower_limit, random_state=0, **how).fit(X[:1200], y[:1200])
+    model = paper(tc.CPRegressor, 2, method=method, lower_limit=lower_limit, random_state=0, **how)
+    return model.fit(X[:1200], y[:1200])
 
 
 @pytest.mark.parametrize("method", HOW)
@@ -73,7 +75,7 @@ def test_predictions_are_in_the_units_of_the_data(method):
 
 def test_predictions_move_with_the_data():
     X, y, _ = simulated()
-    moved = tc.CPRegressor(2, prior="learned", random_state=0).fit(X[:1200], y[:1200] - 2.5)
+    moved = paper(tc.CPRegressor, 2, prior="learned", lower_limit="auto", random_state=0).fit(X[:1200], y[:1200] - 2.5)
     assert moved.lower_limit_ == LIMIT - 2.5
     np.testing.assert_allclose(moved.predict(X) + 2.5, fitted().predict(X), rtol=1e-6)
 
@@ -91,7 +93,8 @@ def test_limit_comes_back_from_a_file(method, tmp_path):
 
 def test_limit_gives_the_same_bits_on_any_number_of_threads():
     X, y, _ = simulated()
-    one, two = (tc.CPRegressor(3, max_iter=6, tol=1e9, random_state=0, n_jobs=n).fit(X, y) for n in (1, 2))
+    how = {"lower_limit": "auto", "max_iter": 6, "tol": 1e9, "random_state": 0}
+    one, two = (paper(tc.CPRegressor, 3, n_jobs=n, **how).fit(X, y) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior_.Lam, two.posterior_.Lam)
     np.testing.assert_array_equal(one.posterior_.eta, two.posterior_.eta)
 
@@ -99,7 +102,7 @@ def test_limit_gives_the_same_bits_on_any_number_of_threads():
 @pytest.mark.parametrize("method", ["cep", "vmp"])
 def test_stream_keeps_the_limit_of_its_first_batch(method, tmp_path):
     X, y, f = simulated()
-    model = tc.CPRegressor(2, method=method, shape=SHAPE, random_state=0, tol=1e-2)
+    model = paper(tc.CPRegressor, 2, method=method, lower_limit="auto", shape=SHAPE, random_state=0, tol=1e-2)
     for part in (slice(0, 800), slice(800, 1000), slice(1000, 1200)):
         model.partial_fit(X[part], y[part])
     assert model.lower_limit_ == LIMIT
@@ -141,19 +144,22 @@ def test_auto_finds_a_spike_at_the_least_value(y, limit):
 def test_limit_is_refused_in_a_sentence_where_it_cannot_be(params, words):
     X, y, _ = simulated()
     with pytest.raises(ValueError, match=words):
-        tc.CPRegressor(2, **{"lower_limit": LIMIT, **params}).fit(X, y)
+        paper(tc.CPRegressor, 2, **{"lower_limit": LIMIT, **params}).fit(X, y)
 
 
 def test_auto_leaves_methods_without_limits_alone():
     X, y, _ = simulated()
-    model = tc.CPRegressor(2, method="wopt", max_iter=2, tol=1e9, random_state=0).fit(X, y)
+    how = {"method": "wopt", "lower_limit": "auto", "max_iter": 2, "tol": 1e9, "random_state": 0}
+    model = paper(tc.CPRegressor, 2, **how).fit(X, y)
     assert model.lower_limit_ is None
 
 
 def test_compare_takes_the_methods_that_know_limits():
     X, y, _ = simulated()
     parts = [tc.SparseTensor.from_coo(X[part], y[part], SHAPE) for part in (slice(0, 300), slice(300, 400))]
-    table = tc.compare(*parts, estimator=tc.CPRegressor(1, lower_limit=LIMIT, max_iter=4, tol=1e9, random_state=0))
+    table = tc.compare(
+        *parts, estimator=paper(tc.CPRegressor, 1, lower_limit=LIMIT, max_iter=4, tol=1e9, random_state=0)
+    )
     assert list(table.index) == ["cep", "vmp", "gibbs"]
     assert np.isfinite(table[["rmse", "log_score", "coverage"]].to_numpy()).all()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import NAMES, entries, new
 
 import tensorcep as tc
@@ -102,7 +103,7 @@ def test_revisit_learns_more_from_a_stream_of_real_values():
     X, y = s.tensor.coords, s.tensor.values
     scores = {}
     for size in (0, 400):
-        model = tc.CPRegressor(2, random_state=0, revisit=size)
+        model = paper(tc.CPRegressor, 2, random_state=0, revisit=size)
         model.stream((X[a : a + 100], y[a : a + 100]) for a in range(0, 1600, 100))
         scores[size] = model.stream_trace_["log_score"][-5:].mean()
         assert model.n_samples_seen_ == 1600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import NAMES, entries, fitted, new
 
 import tensorcep as tc
@@ -32,6 +33,6 @@ def test_method_predicts_about_what_full_cep_does_and_survives_saving(tmp_path, 
 def test_method_settings_that_do_not_exist_are_named():
     X, y = entries("regressor")
     with pytest.raises(ValueError, match=r"'curvature'.*got 'curve'"):
-        tc.CPRegressor(method="laplace", method_options={"curve": "marginal"}).fit(X, y)
+        paper(tc.CPRegressor, method="laplace", method_options={"curve": "marginal"}).fit(X, y)
     with pytest.raises(ValueError, match="damping of method 'laplace' must be a number"):
-        tc.CPRegressor(method="laplace", damping="adaptive").fit(X, y)
+        paper(tc.CPRegressor, method="laplace", damping="adaptive").fit(X, y)

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pandas as pd
 import pytest
+from _models import paper
 from estimators._data import CLASSES, NAMES, SHAPE, entries, new
 
 import tensorcep as tc
@@ -54,9 +55,9 @@ def test_partial_fit_counts_and_sharpens_what_is_known(name):
 def test_stream_of_labels_predicts_nearly_as_well_as_the_fit(link):
     s = tc.simulate_cp((15, 12, 10), 2, 1700, likelihood=link, prior_mean=0.8, prior_sd=0.8, random_state=1)
     X, y = s.tensor.coords, s.tensor.values
-    model = tc.CPClassifier(2, link=link, random_state=0)
+    model = paper(tc.CPClassifier, 2, link=link, random_state=0)
     model.stream((X[a : a + 150], y[a : a + 150]) for a in range(0, 1200, 150))
-    whole = tc.CPClassifier(2, link=link, random_state=0).fit(X[:1200], y[:1200])
+    whole = paper(tc.CPClassifier, 2, link=link, random_state=0).fit(X[:1200], y[:1200])
     scores = [tc.metrics.auc(y[1200:], m.decision_function(X[1200:])) for m in (model, whole)]
     assert scores[0] > scores[1] - 0.05
     trace = model.stream_trace_
@@ -68,7 +69,7 @@ def test_stream_of_labels_predicts_nearly_as_well_as_the_fit(link):
 def test_stream_of_real_values_finds_the_noise():
     s = tc.simulate_cp((15, 12, 10), 2, 1600, noise_precision=25.0, prior_mean=0.7, random_state=2)
     X, y = s.tensor.coords, s.tensor.values
-    model = tc.CPRegressor(2, random_state=0)
+    model = paper(tc.CPRegressor, 2, random_state=0)
     model.stream((X[a : a + 400], y[a : a + 400]) for a in range(0, 1600, 400))
     assert 15.0 < model.noise_precision_ < 35.0
     assert model.stream_trace_["rmse"][-1] < 0.35
@@ -118,6 +119,14 @@ def test_partial_fit_goes_on_from_a_fit_and_fit_begins_anew():
     model.fit(X[:400], y[:400])
     np.testing.assert_array_equal(model.posterior_.eta, eta)
     assert (model.n_samples_seen_, model.n_batches_) == (400, 1)
+
+
+def test_sweeps_may_change_from_batch_to_batch():
+    X, y = entries("classifier")
+    model = new("classifier").partial_fit(X[:400], y[:400])
+    assert model.set_params(max_iter=1, tol=0.0).partial_fit(X[400:], y[400:]).n_iter_ == 1
+    with pytest.raises(ValueError, match="max_iter must be 'auto' or an integer >= 1; got 0"):
+        model.set_params(max_iter=0).partial_fit(X[400:], y[400:])
 
 
 def test_stream_has_the_same_bits_on_one_and_two_threads():
@@ -218,7 +227,7 @@ def test_forgetting_follows_factors_that_change():
         for r in (1, 2)
     ]
     for forget in (0.0, 0.2):
-        model = tc.CPRegressor(1, random_state=0, forget=forget)
+        model = paper(tc.CPRegressor, 1, random_state=0, forget=forget)
         for s in sims:
             X, y = s.tensor.coords, s.tensor.values
             model.stream((X[a : a + 100], y[a : a + 100]) for a in range(0, 900, 100))
@@ -262,7 +271,7 @@ def test_streaming_refuses_what_it_cannot_learn_and_stays_as_it_was():
 
 def test_streaming_refuses_methods_without_streams():
     X, y = entries("regressor")
-    with pytest.raises(ValueError, match="method must be one of 'cep', 'vmp'; got 'nuts'"):
+    with pytest.raises(ValueError, match="method must be one of 'cep', 'vmp', 'auto'; got 'nuts'"):
         new("regressor", method="nuts").partial_fit(X, y)
 
 

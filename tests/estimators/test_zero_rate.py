@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from estimators._data import entries, fitted, new
 from scipy.integrate import quad
 from scipy.special import ndtr
@@ -45,7 +46,7 @@ def with_rate(rate, **params):
 
 @pytest.mark.parametrize("options", [{"prior": "learned"}, {"method": "gibbs", "prior": "learned", "max_iter": 60}])
 def test_zero_rate_calibrates_in_the_large(options, population, sample):
-    model = tc.CPClassifier(2, zero_rate="auto", random_state=0, **options).fit(sample)
+    model = paper(tc.CPClassifier, 2, zero_rate="auto", random_state=0, **options).fit(sample)
     share = population.values.mean()
     if "method" in options:  # one share is as good as another, and draws take long
         population = population.select(np.arange(0, population.nnz, 8))
@@ -123,7 +124,7 @@ def test_zero_rate_auto_survives_splits_files_and_saving(sample, tmp_path):
     write_tensor(train, tmp_path / "train.npz")
     again = read_tensor(tmp_path / "train.npz")
     assert again.zero_rate == train.zero_rate == sample.zero_rate
-    model = tc.CPClassifier(1, zero_rate="auto", max_iter=2, tol=10.0, random_state=0).fit(again)
+    model = paper(tc.CPClassifier, 1, zero_rate="auto", max_iter=2, tol=10.0, random_state=0).fit(again)
     model.save(tmp_path / "model.npz")
     loaded = tc.load(tmp_path / "model.npz")
     assert loaded.zero_rate_ == model.zero_rate_ == sample.zero_rate
@@ -131,7 +132,7 @@ def test_zero_rate_auto_survives_splits_files_and_saving(sample, tmp_path):
 
 
 def test_zero_rate_auto_of_a_stream_takes_one_rate(sample):
-    model = tc.CPClassifier(1, zero_rate="auto", max_iter=2, tol=10.0, random_state=0)
+    model = paper(tc.CPClassifier, 1, zero_rate="auto", max_iter=2, tol=10.0, random_state=0)
     batches = list(sample.minibatches(1500, random_state=0))
     model.stream(batches[:2])
     assert model.zero_rate_ == sample.zero_rate

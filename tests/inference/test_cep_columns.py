@@ -60,7 +60,7 @@ def assert_same(run, whole, free, rtol=1e-6):
 def test_free_columns_give_what_clamped_ones_do(rng, likelihood, options):
     p, whole = structured(rng, 3, likelihood)
     assert fit(p, 1).state.small.rank == 6 < whole.rank == 10
-    assert_same(fit(p, 6, **options), fit(whole, 6, **options), p.free)
+    assert_same(fit(p, 6, **options), fit(whole, 6, **options), p.free, rtol=2e-5)  # clamping at 1e12 costs digits
 
 
 @pytest.mark.parametrize("K", [2, 4])

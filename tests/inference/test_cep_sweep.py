@@ -85,6 +85,25 @@ def test_sweep_without_the_limit_on_the_spread_equals_the_twin(rng, schedule):
     assert np.abs(runs[True].posterior.eta - runs[False].posterior.eta).max() > 1e-3, "the limit is never reached here"
 
 
+@pytest.mark.parametrize("messages", ["full", "averaged"])
+def test_noise_messages_that_count_the_entry_find_a_smaller_noise(rng, messages):
+    *_, p = problem(rng, 3, 2, 300, sd=0.5, shape=(12, 10, 11))
+    tilted, cavity = (
+        fit(p, 60, noise_moments=which, messages=messages, damping=0.3, anneal=5).trace["noise_precision"][-1]
+        for which in ("tilted", "cavity")
+    )
+    assert cavity < tilted
+
+
+@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+def test_sweep_with_the_noise_messages_of_the_cavity_equals_the_twin(rng, schedule):
+    coords, y, p = problem(rng, 3, 3, 40)
+    twin = twin_of(p, coords, y)
+    for _ in range(4):
+        oracle.sweep(twin, schedule, damping=0.5, noise_moments="cavity")
+    assert_same(fit(p, 4, schedule=schedule, damping=0.5, noise_moments="cavity"), p, twin, 1e-10)
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
 def test_sweep_counts_messages_more_while_annealing(rng, likelihood):
     coords, y, p = problem(rng, 3, 3, 40, likelihood)

@@ -20,6 +20,7 @@ PUBLISHED = {
     "schedule": "parallel",
     "damping": 0.5,
     "positive": False,
+    "noise_moments": "cavity",
     "message_precision": 1e-6,
     "message_noise": (1e-3, 1e-3),
 }

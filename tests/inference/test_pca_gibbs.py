@@ -97,23 +97,31 @@ def test_pca_gibbs_joint_test(likelihood, augmentation):
     assert np.abs(joint_scores(likelihood, augmentation)).max() < 4.5
 
 
-def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch):
-    right = pca_gibbs.draw_omegas
-    with monkeypatch.context() as patch:  # three times the shape
-        patch.setattr(pca_gibbs, "draw_omegas", lambda b, c, *rest: right(3.0 * b, c, *rest))
-        assert np.abs(joint_scores("bernoulli", "direct", 2000)).max() > 4.5
-    noise = pca_gibbs._draw_noise
-    with monkeypatch.context() as patch:  # the half of the sum of squares forgotten
-        patch.setattr(
-            pca_gibbs, "_draw_noise", lambda relation, problem, rng, squares: noise(relation, problem, rng, 2 * squares)
-        )
-        assert np.abs(joint_scores("gaussian", "direct")).max() > 4.5
-        assert np.abs(joint_scores("bernoulli", "noise")).max() > 4.5
-    tables = pca_gibbs.draw_tables
-    with monkeypatch.context() as patch:  # one table too few
-        patch.setattr(pca_gibbs, "draw_tables", lambda x, *rest: tables(np.maximum(x - 1.0, 0.0), *rest))
-        assert np.abs(joint_scores("negbinomial", "direct")).max() > 4.5
-        assert np.abs(joint_scores("negbinomial", "noise")).max() > 4.5
+def _three_times_the_shape(right):
+    return lambda b, c, *rest: right(3.0 * b, c, *rest)
+
+
+def _half_forgotten(right):
+    return lambda relation, problem, rng, squares: right(relation, problem, rng, 2 * squares)
+
+
+def _one_table_too_few(right):
+    return lambda x, *rest: right(np.maximum(x - 1.0, 0.0), *rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "bug", "likelihood", "augmentation", "sweeps"),
+    [
+        ("draw_omegas", _three_times_the_shape, "bernoulli", "direct", 2000),
+        ("_draw_noise", _half_forgotten, "gaussian", "direct", 700),
+        ("_draw_noise", _half_forgotten, "bernoulli", "noise", 700),
+        ("draw_tables", _one_table_too_few, "negbinomial", "direct", 700),
+        ("draw_tables", _one_table_too_few, "negbinomial", "noise", 700),
+    ],
+)
+def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch, name, bug, likelihood, augmentation, sweeps):
+    monkeypatch.setattr(pca_gibbs, name, bug(getattr(pca_gibbs, name)))
+    assert np.abs(joint_scores(likelihood, augmentation, sweeps)).max() > 4.5
 
 
 @pytest.mark.parametrize("listed", [False, True])

@@ -7,11 +7,12 @@ import itertools
 import numpy as np
 import pytest
 from inference._problems import build, problem
-from inference._samplers import STRUCTURED, THETA_PRIOR, geweke_z
+from inference._samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, hyper_of, prior_of
 
 from tensorcep.inference import METHODS, _chains, gibbs, pg_gibbs
+from tensorcep.inference._hyper import Hyper
 from tensorcep.inference._run import run
-from tensorcep.posterior import Prior
+from tensorcep.posterior import Prior, natural_prior
 
 PAIRS = [
     ("gibbs", "gaussian"),
@@ -163,6 +164,26 @@ def test_samplers_keep_what_the_settings_say(rng):
     assert len(np.unique(result.rows[:, 0, 0, 0])) == 3
     stopped = run(METHODS["gibbs"], p, settings("gibbs", max_iter=50, burn_in=40), max_iter=3, tol=0.0)
     assert stopped.posterior.rows.shape == (1, 1, 15, 2)
+
+
+def test_samplers_draw_unknown_rows_from_the_present_prior(rng):
+    """Of every chain, free columns with the moments of its prior; clamped ones are 1."""
+    free, (_, _, p) = STRUCTURED, problem(rng, 3, 3, 30)
+    lower = np.tril(rng.standard_normal((3, 3, 3))) + 2.0 * np.eye(3)
+    prior = Prior(list(rng.standard_normal((3, 3))), list(lower @ lower.transpose(0, 2, 1)))
+    p = build(np.empty((0, 3), dtype=int), np.empty(0), p.shape, 3, prior=prior, start=p.start)
+    p = p._replace(hyper=Hyper("learned", np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)))
+    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), np.ones((4000, 1)))
+    found = _chains._unknown_rows(chains, p)
+    for k, cov in enumerate(np.linalg.inv(np.array(prior.precision))):
+        np.testing.assert_allclose(found[:, k].mean(axis=0), prior.mean[k], atol=5.0 * np.sqrt(cov.max() / 4000))
+        np.testing.assert_allclose(np.cov(found[:, k].T), cov, atol=8.0 * cov.max() / np.sqrt(4000))
+    Lam, eta = natural_prior(prior_of(free), p.shape, 3)
+    p = p._replace(hyper=hyper_of(free), free=free, prior_Lam=Lam, prior_eta=eta)
+    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), np.ones((4000, 1)))
+    found = _chains._unknown_rows(chains, p)
+    np.testing.assert_allclose(found.mean(axis=0), np.where(free, MEAN, 1.0), atol=5.0 * SD / np.sqrt(4000))
+    np.testing.assert_allclose(found.std(axis=0), np.where(free, SD, 0.0), atol=5.0 * SD / np.sqrt(4000))
 
 
 def test_samplers_infer_one_dispersion_per_row_of_a_mode():

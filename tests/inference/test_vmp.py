@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _models import paper
 from inference._problems import NOISE, build, cells, fit, means, problem
 from inference.test_cep_trajectories import RANKS, SHAPES, published_score
 from oracles import vmp as oracle
@@ -219,8 +220,16 @@ def test_vmp_rows_without_entries_keep_the_prior(rng):
 def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
     simulated = simulate_cp((60, 40, 20), 3, 4000, likelihood="probit", latent_sd=1.0, random_state=3)
     plain, annealed = (
-        CPClassifier(
-            3, method="vmp", prior_mean=0.0, anneal=sweeps, n_init=1, random_state=0, max_iter=80, tol=1e-2
+        paper(
+            CPClassifier,
+            3,
+            method="vmp",
+            prior_mean=0.0,
+            anneal=sweeps,
+            n_init=1,
+            random_state=0,
+            max_iter=80,
+            tol=1e-2,
         ).fit(simulated.tensor)
         for sweeps in (0, 20)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _models import paper
 from inference._problems import build, cells, fit, problem
 from scipy.special import expit, gammaln, log_ndtr
 
@@ -77,7 +78,7 @@ def test_wopt_noise_precision_is_its_posterior_mean_given_the_factors(rng):
 def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
     _, y, p = problem(rng, 3, 2, 60, "probit" if likelihood == "logit" else likelihood)
     if likelihood == "logit":
-        p = p._replace(likelihood=CPClassifier(link="logit")._likelihood())
+        p = p._replace(likelihood=paper(CPClassifier, link="logit")._likelihood())
     run = wopt(p, 60, tol=1e-9, ridge=0.5)
     threads = Threads(1)
     _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, 0.5, p, threads)
@@ -137,7 +138,9 @@ def test_wopt_refuses_settings(settings, message):
 
 def test_wopt_estimate_says_that_it_has_no_standard_deviation(rng, tmp_path):
     coords, y, _ = problem(rng, 3, 2, 60)
-    model = CPRegressor(2, method="wopt", method_options={"ridge": 0.1}, random_state=0, max_iter=50).fit(coords, y)
+    model = paper(CPRegressor, 2, method="wopt", method_options={"ridge": 0.1}, random_state=0, max_iter=50).fit(
+        coords, y
+    )
     with pytest.raises(
         ValueError, match=r"return_std=True needs a posterior, but method 'wopt' gives a point estimate"
     ):

@@ -199,19 +199,21 @@ def moments_of_f(others):
     return f, np.prod([S + np.outer(m, m) for S, m in others], axis=0).sum() - f * f
 
 
-def residual(twin, n, others, theta):
-    """E[(y - f)^2] with all second moments; with a limit under the law that y makes of f."""
+def residual(twin, n, others, theta, tilted):
+    """E[(y - f)^2] with all second moments; if tilted, or with a limit, under the law that y makes of f."""
     f, v = moments_of_f(others)
     f2 = v + f * f
-    if twin.likelihood == "tobit" and twin.y[n] > 0:
+    if twin.likelihood == "tobit" and twin.y[n] <= 0:
+        return noise_of_limit(f, v, theta)
+    if tilted or twin.likelihood == "tobit":
         new_v = 1.0 / (1.0 / v + theta)
         return (twin.y[n] - new_v * (f / v + theta * twin.y[n])) ** 2 + new_v
-    if twin.likelihood == "tobit":
-        return noise_of_limit(f, v, theta)
     return twin.y[n] ** 2 - 2 * twin.y[n] * f + f2
 
 
-def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, positive=True, power=1.0):
+def sweep(
+    twin, schedule="modewise", moments="cavity", order=1, damping=0.0, positive=True, power=1.0, noise_moments="tilted"
+):
     """One sweep in place; `twin.skipped` counts the updates left out. The noise is updated with the last mode.
 
     New messages count `power` times. A Gaussian message of first order does not depend on its own mode, whose moments
@@ -238,7 +240,8 @@ def sweep(twin, schedule="modewise", moments="cavity", order=1, damping=0.0, pos
                     theta = (noise[0] - twin.a[n]) / (noise[1] - twin.b[n])
                 if K - 1 in modes:
                     a[n] += step * (0.5 - a[n])
-                    b[n] += step * (0.5 * residual(twin, n, others, theta) - b[n])
+                    tilted = moments == "cavity" and noise_moments == "tilted"
+                    b[n] += step * (0.5 * residual(twin, n, others, theta, tilted) - b[n])
             for k in modes:
                 new = (
                     proposed(twin, n, k, theta, others, cavities[k], order, positive)
