@@ -18,7 +18,6 @@ from tensorcep.cli import main
 from tensorcep.persist import read_model
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
-OPTIONS += ["--prior", "fixed"]  # a first batch of 50 entries is too few to learn a prior from
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")
 
 

@@ -27,8 +27,11 @@ MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
 VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
+# A stream learns its prior from the first batch alone, which may be small: it begins with the paper's prior, and with
+# this rank.
+STREAM_RANK = 8
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
-MIXED_ENTRIES, MEMBERS = 160_000, (1, 8)
+MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # Bytes that the draws of a sampler may take; beyond them the method is one that keeps moments.
 DRAWS_BYTES = 2**30
 KEPT = 400
@@ -83,14 +86,14 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
         If a parameter is neither "auto" nor allowed.
     """
     prior = checked_prior_kind(model.prior)
-    rank = given_int("rank", model.rank, rank_for(n_entries, shape))
+    rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     name = method_for(model, likelihood, shape, given or columns_of_sampler(rank, shape), streaming)
     method = METHODS[name]
     if given is None:
-        given = parts_of("cp", rank) if _needs_cp(model) else columns_for(name, likelihood, rank, shape)
+        given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
     if _is_auto(prior):
-        prior = "learned" if method.learns_prior else "fixed"
+        prior = "learned" if method.learns_prior and not streaming else "fixed"
     sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
     several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
     members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1

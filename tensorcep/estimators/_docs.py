@@ -6,7 +6,7 @@ from typing import Any
 
 _PARAMETERS = """rank : int or "auto", default="auto"
         Number of components R; "auto" is the mean number of entries per row, within 3 and 20,
-        and no more than the second largest mode has rows.
+        and no more than the second largest mode has rows; in streams 8.
     method : str, default="auto"
         Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood. "auto" is "gibbs" for real
         values and probit labels, as long as its draws fit into about 1 GB, and "cep" otherwise, in streams
@@ -19,16 +19,17 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     prior : {{"auto", "fixed", "learned", "ard"}} or Prior, default="auto"
         "fixed" is the prior of the two parameters above. Others are inferred: "learned", mean and covariance of the
         rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around which prior_scale and
-        prior_mean ("uniform" is then 0) are what to expect. "auto" is "learned" for the methods that can. A Prior holds
-        means and precisions per mode or per row.
+        prior_mean ("uniform" is then 0) are what to expect. "auto" is "learned" for the methods that can, but "fixed"
+        in streams, which would learn it from the first batch alone. A Prior holds means and precisions per mode or per
+        row.
     interactions : {{"auto", "cp", "main+cp", "pairwise", "all"}} or dict, default="auto"
         What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
         Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
         ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers; for
         "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp" for methods
-        that can; and "cp" with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is that of the
-        products.
+        that can; and "cp" in streams, and with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is
+        that of the products.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
     moments : {{"cavity", "posterior"}}, default="cavity"
@@ -55,7 +56,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         Fits from different random starts (each the best of `n_init`) whose equally weighted mixture is the posterior.
         Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
         they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is 1,
-        but for `fit` by "cep" with a learned prior up to 8, fewer the more entries there are.
+        but for `fit` by "cep" with a learned prior up to 4, fewer the more entries there are.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
