@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorcep._checks import check_choice, check_int, fail_value
 from tensorcep.inference import METHODS
+from tensorcep.inference._chains import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
 from tensorcep.inference._hyper import KINDS
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.models.columns import free_columns, parts_of
@@ -32,9 +33,6 @@ SWEEPS = 200
 STREAM_RANK = 8
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
-# Bytes that the draws of a sampler may take; beyond them the method is one that keeps moments.
-DRAWS_BYTES = 2**30
-KEPT = 400
 # Parameters of CEP alone; where one of them is set, CEP is meant.
 OF_CEP = {
     "schedule": "modewise",
@@ -173,7 +171,8 @@ def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: 
         return check_choice("method", model.method, ("auto", *METHODS))
     given = any(getattr(model, name) != value for name, value in OF_CEP.items())
     columns = free_columns(parts, len(shape)).shape[1]
-    too_large = 8.0 * KEPT * columns * sum(shape) > DRAWS_BYTES
+    draws = SamplerOptions().n_chains * LEAST_DRAWS
+    too_large = 8.0 * draws * columns * sum(shape) > DRAWS_BYTES
     if streaming or given or too_large or METHODS["gibbs"].lacks(likelihood):
         return "cep"
     return "gibbs"

@@ -23,8 +23,8 @@ from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.kernels.streams import new_stream
 from tensorcep.posterior import Draws, offsets, unpack
 
-# With thin=None this many draws of every chain are kept: enough for means and 90 % intervals, within bounded memory.
-KEPT_DRAWS = 100
+# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
+KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
 # Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
 AUGMENTATION, TABLES, PARAMETER = 1 << 20, 1 << 21, 1 << 22
 
@@ -40,7 +40,8 @@ class SamplerOptions:
     burn_in : int or None
         Sweeps at the start that are not kept; None means half of max_iter.
     thin : int or None
-        Every thin-th draw is kept; None keeps about 100 draws of each chain.
+        Every thin-th draw is kept; None keeps about 100 draws of each chain, of large models down to 25, so that all of
+        them take about 1 GB at most.
     n_chains : int
         The first chain starts at the start given, the others at draws from the prior. The posterior of a factorisation
         has many modes that one chain does not leave in any practical time, so that several chains predict better.
@@ -64,10 +65,12 @@ class SamplerOptions:
         """Number of the first sweep whose draw may be kept, counted from 0."""
         return self.max_iter // 2 if self.burn_in is None else self.burn_in
 
-    @property
-    def spacing(self) -> int:
-        """Sweeps from one kept draw to the next."""
-        return max(1, (self.max_iter - self.first_kept) // KEPT_DRAWS) if self.thin is None else self.thin
+    def spacing(self, numbers: int) -> int:
+        """Sweeps from one kept draw to the next, where a draw of all chains holds so many numbers."""
+        if self.thin is not None:
+            return self.thin
+        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, numbers))))
+        return max(1, -(-(self.max_iter - self.first_kept) // kept))
 
 
 class Chains(NamedTuple):
@@ -193,7 +196,7 @@ def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
 def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
     """Count the sweep, and keep its draw if it is due."""
     since = chains.sweeps - options.first_kept
-    if since >= 0 and since % options.spacing == 0:
+    if since >= 0 and since % options.spacing(chains.factors.shape[0] * problem.prior_eta.size) == 0:
         chains = _with_current(chains, problem)
     return chains._replace(sweeps=chains.sweeps + 1)
 
