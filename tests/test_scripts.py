@@ -186,7 +186,9 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
     from tensorcep.posterior import unpack
 
     problem = bench_sweep.simulate(bench_sweep.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
-    options = cep.CEPOptions(schedule="parallel", damping=0.5, positive=False, message_noise=(0.5, 0.5))
+    options = cep.CEPOptions(
+        schedule="parallel", damping=0.5, positive=False, message_noise=(0.5, 0.5), noise_moments="cavity"
+    )
     threads = Threads(1)
     state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
     for _ in range(2):
