@@ -26,6 +26,12 @@ block_kernel: Callable[..., Any] = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False
 )
 
+# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
+# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
+inlined: Callable[..., Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False, forceinline=True
+)
+
 f64 = types.float64
 i64 = types.int64
 vec = types.Array(f64, 1, "C")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._jit import block_kernel
+from tensorcep._jit import block_kernel, inlined
 from tensorcep.inference._cep_censored import censored_message, censored_noise, censored_sites
 from tensorcep.inference._cep_columns import offset_moments, remove_offset, structured_products
 from tensorcep.inference._cep_moments import first_order, second_order
@@ -164,7 +164,7 @@ def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):  # typ
     return skipped
 
 
-@block_kernel
+@inlined
 def squared_error(tilted, lane, w, at):  # type: ignore[no-untyped-def]
     """E[(y - f)^2] from E[f] in slot f_mean and E[f^2] in slot f_var; tilted: with y added to what f is known by.
 
@@ -179,7 +179,7 @@ def squared_error(tilted, lane, w, at):  # type: ignore[no-untyped-def]
     return kept * kept * (y - f1) ** 2 + kept * v
 
 
-@block_kernel
+@inlined
 def _latent_moments(k, structured, R, w, at):  # type: ignore[no-untyped-def]
     """E[f] and E[f^2] with all second moments, from z, Z2 and the moments of mode k."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
@@ -191,7 +191,7 @@ def _latent_moments(k, structured, R, w, at):  # type: ignore[no-untyped-def]
             w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
 
 
-@block_kernel
+@inlined
 def _noise_message(k, structured, a, b, total, rule, R, w, at):  # type: ignore[no-untyped-def]
     """a = 1/2 and b = E[(y - f)^2] / 2 with all second moments (CEP eq. 18), from z, Z2 and the moments of mode k."""
     _latent_moments(k, structured, R, w, at)
