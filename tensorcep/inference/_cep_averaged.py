@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep._jit import block_kernel
+from tensorcep._jit import block_kernel, inlined
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import (
     Rule,
@@ -82,7 +82,7 @@ def averaged_pass(
     return noise[0] + rule.step * (new[0] - noise[0]), noise[1] + rule.step * (new[1] - noise[1])
 
 
-@block_kernel
+@inlined
 def _noise_total(k, tilted, weight, total, R, w, at):  # type: ignore[no-untyped-def]
     """Add 1/2 and E[(y - f)^2] / 2 of every entry, with all second moments (CEP eq. 18)."""
     dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
@@ -92,7 +92,7 @@ def _noise_total(k, tilted, weight, total, R, w, at):  # type: ignore[no-untyped
         total[1] += 0.5 * weight[lane] * squared_error(tilted, lane, w, at)
 
 
-@block_kernel
+@inlined
 def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):  # type: ignore[no-untyped-def]
     """Add the new messages to their rows, the average one where an update failed; returns the number of those."""
     P, skipped = R * (R + 1) // 2, 0
