@@ -105,7 +105,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
             bounds = bounds[self.trace_["member"] == 0]
         bound = float(bounds[-1])
         if np.isnan(bound):
-            raise AttributeError(f"method {self.method!r} gives no lower bound of the evidence.")
+            raise AttributeError(f"method {self.method_!r} gives no lower bound of the evidence.")
         return bound
 
     def components_frame(self, mode: int) -> pd.DataFrame:
