@@ -14,19 +14,20 @@ import numpy as np
 
 from tensorcep._checks import check_int, fail_value
 from tensorcep.inference._cep_columns import free_problem
-from tensorcep.inference._gibbs_sweep import ModeColumns, draw_rows, layout, mode_columns, padded
+from tensorcep.inference._gibbs_sweep import ModeColumns, arrange, draw_rows, layout, mode_columns, room_for
 from tensorcep.inference._hyper import sampled_prior
-from tensorcep.inference._row_blocks import RowBlocks, row_blocks
-from tensorcep.inference._rows import RowPrior, initial_prior, prior_of_rows, seen_rows
+from tensorcep.inference._rows import RowPrior, initial_prior, seen_rows
 from tensorcep.inference._run import Problem, Threads
-from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.kernels.streams import new_stream
-from tensorcep.posterior import Draws, offsets, unpack
+from tensorcep.kernels import row_draws
+from tensorcep.kernels.slots import LANES
+from tensorcep.models.cp import EntriesByRow, entries_by_row
+from tensorcep.posterior import Draws, offsets, pack
 
 # With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
 KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
 # Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
-AUGMENTATION, TABLES, PARAMETER = 1 << 20, 1 << 21, 1 << 22
+AUGMENTATION, TABLES = 1 << 20, 1 << 21
+START = 1 << 48  # in place of the number of the sweep: the rows that chains start from
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,18 @@ class Chains(NamedTuple):
 
     Attributes
     ----------
-    factors : (C, n_rows + 1, padded rank) float64
-        Current rows, clamped columns included; the last one is zero, for padding.
+    factors : (C, n_rows, R) float64
+        Current rows, clamped columns included.
     theta : (C, m) float64
         Current parameter of the likelihood.
-    weight, target : (n + 1,) float64
+    weight, target : (n,) float64
         What entries say about their latent values (see `_gibbs_sweep`), room for one chain.
-    blocks : tuple of RowBlocks, and columns : tuple of ModeColumns, one per mode
+    by_row : EntriesByRow
+    columns : tuple of ModeColumns, one per mode
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of RowPrior, one per chain
+        Where they are learned, `modes` alone is kept up to date.
     kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
         The last are rows of the present priors; none where these are not learned.
     sweeps : int
@@ -97,7 +100,7 @@ class Chains(NamedTuple):
     theta: np.ndarray
     weight: np.ndarray
     target: np.ndarray
-    blocks: tuple[RowBlocks, ...]
+    by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
     small: Problem
     priors: tuple[RowPrior, ...]
@@ -109,25 +112,26 @@ class Chains(NamedTuple):
 
 def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
-    C, R, small = options.n_chains, problem.rank, free_problem(problem)
-    free = np.ones((len(problem.shape), R), dtype=bool) if problem.free is None else problem.free
-    clamped = ~np.repeat(free, problem.shape, axis=0)
-    n_rows = len(problem.prior_eta)
-    Lam = unpack(problem.prior_Lam, R)
-    mean = np.linalg.solve(Lam, problem.prior_eta[..., None])[..., 0]
-    factors = np.zeros((C, n_rows + 1, padded(R)))
-    rng = np.random.default_rng([problem.seed, 1])
-    root = np.linalg.cholesky(np.linalg.inv(Lam)) if n_rows else Lam
-    for c in range(C):
-        draw = mean + np.einsum("nij,nj->ni", root, rng.standard_normal((n_rows, R)))
-        start = problem.start if c == 0 and problem.start is not None else draw
-        factors[c, :n_rows, :R] = np.where(clamped, 1.0, start)
-    n = problem.entries.y.size
-    blocks = tuple(row_blocks(problem.entries, k) for k in range(len(problem.shape)))
-    priors = tuple(initial_prior(small) for _ in range(C))
-    return Chains(
-        factors, theta, np.ones(n + 1), np.zeros(n + 1), blocks, mode_columns(free), small, priors, (), (), (), 0
-    )
+    small, n = free_problem(problem), problem.entries.y.size
+    columns = mode_columns(np.ones((len(problem.shape), problem.rank), bool) if problem.free is None else problem.free)
+    factors = np.ones((options.n_chains, *problem.prior_eta.shape))
+    for c in range(options.n_chains):
+        given = c == 0 and small.start is not None
+        start = small.start if given else _draws_from_prior(small, c)
+        for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
+            used = free.free >= 0
+            factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
+    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
+    by_row = entries_by_row(problem.entries)
+    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, small, priors, (), (), (), 0)
+
+
+def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
+    """A draw of every row from its prior, (n_rows, R)."""
+    Lam, eta = problem.prior_Lam, problem.prior_eta
+    rows, good = np.empty(eta.shape), np.empty(len(eta))
+    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, START + chain, rows, good)
+    return rows
 
 
 def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
@@ -144,27 +148,41 @@ def draw_factors(
     threads: Threads,
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
-    at, prior = layout(chains.small.rank, problem.rank, problem.free is not None), chains.priors[chain]
-    fit = np.zeros(1)
-    for k, blocks in enumerate(chains.blocks):
-        fit = np.zeros(problem.shape[k])
+    R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
+    at, first = layout(R), offsets(problem.shape)
+    for k, columns in enumerate(chains.columns):
+        source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         arguments = (
-            blocks,
-            chains.factors[chain],
-            chains.columns[k],
+            int(first[k]),
+            chains.by_row[:3],
+            source,
+            columns,
             (chains.weight, chains.target, weighted),
-            prior.Lam,
-            prior.eta,
+            *_prior_of_mode(prior, k, problem.shape),
             precision,
             stream_key(problem, chain, chains.sweeps, k),
             fit,
+            factors,
         )
 
-        def work(a: int, b: int, arguments: tuple = arguments) -> None:
-            draw_rows(a, b, *arguments, new_stream(), lane_zeros((at.size, LANES)), at)
+        def lay_out(a: int, b: int, source: np.ndarray = source, columns: ModeColumns = columns) -> None:
+            arrange(a, b, factors, columns.order, source)
 
+        def work(a: int, b: int, arguments: tuple = arguments, columns: ModeColumns = columns) -> None:
+            draw_rows(a, b, *arguments, room_for(R, columns), at)
+
+        threads.over(len(factors), lay_out)
         threads.over(problem.shape[k], work, LANES)
     return float(fit.sum())
+
+
+def _prior_of_mode(prior: RowPrior, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
+    if prior.modes is None:
+        mine = slice(*offsets(shape)[k : k + 2])
+        return prior.Lam[mine], prior.eta[mine]
+    mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
+    return pack(precision), np.einsum("kij,kj->ki", precision, mean)
 
 
 def draw_priors(chains: Chains) -> Chains:
@@ -181,15 +199,13 @@ def draw_priors(chains: Chains) -> Chains:
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
-        if prior.modes is not None:
-            prior = prior_of_rows(sampled_prior(small.hyper, prior.modes, rows, rng), small, prior.seen)
-        priors.append(prior)
+        priors.append(prior._replace(modes=sampled_prior(small.hyper, prior.modes, rows, rng)))  # type: ignore[arg-type]
     return chains._replace(priors=tuple(priors))
 
 
 def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
-    """The free columns of rows (n, padded rank), (n, R)."""
-    used = columns.free < rows.shape[1]
+    """The free columns of rows (n, R), (n, Q)."""
+    used = columns.free >= 0
     return rows[:, np.where(used, columns.free, 0)] * used
 
 
@@ -202,7 +218,7 @@ def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
 
 
 def _with_current(chains: Chains, problem: Problem) -> Chains:
-    draw = chains.factors[:, : len(problem.prior_eta), : problem.rank].copy()
+    draw = chains.factors.copy()
     unknown = () if problem.hyper is None else (_unknown_rows(chains, problem),)
     return chains._replace(
         kept=(*chains.kept, draw),
@@ -223,7 +239,7 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))
         for k, columns in enumerate(chains.columns):
-            mine = columns.free[columns.free < problem.rank]
+            mine = columns.free[columns.free >= 0]
             rows[c, k, mine] = drawn[k, : len(mine)]
     return rows
 

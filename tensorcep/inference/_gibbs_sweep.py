@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._jit import block_kernel
+from tensorcep._jit import block_kernel, inlined
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
+from tensorcep.kernels.outer import add_outer_products, padded
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
-from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
-from tensorcep.kernels.streams import normal, start_stream, truncated_normal
+from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
+from tensorcep.kernels.streams import new_stream, normal, start_stream, truncated_normal
 from tensorcep.models.cp import gather
+
+# Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
+CHUNK = 32
 
 
 class ModeColumns(NamedTuple):
@@ -26,153 +30,189 @@ class ModeColumns(NamedTuple):
 
     Attributes
     ----------
-    free : (R,)
-        Those that are drawn; where the mode has fewer than others, the stored width stands for a column of zeros.
-    clamped : (C,)
-        Those that are 1.
+    free : (Q,)
+        Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
+    order : (W,)
+        How sources of `draw_rows` are laid out: free ones, room for the target, then those that are clamped to 1, both
+        parts padded with -1 to whole tiles.
     """
 
     free: np.ndarray
-    clamped: np.ndarray
+    order: np.ndarray
 
 
 def mode_columns(free: np.ndarray) -> tuple[ModeColumns, ...]:
     """The columns of every mode from which ones are free, (K, R) bool."""
-    Q, none = int(free.sum(axis=1).max()), padded(free.shape[1])
+    Q = int(free.sum(axis=1).max())
     found = []
     for row in free:
-        mine = np.full(Q, none)
+        mine, clamped = np.full(Q, -1), np.flatnonzero(~row)
         mine[: row.sum()] = np.flatnonzero(row)
-        found.append(ModeColumns(mine, np.flatnonzero(~row)))
+        order = np.full(padded(Q + 1) + padded(len(clamped)), -1)
+        order[:Q] = mine
+        order[padded(Q + 1) : padded(Q + 1) + len(clamped)] = clamped
+        found.append(ModeColumns(mine, order))
     return tuple(found)
 
 
-class Slots(NamedTuple):
-    """Where things lie in the work array of one thread (slots of one lane array; see `layout`)."""
+@block_kernel
+def arrange(first, last, factors, order, out):  # type: ignore[no-untyped-def]
+    """out[i, p] = factors[i, order[p]] for rows first:last; 0 where order[p] is -1."""
+    for i in range(first, last):
+        for p in range(len(order)):
+            out[i, p] = factors[i, order[p]] if order[p] >= 0 else 0.0
 
-    product: int  # of the other modes' rows, all columns as stored
-    none: int  # a zero, right after them
-    other: int
-    z: int  # the free columns; `product` where all are
-    t: int
-    sums: int  # of the entries in each lane: packed sum of weight z z', sum of target z, sum of target^2
-    A: int  # the same, one row per lane
+
+class Slots(NamedTuple):
+    """Where things lie in the lane array of one thread, one row per lane (see `layout`)."""
+
+    A: int  # the sums over the entries of each row (`Room.gram`), packed
     Lam: int
     x: int
+    t: int
     inv_diag: int
     ok: int
-    weight: int
-    target: int
     spare: int
     one: int
+    precision: int
     size: int
 
 
-def layout(R: int, n_columns: int, structured: bool) -> Slots:
-    """Slots of the work array for R free columns of n_columns, and whether any is clamped in a mode."""
-    P, width = R * (R + 1) // 2, padded(n_columns)
-    other = width + 1
-    z = other + width if structured else 0
-    t = other + width + R
-    sums = t + R
-    A = sums + P + R + 1
-    Lam = A + P + R + 1
+def layout(R: int) -> Slots:
+    """Slots of the lane array for R free columns."""
+    P = R * (R + 1) // 2
+    Lam = P + R + 1
     x = Lam + P
-    inv_diag = x + R
-    ok = inv_diag + R
-    return Slots(0, width, other, z, t, sums, A, Lam, x, inv_diag, ok, ok + 1, ok + 2, ok + 3, ok + 4, ok + 5)
+    ok = x + 3 * R
+    return Slots(0, Lam, x, x + R, x + 2 * R, ok, ok + 1, ok + 2, ok + 3, ok + 4)
 
 
-def padded(R: int) -> int:
-    """The rank rounded up to whole tiles of `gather`, with which rows are stored."""
-    return -(-R // 4) * 4
+class Room(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    lanes : (slots, LANES)
+    z, weighted : (CHUNK, W)
+        Products of the other modes' rows, and the same times the entry's weight.
+    gram : (LANES, S, S)
+        Sums over the entries of each row: of weight z z' (lower triangle), then, in line R, of target z and target^2.
+    prior_row : (LANES,) int64
+    stream : (4,) uint64
+    """
+
+    lanes: np.ndarray
+    z: np.ndarray
+    weighted: np.ndarray
+    gram: np.ndarray
+    prior_row: np.ndarray
+    stream: np.ndarray
+
+
+def room_for(R: int, columns: ModeColumns) -> Room:
+    """Work space for R free columns of a mode."""
+    W, S = len(columns.order), padded(R + 1)
+    z = lane_zeros((2, CHUNK, W))
+    lanes = lane_zeros((layout(R).size, LANES))
+    return Room(lanes, z[0], z[1], np.zeros((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream())
+
+
+@inlined
+def _product(q, S, others, source, z):  # type: ignore[no-untyped-def]
+    """z[q] = elementwise product of the rows `others` of the source; gives the sum of that from column S on."""
+    width, i, total = source.shape[1], others[0], 0.0
+    if len(others) == 2:  # third order: what is only summed is not stored
+        j = others[1]
+        for p in range(S):
+            z[q, p] = source[i, p] * source[j, p]
+        for p in range(S, width):
+            total += source[i, p] * source[j, p]
+        return total
+    for p in range(width):
+        z[q, p] = source[i, p]
+    for k in range(1, len(others)):
+        j = others[k]
+        for p in range(width):
+            z[q, p] *= source[j, p]
+    for p in range(S, width):
+        total += z[q, p]
+    return total
 
 
 @block_kernel
-def _add_block(rows, index, factors, columns, entries, w, at, R):  # type: ignore[no-untyped-def]
-    """Add one block of entries to the sums of their lanes; padding has z = c = 0."""
+def _sum_row(i, by_row, source, entries, R, room, gram):  # type: ignore[no-untyped-def]
+    """Sums over the entries of packed row i to gram (S, S)."""
+    start, place, others = by_row
     weight, target, weighted = entries
-    width = factors.shape[1]
-    gather(rows[0], factors, w, at.product)
-    for k in range(1, rows.shape[0]):
-        gather(rows[k], factors, w, at.other)
-        multiply(w, at.product, w, at.product, w, at.other, width, w, 0)
-    for lane in range(LANES):
-        w[at.target, lane] = target[index[lane]]
-    if weighted:
-        for lane in range(LANES):
-            w[at.weight, lane] = weight[index[lane]]
-    _remove_clamped(columns, weighted, w, at, R)
-    if weighted:
-        scale(w, at.t, w, at.z, w, 0, R, w, at.weight)
-        add_outer(w, at.sums, at.t, at.z, at.sums, R)
-    else:
-        add_outer(w, at.sums, at.z, at.z, at.sums, R)
-    b = at.sums + R * (R + 1) // 2
-    axpy(w, b, w, b, w, at.z, R, w, at.target)
-    axpy(w, b + R, w, b + R, w, at.target, 1, w, at.target)
+    z, wz = room.z, room.weighted
+    S = gram.shape[0]
+    gram[:] = 0.0
+    for begin in range(start[i], start[i + 1], CHUNK):
+        n = min(CHUNK, start[i + 1] - begin)
+        for q in range(n):
+            entry = place[begin + q]
+            clamped = _product(q, S, others[begin + q], source, z)
+            if weighted:
+                for p in range(S):
+                    wz[q, p] = weight[entry] * z[q, p]
+                wz[q, R] = target[entry] - weight[entry] * clamped
+            else:
+                z[q, R] = target[entry] - clamped
+        if weighted:
+            add_outer_products(n, R + 1, wz, z, gram)
+        else:
+            add_outer_products(n, R + 1, z, z, gram)
 
 
 @block_kernel
-def _remove_clamped(columns, weighted, w, at, R):  # type: ignore[no-untyped-def]
-    """z from the products of all columns, and target - weight c from the target."""
-    if at.z != at.product:
-        for r in range(R):
-            copy(w, at.z + r, w, at.product + columns.free[r], w, 0, 1, w, 0)
-    if len(columns.clamped):
-        for lane in range(LANES):
-            w[at.spare, lane] = 0.0
-        for r in columns.clamped:
-            axpy(w, at.spare, w, at.spare, w, at.product + r, 1, w, at.one)
-        for lane in range(LANES):
-            w[at.target, lane] -= w[at.spare, lane] * (w[at.weight, lane] if weighted else 1.0)
+def _to_lanes(used, R, gram, w, A):  # type: ignore[no-untyped-def]
+    """The packed lower triangles of gram[:used], of R + 1 lines, to slots from A of their lanes; then the last one."""
+    S = gram.shape[1]
+    for lane in range(0, LANES, 4):
+        f0, f1 = min(lane, used - 1) * S * S, min(lane + 1, used - 1) * S * S
+        f2, f3 = min(lane + 2, used - 1) * S * S, min(lane + 3, used - 1) * S * S
+        for r in range(R + 1):
+            for c in range(0, r + 1, 4):  # what a tile writes beyond its line, the next line overwrites
+                o, at = A + r * (r + 1) // 2 + c, r * S + c
+                tile_in(w, o, lane, gram, f0 + at, f1 + at, f2 + at, f3 + at)
 
 
 @block_kernel
-def _sum_row(i, lane_of_row, blocks, factors, columns, entries, w, at, R):  # type: ignore[no-untyped-def]
-    """Sums over the entries of row i, to one lane of A."""
-    size = at.A - at.sums
-    w[at.sums : at.A] = 0.0
-    for b in range(blocks.start[i], blocks.start[i + 1]):
-        _add_block(blocks.rows[b], blocks.entry[b], factors, columns, entries, w, at, R)
-    for p in range(size):
-        total = 0.0
-        for lane in range(LANES):
-            total += w[at.sums + p, lane]
-        w[at.A + p, lane_of_row] = total
+def draw_rows(
+    first, last, offset, by_row, source, columns, entries, prior_Lam, prior_eta, precision, key, fit, factors, room, at
+):  # type: ignore[no-untyped-def]
+    """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R).
 
-
-@block_kernel
-def draw_rows(first, last, blocks, factors, columns, entries, prior_Lam, prior_eta, precision, key, fit, s, w, at):  # type: ignore[no-untyped-def]
-    """Draw the rows first:last of one mode, in place in `factors` (n_rows + 1, padded width; the last row is zero).
-
-    `columns` (ModeColumns) are those of the mode; prior_Lam and prior_eta hold its free ones. `entries` is (weight,
-    target, weighted): weight and target (n + 1,), and whether the weights differ from 1. `key` is (seed, sweep, mode).
-    Without weights the sum of (target - f)^2 over the entries of each new row goes to `fit`.
+    `by_row` is (start, entry, others) of `EntriesByRow`. `columns` (ModeColumns) are those of the mode, `source` the
+    factors in their order (`arrange`); prior_Lam and prior_eta hold the free ones, for each row of the mode or one for
+    all. `entries` is (weight, target, weighted): one number per place in `Entries`, and whether the weights differ from
+    1. `key` is (seed, sweep, mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to
+    `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
-    b = at.A + P
+    w, s = room.lanes, room.stream
     w[at.one] = 1.0
-    w[at.none] = 0.0
+    w[at.precision] = precision
     for group in range(first, last, LANES):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + group // LANES)
         used = min(LANES, last - group)
         w[at.ok] = 1.0
         for lane in range(LANES):
-            i = group + min(lane, used - 1)
-            _sum_row(i, lane, blocks, factors, columns, entries, w, at, R)
-            row = blocks.first + i
-            for p in range(P):
-                w[at.Lam + p, lane] = prior_Lam[row, p] + precision * w[at.A + p, lane]
-            for r in range(R):
-                w[at.x + r, lane] = prior_eta[row, r] + precision * w[b + r, lane]
+            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_eta) - 1)
+        for lane in range(used):
+            _sum_row(offset + group + lane, by_row, source, entries, R, room, room.gram[lane])
+        _to_lanes(used, R, room.gram, w, at.A)
+        gather(room.prior_row, prior_Lam, w, at.Lam)
+        axpy(w, at.Lam, w, at.Lam, w, at.A, P, w, at.precision)
+        gather(room.prior_row, prior_eta, w, at.x)
+        axpy(w, at.x, w, at.x, w, at.A + P, R, w, at.precision)
         cholesky(w, at.Lam, at.inv_diag, at.ok, R)
         solve_lower(w, at.Lam, at.inv_diag, at.x, R)
         for r in range(R):
             for lane in range(LANES):
                 w[at.x + r, lane] += normal(s)
         solve_upper(w, at.Lam, at.inv_diag, at.x, at.spare, R)
-        _store_rows(group, used, blocks.first, factors, columns.free, fit, w, at, R)
+        _store_rows(group, used, offset, factors, columns.free, fit, w, at, R)
 
 
 @block_kernel
@@ -184,14 +224,14 @@ def _store_rows(group, used, offset, factors, free, fit, w, at, R):  # type: ign
     w[at.Lam : at.Lam + P] = 0.0
     add_outer(w, at.Lam, at.x, at.t, at.Lam, R)
     trace_product(w, at.A, at.Lam, at.spare, R)
-    dot(w, at.weight, w, at.A + P, w, at.x, R, w, 0)
+    dot(w, at.t, w, at.A + P, w, at.x, R, w, 0)
     for lane in range(used):
         fit[group + lane] = w[at.A + P + R, lane]
         if w[at.ok, lane] > 0.0:
             for r in range(R):
-                if free[r] < factors.shape[1]:
+                if free[r] >= 0:
                     factors[offset + group + lane, free[r]] = w[at.x + r, lane]
-            fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.weight, lane]
+            fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
 
 
 @block_kernel

@@ -74,7 +74,7 @@ def init(problem: Problem, options: GibbsOptions, threads: Threads) -> GibbsStat
     entries, C = problem.entries, options.n_chains
     chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
     if problem.noise_prior is not None and not censored_lanes(problem).any():
-        chains.target[:-1] = entries.y.ravel()
+        chains.target[:] = entries.y.ravel()
         leaves_out = options.noise == "held-out" and options.first_kept > 0
         held = hold_out(problem, C, _spread(entries)) if leaves_out else None
         return GibbsState(chains, np.zeros((C, 0, 0)), held)
@@ -115,7 +115,7 @@ def _leave_out(state: GibbsState, problem: Problem, options: GibbsOptions) -> in
     left_out = chains.sweeps < options.first_kept
     if left_out:
         chains.weight[held.place] = 0.0
-    chains.target[:-1] = problem.entries.y.ravel() * chains.weight[:-1]
+    chains.target[:] = problem.entries.y.ravel() * chains.weight
     return len(held.place) if left_out else 0
 
 
@@ -142,7 +142,7 @@ def _draw_limits(state: GibbsState, c: int, problem: Problem, threads: Threads) 
     """Draw the latent normals of the censored entries of chain c."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key, tau = stream_key(problem, c, chains.sweeps, AUGMENTATION), float(chains.theta[c, 0])
-    target = chains.target[:-1].reshape(entries.y.shape)
+    target = chains.target.reshape(entries.y.shape)
     threads.over(len(f), lambda a, b: draw_censored(a, b, entries.y, entries.weight, f, tau, key, target, new_stream()))
 
 
@@ -150,7 +150,7 @@ def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> fl
     """Draw the latent normals and the rows of chain c; gives the mean log likelihood."""
     chains, entries, f = state.chains, problem.entries, state.f
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
-    target = chains.target[:-1].reshape(entries.y.shape)
+    target = chains.target.reshape(entries.y.shape)
     threads.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
     draw_factors(chains, c, problem, 1.0, False, threads)
     f[c] = latent_of_entries(entries, chains.factors[c], threads)

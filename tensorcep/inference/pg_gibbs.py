@@ -118,8 +118,8 @@ def _draw_omega(state: PGGibbsState, c: int, problem: Problem, threads: Threads)
     chains, entries, f, pg = state.chains, problem.entries, state.f[c], problem.likelihood.pg
     r = chains.theta[c][state.groups.of_entry]
     count = pg.trials(entries.y, r) * entries.weight  # type: ignore[union-attr]
-    chains.target[:-1] = (pg.kappa(entries.y, r) * entries.weight).ravel()  # type: ignore[union-attr]
-    weight = chains.weight[:-1].reshape(f.shape)
+    chains.target[:] = (pg.kappa(entries.y, r) * entries.weight).ravel()  # type: ignore[union-attr]
+    weight = chains.weight.reshape(f.shape)
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
     threads.over(len(f), lambda a, b: draw_omega(a, b, count, f, key, weight, new_stream()))
 

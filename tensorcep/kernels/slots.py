@@ -71,11 +71,11 @@ def _store(builder: Any, value: Any, pointer: Any) -> None:
     builder.store(value if stored == _VECTOR else builder.fptrunc(value, stored), pointer, align=4)
 
 
-def _add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
+def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
     return builder.fadd(x, builder.fmul(y, z, flags=_FLAGS), flags=_FLAGS)
 
 
-def _loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+def emit_loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
     """Emit ``totals = body(q, totals)`` for q in range(n) from totals = start, in registers; returns the totals."""
     before = builder.block
     loop = builder.append_basic_block("slots")
@@ -83,7 +83,7 @@ def _loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]
     builder.cbranch(builder.icmp_signed(">", n, ir.Constant(n.type, 0)), loop, after)
     builder.position_at_end(loop)
     q = builder.phi(n.type)
-    totals = [builder.phi(_VECTOR) for _ in start]
+    totals = [builder.phi(first.type) for first in start]
     new_totals = body(q, totals)
     next_q = builder.add(q, ir.Constant(n.type, 1))
     q.add_incoming(ir.Constant(n.type, 0), before)
@@ -93,7 +93,7 @@ def _loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]
         total.add_incoming(new, loop)
     builder.cbranch(builder.icmp_signed("<", next_q, n), loop, after)
     builder.position_at_end(after)
-    results = [builder.phi(_VECTOR) for _ in start]
+    results = [builder.phi(first.type) for first in start]
     for result, first, new in zip(results, start, new_totals, strict=True):
         result.add_incoming(first, before)
         result.add_incoming(new, loop)
@@ -109,10 +109,10 @@ def _dot_loop(builder: Any, x: Any, y: Any, n: Any) -> Any:
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
         return [
-            _add_product(builder, totals[0], _load(builder, _at(builder, x, q)), _load(builder, _at(builder, y, q)))
+            emit_add_product(builder, totals[0], _load(builder, _at(builder, x, q)), _load(builder, _at(builder, y, q)))
         ]
 
-    return _loop(builder, n, [_constant(0.0)], body)[0]
+    return emit_loop(builder, n, [_constant(0.0)], body)[0]
 
 
 def _dot_then(store: Callable[[Any, Any, Any, Any], Any]) -> Any:
@@ -151,7 +151,7 @@ def _elementwise(combine: Callable[[Any, Any, Any, Any], Any]) -> Any:
                 _store(builder, combine(builder, x_q, y_q, factor), _at(builder, p_out, q))
                 return totals
 
-            _loop(builder, args[6], [], body)
+            emit_loop(builder, args[6], [], body)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -173,14 +173,14 @@ def _store_dot(builder: Any, dot: Any, out: Any, d: Any) -> Any:
 
 _dot_rule, _solve_rule, _neg_rule = (_dot_then(store) for store in (_store_dot, _store_solve, _store_neg))
 _dot_add_rule = _dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=_FLAGS))
-_axpy_rule = _elementwise(lambda b, x, y, c: _add_product(b, x, c, y))
+_axpy_rule = _elementwise(lambda b, x, y, c: emit_add_product(b, x, c, y))
 _multiply_rule = _elementwise(lambda b, x, y, c: b.fmul(x, y, flags=_FLAGS))
 _subtract_rule = _elementwise(lambda b, x, y, c: b.fsub(x, y, flags=_FLAGS))
 _scale_rule = _elementwise(lambda b, x, y, c: b.fmul(c, x, flags=_FLAGS))
 _copy_rule = _elementwise(lambda b, x, y, c: x)
 _damp_rule = _elementwise(
     lambda b, x, y, c: b.select(
-        b.fcmp_ordered(">", c, _constant(0.0)), _add_product(b, x, c, b.fsub(y, x, flags=_FLAGS)), x
+        b.fcmp_ordered(">", c, _constant(0.0)), emit_add_product(b, x, c, b.fsub(y, x, flags=_FLAGS)), x
     )
 )
 
@@ -261,9 +261,9 @@ def _pair_then(store: Callable[[Any, Any, Any, Any], Any]) -> Any:
             def body(q: Any, totals: list[Any]) -> list[Any]:
                 x = _load(builder, _at(builder, p[2], q))
                 ys = [_load(builder, _at(builder, y, q)) for y in p[3:5]]
-                return [_add_product(builder, total, x, y) for total, y in zip(totals, ys, strict=True)]
+                return [emit_add_product(builder, total, x, y) for total, y in zip(totals, ys, strict=True)]
 
-            dots = _loop(builder, args[6], [zero, zero], body)
+            dots = emit_loop(builder, args[6], [zero, zero], body)
             for out, dot in zip(p[:2], dots, strict=True):
                 _store(builder, store(builder, dot, out, p[5]), out)
             return context.get_dummy_value()

@@ -99,7 +99,7 @@ def chained(method, options, name, n, rng, free, learned):
         state = method.init(p, options, threads)
         state.chains.theta[:] = theta
         state, _ = method.step(state, p, options, threads)
-        rows = state.chains.factors[0, : sum(SHAPE), :R].copy()
+        rows = state.chains.factors[0].copy()
         theta = float(state.chains.theta[0, 0])
         if name not in ("gaussian", "tobit", "negbinomial"):  # no parameter: keep the two laws comparable
             theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
