@@ -40,7 +40,7 @@ def time_peer(python: Path, peer: str, fold: int, rank: int, sweeps: int, thread
 def time_ours(name: str, fold: int, rank: int, sweeps: int, threads: int) -> tuple[np.ndarray, float]:
     """Seconds of every sweep of one of our methods, and its RMSE."""
     loaded, method = load("alog", fold, rank, "gaussian", "vmp" if name == "vmp" else "cep"), METHODS[name]
-    options = options_with(name, max_iter=sweeps, n_chains=1, iterations=1)
+    options = options_with(name, max_iter=sweeps, n_chains=1, iterations=1, ridge=0.0)
     found = run(method, loaded.problem, options, max_iter=sweeps, tol=0.0, n_threads=threads)
     return found.trace["seconds"], scores(loaded, found.posterior)["rmse"]
 

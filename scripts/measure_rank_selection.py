@@ -2,10 +2,10 @@
 
 A latent value has standard deviation 1 over cells; --noise lists the standard deviations of the noise. The ranks tried
 are those from --below under the true rank to --above over it, which saves time and helps every criterion but ARD.
-Criteria: held-out log score (method --score-method, until two ranks in a row are no better), by both rules; what ARD
-(cep) leaves of --largest components; the best lower bound of VMP from --starts starts, with the fixed prior ("bound")
-or a learned one ("bound-learned"). A row per tensor and criterion holds the rank that it chose; the rows at the end
-hold the share of tensors in which that is the true one, exactly and within one, and its mean.
+Criteria: held-out log score (of --score-method with --score-prior, until two ranks in a row are no better), by both
+rules; what ARD (cep) leaves of --largest components; the best lower bound of VMP from --starts starts, with the fixed
+prior ("bound") or a learned one ("bound-learned"). A row per tensor and criterion holds the rank that it chose; the
+rows at the end hold the share of tensors in which that is the true one, exactly and within one, and its mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def chosen_ranks(
     ranks = range(max(1, true - options.below), true + options.above + 1)
     begin = time.perf_counter()
     if "held-out" in options.criteria:
-        model = CPRegressor(method=options.score_method, prior="fixed", random_state=seed, **MODEL)
+        model = CPRegressor(method=options.score_method, prior=options.score_prior, random_state=seed, **MODEL)
         found = select_rank(model, tensor, ranks=ranks, cv=options.cv, patience=PATIENCE, random_state=seed)
         seconds = time.perf_counter() - begin
         yield "one-standard-error", found.rank, seconds
@@ -88,7 +88,8 @@ def main() -> None:
     arguments.add_argument("--largest", type=int, default=12, help="rank that ARD prunes from (default: 12)")
     arguments.add_argument("--starts", type=int, default=3, help="runs of each lower bound (default: 3)")
     arguments.add_argument("--cv", type=int, default=3, help="folds of the held-out log score (default: 3)")
-    arguments.add_argument("--score-method", default="cep", help="inference method of the folds (default: cep)")
+    arguments.add_argument("--score-method", default="vmp", help="inference method of the folds (default: vmp)")
+    arguments.add_argument("--score-prior", default="learned", help="prior of the rows there (default: learned)")
     options = arguments.parse_args()
     rows: list[Row] = []
     for seed in range(options.seed, options.seed + options.seeds):

@@ -328,3 +328,14 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(package):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, high: float = np.inf, **ends: bool) -> Any:
+    """Return the value if it is one of the words or a number in the range; the error names both."""
+    if isinstance(value, str) and value in words:
+        return value
+    try:
+        return check_range(name, value, low, high, **ends)
+    except ValueError as error:
+        listed = " or ".join(repr(word) for word in words)
+        raise ValueError(str(error).replace(f"{name} must be", f"{name} must be {listed}, or", 1)) from None

@@ -122,7 +122,7 @@ def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, train: Sp
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
     chosen = choose(model, model._likelihood(), train.nnz, train.shape, streaming=False)
-    return all(getattr(METHODS[chosen.method], ability) for ability in abilities_for(chosen, train.order))
+    return all(getattr(METHODS[chosen.method], ability) for ability in abilities_for(chosen))
 
 
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:

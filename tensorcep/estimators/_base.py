@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep._checks import (
+    check_choice,
+    check_int,
+    check_random_state,
+    check_range,
+    fail_value,
+    warn_user,
+    word_or_range,
+)
 from tensorcep.estimators._defaults import Chosen, abilities_for, choose
 from tensorcep.estimators._entries import training_entries
 from tensorcep.estimators._options import (
@@ -19,7 +27,6 @@ from tensorcep.estimators._options import (
     n_threads,
     run_settings,
     start_means,
-    word_or_range,
 )
 from tensorcep.estimators._streaming import StreamingCP
 from tensorcep.estimators._structure import structure, structured_prior, structured_start
@@ -153,7 +160,7 @@ class BaseCP(StreamingCP):
         chosen = choose(self, likelihood, len(values), shape, streaming)
         options = self._checked_options(chosen, len(shape))
         several = ("mixes",) * (options.members > 1)
-        method = get_method(chosen.method, likelihood, abilities_for(chosen, len(shape)) + several)
+        method = get_method(chosen.method, likelihood, abilities_for(chosen) + several)
         if streaming:
             options = options._replace(members=1)
         settings = method_settings(method, options, likelihood, self.method_options)

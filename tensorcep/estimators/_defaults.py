@@ -86,7 +86,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
     prior = checked_prior_kind(model.prior)
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
-    name = method_for(model, likelihood, shape, given or columns_of_sampler(rank, shape), streaming)
+    name = method_for(model, likelihood, shape, given or every_column(rank, shape), streaming)
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
@@ -99,10 +99,9 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
     return Chosen(name, rank, prior, given, sweeps, members)
 
 
-def abilities_for(chosen: Chosen, order: int) -> tuple[str, ...]:
+def abilities_for(chosen: Chosen) -> tuple[str, ...]:
     """What the method must be able to do beside the likelihood (`tensorcep.inference.ABILITIES`)."""
-    clamped = not free_columns(chosen.parts, order).all()
-    return ("learns_prior",) * (chosen.prior_name in KINDS) + ("clamps_columns",) * clamped
+    return ("learns_prior",) * (chosen.prior_name in KINDS)
 
 
 def checked_prior_kind(prior: Any) -> Any:
@@ -144,17 +143,17 @@ def rank_for(n_entries: int, shape: Sequence[int]) -> int:
 
 def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
-    if METHODS[method].sampler and METHODS[method].clamps_columns:
-        return columns_of_sampler(rank, shape)
-    if not METHODS[method].clamps_columns or (method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2):
+    if METHODS[method].sampler or method == "wopt":
+        return every_column(rank, shape)
+    if method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2:
         return parts_of("cp", rank)
     if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
         return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
     return parts_of("main+cp", rank)
 
 
-def columns_of_sampler(rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part for a sampler, which is not harmed by more of them than the data need."""
+def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part for a method that is not harmed by more of them than the data need."""
     order = len(shape)
     pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
     return {"main": 1, "pair": pairs, "cp": rank}

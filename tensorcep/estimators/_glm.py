@@ -12,8 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep._checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
-from tensorcep.estimators._options import n_threads, word_or_range
+from tensorcep._checks import (
+    check_choice,
+    check_int,
+    check_random_state,
+    check_range,
+    fail_value,
+    warn_user,
+    word_or_range,
+)
+from tensorcep.estimators._options import n_threads
 from tensorcep.inference._glm_data import GLMProblem, as_csr
 from tensorcep.inference.glm import GLM_METHODS, fit_glm
 from tensorcep.inference.glm_full import FullFit

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep._checks import check_choice, check_int, check_range, fail_value
+from tensorcep._checks import check_choice, check_int, fail_value, word_or_range
 from tensorcep.inference._hyper import KINDS, Hyper
 from tensorcep.inference._run import Method
 from tensorcep.likelihoods._record import Likelihood
@@ -93,17 +93,6 @@ def annealing_sweeps(anneal: Any, likelihood: str, learned: bool) -> int:
     if isinstance(anneal, str):
         fail_value(f"anneal must be 'auto' or an integer >= 0; got {anneal!r}.")
     return check_int("anneal", anneal, 0)
-
-
-def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, high: float = np.inf, **ends: bool) -> Any:
-    """Return the value if it is one of the words or a number in the range; the error names both."""
-    if isinstance(value, str) and value in words:
-        return value
-    try:
-        return check_range(name, value, low, high, **ends)
-    except ValueError as error:
-        listed = " or ".join(repr(word) for word in words)
-        raise ValueError(str(error).replace(f"{name} must be", f"{name} must be {listed}, or", 1)) from None
 
 
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:

@@ -9,11 +9,11 @@ from scipy.special import logit, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep._checks import check_choice, fail_value
+from tensorcep._checks import check_choice, fail_value, word_or_range
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._defaults import Chosen
 from tensorcep.estimators._docs import document
-from tensorcep.estimators._options import ModelOptions, word_or_range
+from tensorcep.estimators._options import ModelOptions
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.population import for_population
 from tensorcep.posterior import Prior

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep._checks import check_range, fail_value
+from tensorcep._checks import check_range, fail_value, word_or_range
 from tensorcep.estimators._base import BaseCP
 from tensorcep.estimators._defaults import choose
 from tensorcep.estimators._docs import document
-from tensorcep.estimators._options import matching_scale, word_or_range
+from tensorcep.estimators._options import matching_scale
 from tensorcep.inference import METHODS
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.censored import TOBIT, censored_at

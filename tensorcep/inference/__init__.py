@@ -18,7 +18,6 @@ METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, V
 
 ABILITIES = {
     "learns_prior": ("learn the prior", "prior='fixed'"),
-    "clamps_columns": ("hold columns at 1", "interactions='cp'"),
     "mixes": ("mix several fits, since its result is no Gaussian posterior", "n_ensemble=1"),
 }
 

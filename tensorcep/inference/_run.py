@@ -103,8 +103,6 @@ class Method(NamedTuple):
         goes on; 0 for one start.
     learns_prior : bool
         Whether the method can learn the rows' prior (`Problem.hyper`).
-    clamps_columns : bool
-        Whether prior precisions like `tensorcep.models.columns.CLAMPED` do it no harm.
     takes_limits : bool
         Whether the method knows what a censored value says.
     mixes : bool
@@ -122,7 +120,6 @@ class Method(NamedTuple):
     sampler: bool = False
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
-    clamps_columns: bool = False
     takes_limits: bool = False
     mixes: bool = False
 

@@ -349,7 +349,6 @@ CEP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
     learns_prior=True,
-    clamps_columns=True,
     takes_limits=True,
     mixes=True,
 )

@@ -176,6 +176,5 @@ GIBBS = Method(
     likelihoods=("gaussian", "tobit", "probit"),
     sampler=True,
     learns_prior=True,
-    clamps_columns=True,
     takes_limits=True,
 )

@@ -191,6 +191,5 @@ LAPLACE = Method(
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
-    clamps_columns=True,
     mixes=True,
 )

@@ -139,5 +139,4 @@ PG_GIBBS = Method(
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
     sampler=True,
     learns_prior=True,
-    clamps_columns=True,
 )

@@ -256,6 +256,5 @@ PG_VB = Method(
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
-    clamps_columns=True,
     mixes=True,
 )

@@ -259,7 +259,6 @@ VMP = Method(
     likelihoods=("gaussian", "tobit", "probit"),
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
-    clamps_columns=True,
     takes_limits=True,
     mixes=True,
 )

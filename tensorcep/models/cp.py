@@ -211,6 +211,20 @@ def second_moments(first, last, mean, cov, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def packed_products(first, last, Lam, x, out):  # type: ignore[no-untyped-def]
+    """out[i] = Lam_i x_i for rows first:last of x (n_rows, R); Lam (n_rows, P) is packed, or (1, P) for all rows."""
+    for i in range(first, last):
+        j, p = min(i, len(Lam) - 1), 0
+        for a in range(x.shape[1]):
+            total = 0.0
+            for b in range(a):
+                total += Lam[j, p + b] * x[i, b]
+                out[i, b] += Lam[j, p + b] * x[i, a]
+            out[i, a] = total + Lam[j, p + a] * x[i, a]
+            p += a + 1
+
+
+@kernel
 def row_divergences(first, last, rows, prior_Lam, prior_mean, out):  # type: ignore[no-untyped-def]
     """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
 

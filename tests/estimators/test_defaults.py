@@ -109,7 +109,7 @@ def test_method_is_a_sampler_where_it_can_be_and_cep_elsewhere(name, params, met
         ("classifier", {"method": "pg-vb", **LOGIT}, "learned", "main+cp"),
         ("counts", {}, "learned", "main+cp"),
         ("counts", {"method": "pg-gibbs", **NEGBINOMIAL}, "learned", "all"),
-        ("regressor", POINT, "fixed", "cp"),
+        ("regressor", POINT, "fixed", "all"),
         ("regressor", {"prior": "fixed"}, "fixed", "all"),
         ("regressor", {"prior": "ard", "interactions": "cp"}, "ard", "cp"),
         ("regressor", {"prior": tc.Prior([0.0] * 3, [1.0] * 3)}, "given", "cp"),
@@ -160,7 +160,6 @@ def test_cep_mixes_fewer_fits_the_more_entries_there_are(n, params, members):
         ({"interactions": "none"}, r"interactions must be one of \('auto', 'cp', .*; got 'none'"),
         ({"interactions": None}, "interactions must be one of"),
         ({"prior": "learned", "method": "wopt"}, "method 'wopt' cannot learn the prior; use prior='fixed'"),
-        ({"interactions": "all", "method": "wopt"}, "method 'wopt' cannot hold columns at 1; use interactions='cp'"),
     ],
 )
 def test_what_is_not_allowed_is_refused_in_a_sentence(params, words):
@@ -176,8 +175,8 @@ def test_defaults_fit_tensors_of_any_order(order, method):
     model = tc.CPRegressor(method=method, tol=1e9, shape=shape, **FEW).fit(X, y)
     rank = {2: 3, 3: 4, 4: 3}[order]
     assert model.rank_ == rank
-    pairs = {2: 0, 3: 2, 4: 1}[order] if method == "auto" else 0
-    main = int(method == "auto" or (method == "cep" and order == 2))
+    pairs = {2: 0, 3: 2, 4: 1}[order] if method != "cep" else 0
+    main = int(method != "cep" or order == 2)
     assert model.interactions_ == {"main": main, "pair": pairs, "cp": rank}
     assert len(model.column_modes_) == model.posterior_.rank
     assert np.isfinite(model.predict(X)).all()
@@ -199,8 +198,8 @@ def test_fit_says_what_auto_came_to_and_a_file_keeps_it(name, params, method, pr
     X, y = entries(name)
     model = CLASSES[name](tol=1e9, **params, **FEW).fit(X, y)
     rank = params.get("rank", 10)
-    pairs = {"gibbs": rank // 2, "cep": 8}.get(method, 0)
-    parts = {"main": int(method != "wopt"), "pair": pairs, "cp": 0 if method == "cep" else rank}
+    pairs = {"gibbs": rank // 2, "wopt": rank // 2, "cep": 8}.get(method, 0)
+    parts = {"main": 1, "pair": pairs, "cp": 0 if method == "cep" else rank}
     assert [getattr(model, item) for item in FITTED] == [method, rank, prior, parts, 12]
     assert model.get_params()["method"] == params.get("method", "auto")
     model.save(tmp_path / "model.npz")

@@ -203,7 +203,6 @@ def test_cp_stays_the_default_to_the_bit():
         ({"interactions": "mains"}, "interactions must be one of"),
         ({"interactions": "all", "prior": tc.Prior([0.0] * 3, [1.0] * 3)}, "a Prior serves interactions='cp'"),
         ({"interactions": "all", "init": "prior"}, 'use init="random"'),
-        ({"interactions": "all", "method": "wopt"}, "cannot hold columns at 1"),
         ({"prior": "learned", "method": "wopt"}, r"cannot learn the prior; use prior='fixed', or one of .*'cep'"),
     ],
 )

@@ -6,19 +6,26 @@ import numpy as np
 import pytest
 from _models import paper
 from inference._problems import build, cells, fit, problem
+from inference.test_cep_columns import structured
 from scipy.special import expit, gammaln, log_ndtr
+from scipy.stats import multivariate_normal
 
 from tensorcep import CPClassifier, CPRegressor, load
+from tensorcep.inference import METHODS
 from tensorcep.inference._run import Threads
-from tensorcep.inference.wopt import HUGE, WOPTOptions, loss_and_gradient
+from tensorcep.inference.wopt import HUGE, Penalty, WOPTOptions, loss_and_gradient
 from tensorcep.models.cp import entries_by_row
-from tensorcep.posterior import Prior, offsets
+from tensorcep.posterior import Prior, offsets, pack, unpack
 
 LIKELIHOODS = pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
 
 
 def wopt(p, sweeps, **settings):
-    return fit(p, sweeps, method="wopt", **settings)
+    return fit(p, sweeps, method="wopt", **{"ridge": 0.0, **settings})
+
+
+def ridge_of(weight, R):
+    return Penalty(weight, np.zeros((1, R)), pack(np.eye(R)[None]))
 
 
 def plain_loss(factors, coords, y, likelihood, ridge):
@@ -41,7 +48,7 @@ def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
         p = build(coords, y, p.shape, 3, "logit")
     factors, rows, h = 0.5 * rng.standard_normal((sum(p.shape), 3)), coords + offsets(p.shape)[:-1], 1e-5
     threads = Threads(1)
-    loss, gradient = loss_and_gradient(factors, entries_by_row(p.entries), 0.7, p, threads)
+    loss, gradient = loss_and_gradient(factors, entries_by_row(p.entries), ridge_of(0.7, 3), p, threads)
     assert loss == pytest.approx(plain_loss(factors, rows, y, likelihood, 0.7), rel=1e-12)
     for i, r in np.ndindex(*factors.shape):
         there = [factors.copy(), factors.copy()]
@@ -49,6 +56,49 @@ def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
         there[1][i, r] += h
         low, high = (plain_loss(u, rows, y, likelihood, 0.7) for u in there)
         assert gradient[i, r] == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
+    """Its gradient, by differences, with precisions that couple the columns; times the variance of real values."""
+    root = rng.standard_normal((3, 2, 2))
+    prior = Prior(list(rng.standard_normal((3, 2))), list(root @ root.transpose(0, 2, 1) + np.eye(2)))
+    _, y, p = problem(rng, 3, 2, 30, likelihood, prior=prior)
+    state = METHODS["wopt"].init(p, WOPTOptions(), Threads(1))
+    assert state.penalty.weight == pytest.approx(y.var() if likelihood == "gaussian" else 1.0)
+    first = offsets(p.shape)
+
+    def penalty(u):
+        parts = [multivariate_normal(m, np.linalg.inv(L)) for m, L in zip(prior.mean, prior.precision, strict=True)]
+        return -state.penalty.weight * sum(q.logpdf(u[first[k] : first[k + 1]]).sum() for k, q in enumerate(parts))
+
+    u, h = rng.standard_normal(p.prior_eta.shape), 1e-5
+    arguments = (state.by_row, state.penalty, p, Threads(1))
+    bare = (state.by_row, ridge_of(0.0, 2), p, Threads(1))
+    gradient = loss_and_gradient(u, *arguments)[1] - loss_and_gradient(u, *bare)[1]
+    for i, r in np.ndindex(*u.shape):
+        move = np.zeros_like(u)
+        move[i, r] = h
+        assert gradient[i, r] == pytest.approx((penalty(u + move) - penalty(u - move)) / (2 * h), rel=1e-5, abs=1e-6)
+    far = u + 1.0
+    gained = loss_and_gradient(far, *arguments)[0] - loss_and_gradient(far, *bare)[0]
+    gained -= loss_and_gradient(u, *arguments)[0] - loss_and_gradient(u, *bare)[0]
+    assert gained == pytest.approx(penalty(far) - penalty(u), rel=1e-9)
+
+
+def test_wopt_of_main_effects_alone_is_ridge_regression(rng):
+    """Clamped columns stay at 1; the free ones are the posterior mode at the noise that stands for it."""
+    p, _ = structured(rng, 3, parts={"main": 1, "pair": 0, "cp": 0})
+    n, first = len(p.entries.permutation), offsets(p.shape)
+    rows, y = p.entries.rows.transpose(0, 2, 1).reshape(-1, 3)[:n], p.entries.y.ravel()[:n]
+    X = np.zeros((n, first[-1]))
+    X[np.arange(n)[:, None], rows] = 1.0
+    own = np.repeat(np.arange(3), p.shape)  # the column of each row's effect
+    mean = (p.prior_eta / unpack(p.prior_Lam, 3)[:, range(3), range(3)])[np.arange(first[-1]), own]
+    wanted = mean + np.linalg.solve(X.T @ X + 1.7 * y.var() * np.eye(first[-1]), X.T @ (y - X @ mean))
+    u = wopt(p, 60, tol=1e-12, ridge="prior").posterior.rows
+    np.testing.assert_allclose(u[np.arange(first[-1]), own], wanted, atol=1e-5)
+    assert (u[~np.repeat(p.free, p.shape, axis=0)] == 1.0).all()
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.8])
@@ -81,7 +131,7 @@ def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
         p = p._replace(likelihood=paper(CPClassifier, link="logit")._likelihood())
     run = wopt(p, 60, tol=1e-9, ridge=0.5)
     threads = Threads(1)
-    _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, 0.5, p, threads)
+    _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, ridge_of(0.5, 2), p, threads)
     assert run.converged
     assert np.abs(gradient).max() < 1e-4 * (1.0 + np.abs(y).sum())
     assert (np.diff(run.trace["train_score"]) > -1.0).all()
@@ -116,7 +166,7 @@ def test_wopt_rows_without_entries_stay_at_the_prior(rng):
 def test_wopt_recovers_from_a_loss_that_overflows(rng):
     _, _, p = problem(rng, 2, 1, 30, "poisson")
     far = np.full((12, 1), 40.0)  # e^1600 is not a float
-    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), 0.0, p, Threads(1))
+    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), ridge_of(0.0, 1), p, Threads(1))
     assert 25 * HUGE < loss < 31 * HUGE
     assert np.isfinite(gradient).all()
     u = wopt(p._replace(start=far / 8), 20, ridge=0.1).posterior.rows
@@ -126,7 +176,7 @@ def test_wopt_recovers_from_a_loss_that_overflows(rng):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"ridge": -1.0}, r"ridge must be a number >= 0; got -1\.0"),
+        ({"ridge": -1.0}, r"ridge must be 'prior', or a number >= 0; got -1\.0"),
         ({"iterations": 0}, r"iterations must be an integer >= 1; got 0"),
         ({"memory": 2.5}, r"memory must be an integer >= 1; got 2\.5"),
     ],

@@ -13,6 +13,7 @@ from tensorcep.models.cp import (
     latent_means,
     latent_moments,
     pack_entries,
+    packed_products,
     row_divergences,
     row_moments,
     scatter_add,
@@ -254,3 +255,13 @@ def test_latent_moments_keep_a_variance_that_is_tiny_beside_the_mean(rng):
     latent_moments(np.array([[0, 1, 2]]), mean, cov, f, v)
     # the first-order terms; E[f^2] - E[f]^2 in floating point would be wrong in every digit
     assert v[0] == pytest.approx(3 * 2 * 1e-14 * 1e12, rel=1e-10)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_packed_products_are_those_of_the_full_matrices(rng, shared):
+    L, x = rng.standard_normal((1 if shared else 5, 4, 4)), rng.standard_normal((5, 4))
+    L = L + L.transpose(0, 2, 1)
+    out = np.full_like(x, np.nan)
+    packed_products(1, 4, pack(L), x, out)
+    np.testing.assert_allclose(out[1:4], (np.broadcast_to(L, (5, 4, 4)) @ x[..., None])[1:4, :, 0], rtol=1e-12)
+    assert np.isnan(out[[0, 4]]).all()
