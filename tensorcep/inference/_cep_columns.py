@@ -14,11 +14,8 @@ import numpy as np
 
 from tensorcep._jit import block_kernel
 from tensorcep.inference._cep_moments import Slots, layout
-from tensorcep.inference._hyper import Hyper
-from tensorcep.inference._run import Problem
+from tensorcep.inference._free_columns import padded_columns
 from tensorcep.kernels.slots import LANES, axpy, copy, multiply
-from tensorcep.models.columns import CLAMPED
-from tensorcep.posterior import ModePrior, Posterior, offsets, pack, unpack
 
 
 class Columns(NamedTuple):
@@ -51,10 +48,8 @@ def all_free(K: int) -> Columns:
 def columns_of(free: np.ndarray) -> Columns:
     """Tables for the free columns (K, R) bool."""
     K, Q = len(free), int(free.sum(axis=1).max())
-    C = int((~free).sum(axis=1).max())
     at = layout(K, Q)
-    mine = [_padded(np.flatnonzero(row), Q) for row in free]
-    others = [_padded(np.flatnonzero(~row), C) for row in free]
+    mine, others = padded_columns(free).tolist(), padded_columns(~free).tolist()
     lower = np.tril_indices(Q)
     tables: dict[str, list[list[list[int]]]] = {name: [] for name in Columns._fields}
     for k in range(K):
@@ -69,10 +64,6 @@ def columns_of(free: np.ndarray) -> Columns:
             slot = _mean_slot if name in ("z", "offset") else _second_moment_slot
             tables[name].append([[slot(free, at, j, a, b) for a, b in wanted] for j in range(K) if j != k])
     return Columns(**{name: np.array(table, dtype=np.int64).reshape(K, K - 1, -1) for name, table in tables.items()})
-
-
-def _padded(columns: np.ndarray, n: int) -> list[int]:
-    return [int(c) for c in columns] + [-1] * (n - len(columns))
 
 
 def _mean_slot(free: np.ndarray, at: Slots, j: int, a: int, b: int) -> int:
@@ -148,66 +139,3 @@ def remove_offset(precision, R, w, at):  # type: ignore[no-untyped-def]
     for lane in range(LANES):
         w[at.scalar, lane] = -w[precision, lane]
     axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.scalar)
-
-
-def free_problem(problem: Problem) -> Problem:
-    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
-
-    The prior must not couple free and clamped columns.
-    """
-    free = problem.free
-    if free is None:
-        return problem
-    Q = int(free.sum(axis=1).max())
-    rows = np.repeat(np.arange(len(free)), problem.shape)
-    index = np.array([_padded(np.flatnonzero(row), Q) for row in free])
-    used = index >= 0
-    Lam = _taken(unpack(problem.prior_Lam, problem.rank), index[rows])
-    eta = np.take_along_axis(problem.prior_eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
-    start = problem.start
-    if start is not None:
-        start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
-    hyper = problem.hyper
-    if hyper is not None:
-        take = np.maximum(index, 0)
-        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
-        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
-    return problem._replace(rank=Q, prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
-
-
-def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
-    n = np.arange(len(full))[:, None, None]
-    part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]
-    used = index >= 0
-    part = part * (used[:, :, None] & used[:, None, :])
-    part[:, np.arange(index.shape[1]), np.arange(index.shape[1])] += part[:, :1, 0] * ~used
-    return part
-
-
-def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Row means (n_rows, R) of all columns from those of the free ones."""
-    full = np.ones((len(mean), free.shape[1]))
-    first = offsets(shape)
-    for k, row in enumerate(free):
-        full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
-    return full
-
-
-def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
-    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
-    first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]
-    Lam, eta = np.zeros((len(posterior.eta), R, R)), np.full((len(posterior.eta), R), CLAMPED)
-    Lam[:, np.arange(R), np.arange(R)] = CLAMPED
-    modes = posterior.mode_prior
-    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
-    for k, row in enumerate(free):
-        n, mine = int(row.sum()), slice(first[k], first[k + 1])
-        where = np.flatnonzero(row)
-        Lam[mine, where[:, None], where] = unpack(posterior.Lam[mine], Q)[:, :n, :n]
-        eta[mine, where] = posterior.eta[mine, :n]
-        if modes is not None:
-            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
-            mean[k, where] = modes.mean[k, :n]
-    modes = None if modes is None else ModePrior(mean, precision)
-    return posterior._replace(rank=R, Lam=pack(Lam), eta=eta, mode_prior=modes)

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, fail_value
-from tensorcep.inference._cep_columns import free_problem
-from tensorcep.inference._gibbs_sweep import ModeColumns, arrange, draw_rows, layout, mode_columns, room_for
+from tensorcep.inference._free_columns import free_problem
+from tensorcep.inference._gibbs_sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
 from tensorcep.inference._hyper import sampled_prior
 from tensorcep.inference._rows import RowPrior, initial_prior, seen_rows
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.slots import LANES
-from tensorcep.models.cp import EntriesByRow, entries_by_row
+from tensorcep.models.cp import EntriesByRow, arrange, entries_by_row
 from tensorcep.posterior import Draws, offsets, pack
 
 # With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel, inlined
+from tensorcep.inference._free_columns import padded_columns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.outer import add_outer_products, padded
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
@@ -43,24 +44,14 @@ class ModeColumns(NamedTuple):
 
 def mode_columns(free: np.ndarray) -> tuple[ModeColumns, ...]:
     """The columns of every mode from which ones are free, (K, R) bool."""
-    Q = int(free.sum(axis=1).max())
     found = []
-    for row in free:
-        mine, clamped = np.full(Q, -1), np.flatnonzero(~row)
-        mine[: row.sum()] = np.flatnonzero(row)
+    for mine, row in zip(padded_columns(free), free, strict=True):
+        Q, clamped = len(mine), np.flatnonzero(~row)
         order = np.full(padded(Q + 1) + padded(len(clamped)), -1)
         order[:Q] = mine
         order[padded(Q + 1) : padded(Q + 1) + len(clamped)] = clamped
         found.append(ModeColumns(mine, order))
     return tuple(found)
-
-
-@block_kernel
-def arrange(first, last, factors, order, out):  # type: ignore[no-untyped-def]
-    """out[i, p] = factors[i, order[p]] for rows first:last; 0 where order[p] is -1."""
-    for i in range(first, last):
-        for p in range(len(order)):
-            out[i, p] = factors[i, order[p]] if order[p] >= 0 else 0.0
 
 
 class Slots(NamedTuple):

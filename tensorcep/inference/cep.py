@@ -20,9 +20,10 @@ from tensorcep._checks import check_choice, fail_value
 from tensorcep._jit import TILTED_SIGNATURE, address_of
 from tensorcep.inference._censored import censored_lanes
 from tensorcep.inference._cep_averaged import averaged_pass
-from tensorcep.inference._cep_columns import Columns, all_columns, all_free, all_means, columns_of, free_problem
+from tensorcep.inference._cep_columns import Columns, all_free, columns_of
 from tensorcep.inference._cep_moments import layout
 from tensorcep.inference._cep_sweep import Messages, Rule, Sums, add_sums, scale_messages, sweep_chunks
+from tensorcep.inference._free_columns import all_columns, all_means, free_problem
 from tensorcep.inference._messages import empty_messages, empty_sums
 from tensorcep.inference._rows import (
     RowPrior,

@@ -149,6 +149,14 @@ def sum_products(first, last, by_row, weight, source, out, scratch):  # type: ig
 
 
 @block_kernel
+def arrange(first, last, source, order, out):  # type: ignore[no-untyped-def]
+    """out[i, p] = source[i, order[p]] for rows first:last; 0 where order[p] is -1."""
+    for i in range(first, last):
+        for p in range(len(order)):
+            out[i, p] = source[i, order[p]] if order[p] >= 0 else 0.0
+
+
+@block_kernel
 def gather(rows, source, w, slot):  # type: ignore[no-untyped-def]
     """Slots w[slot + p] = source[rows[lane], p] for the lanes of one block and every column p."""
     width = source.shape[1]

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from _models import paper
 from inference._problems import NOISE, build, cells, fit, means, problem
+from inference.test_cep_columns import structured
 from inference.test_cep_trajectories import RANKS, SHAPES, published_score
 from oracles import vmp as oracle
 from scipy.stats import multivariate_normal, norm
 
 from tensorcep.datasets import published_entries
 from tensorcep.estimators import CPClassifier
+from tensorcep.inference._run import Threads
+from tensorcep.inference.vmp import _first_square, _update_mode
 from tensorcep.posterior import GammaNoise, Prior, offsets, unpack
 from tensorcep.simulate import simulate_cp
 
@@ -237,3 +240,46 @@ def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
     assert (np.diff(annealed.trace_["lower_bound"][20:]) > -1e-6).all()
     spread = [model.predict_latent(simulated.tensor)[0].std() for model in (plain, annealed)]
     assert spread[1] > 0.5 > spread[0]
+
+
+# Modes with four, three and two free columns, and one of which no column is clamped.
+UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
+ONE_WHOLE = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1]], dtype=bool)
+
+
+@pytest.mark.parametrize("kind", [None, "learned", "ard"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
+@pytest.mark.parametrize(("K", "free"), [(3, None), (3, UNEQUAL), (3, ONE_WHOLE), (4, None)])
+def test_vmp_in_the_free_columns_is_vmp_with_tight_priors(rng, K, free, likelihood, kind):
+    """The same model with the clamped columns carried along."""
+    p, whole = structured(rng, K, likelihood, kind, free=free)
+    one, other = vmp(p, 8), vmp(whole, 8)
+    assert one.posterior.rank == other.posterior.rank == p.rank
+    np.testing.assert_allclose(one.state.f, other.state.f, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(one.trace["noise_precision"], other.trace["noise_precision"], rtol=1e-5)
+    np.testing.assert_allclose(one.trace["train_score"], other.trace["train_score"], rtol=1e-5)
+    if kind is None:
+        np.testing.assert_allclose(one.trace["lower_bound"], other.trace["lower_bound"], rtol=1e-5)
+    S, T = (np.linalg.inv(unpack(run.posterior.Lam, p.rank)) for run in (one, other))
+    np.testing.assert_allclose(S, T, atol=1e-5 * np.abs(T).max())
+
+
+@pytest.mark.parametrize("kind", [None, "learned"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
+def test_vmp_bound_with_clamped_columns_never_falls_and_the_square_stays_exact(rng, likelihood, kind):
+    p, _ = structured(rng, 3, likelihood, kind, free=UNEQUAL)
+    run = vmp(p, 60)
+    assert (np.diff(run.trace["lower_bound"]) > -1e-9).all()
+    state, threads = run.state, Threads(1)
+    exact = _first_square(state, state.columns, p, threads)
+    for k in range(3):  # no update moves a fixed point by much, but each replaces its part of the square
+        state = _update_mode(k, state, state.noise[0] / state.noise[1], p, threads)
+    assert run.state.square == pytest.approx(exact, rel=1e-10)
+    assert state.square == pytest.approx(_first_square(state, state.columns, p, threads), rel=1e-10)
+
+
+def test_vmp_with_clamped_columns_gives_the_same_bits_on_two_threads(rng):
+    p, _ = structured(rng, 3, "gaussian", "learned", n=2000, shape=(40, 35, 20))
+    one, two = (vmp(p, 5, threads=threads).posterior for threads in (1, 2))
+    np.testing.assert_array_equal(one.Lam, two.Lam)
+    np.testing.assert_array_equal(one.eta, two.eta)

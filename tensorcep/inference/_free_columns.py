@@ -1,0 +1,83 @@
+"""Models with main effects and interactions in the free columns of every mode alone, and back.
+
+Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do; the others are 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.inference._hyper import Hyper
+from tensorcep.inference._run import Problem
+from tensorcep.models.columns import CLAMPED
+from tensorcep.posterior import ModePrior, Posterior, offsets, pack, unpack
+
+
+def padded_columns(used: np.ndarray) -> np.ndarray:
+    """The columns used in each mode, (K, Q) int64, of (K, R) bool; -1 where a mode uses fewer than another."""
+    index = np.full((len(used), int(used.sum(axis=1).max())), -1)
+    for row, found in zip(index, used, strict=True):
+        row[: found.sum()] = np.flatnonzero(found)
+    return index
+
+
+def free_problem(problem: Problem) -> Problem:
+    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
+
+    The prior must not couple free and clamped columns.
+    """
+    free = problem.free
+    if free is None:
+        return problem
+    rows = np.repeat(np.arange(len(free)), problem.shape)
+    index = padded_columns(free)
+    used = index >= 0
+    Lam = _taken(unpack(problem.prior_Lam, problem.rank), index[rows])
+    eta = np.take_along_axis(problem.prior_eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    start = problem.start
+    if start is not None:
+        start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    hyper = problem.hyper
+    if hyper is not None:
+        take = np.maximum(index, 0)
+        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
+        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
+    return problem._replace(rank=index.shape[1], prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
+
+
+def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
+    n = np.arange(len(full))[:, None, None]
+    part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]
+    used = index >= 0
+    part = part * (used[:, :, None] & used[:, None, :])
+    part[:, np.arange(index.shape[1]), np.arange(index.shape[1])] += part[:, :1, 0] * ~used
+    return part
+
+
+def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Row means (n_rows, R) of all columns from those of the free ones."""
+    full = np.ones((len(mean), free.shape[1]))
+    first = offsets(shape)
+    for k, row in enumerate(free):
+        full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
+    return full
+
+
+def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
+    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
+    first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]
+    Lam, eta = np.zeros((len(posterior.eta), R, R)), np.full((len(posterior.eta), R), CLAMPED)
+    Lam[:, np.arange(R), np.arange(R)] = CLAMPED
+    modes = posterior.mode_prior
+    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
+    for k, row in enumerate(free):
+        n, mine = int(row.sum()), slice(first[k], first[k + 1])
+        where = np.flatnonzero(row)
+        Lam[mine, where[:, None], where] = unpack(posterior.Lam[mine], Q)[:, :n, :n]
+        eta[mine, where] = posterior.eta[mine, :n]
+        if modes is not None:
+            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
+            mean[k, where] = modes.mean[k, :n]
+    modes = None if modes is None else ModePrior(mean, precision)
+    return posterior._replace(rank=R, Lam=pack(Lam), eta=eta, mode_prior=modes)

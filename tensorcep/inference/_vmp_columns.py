@@ -1,0 +1,115 @@
+"""VMP with main effects and interactions in the free columns of every mode alone: where its sums find their factors.
+
+With f = z'u + c, c the sum over the columns that are clamped to 1 in the mode, the update of a row needs the sums over
+its entries of z z', of y z and of z c, in second moments. An element of z z' or z c is a product over the other modes
+of a second moment, of a mean where one of the two columns is clamped in that mode, or of 1 where both are. Rows of
+those numbers, in the order of the elements, make it the elementwise product that it is for the CP model.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep._jit import kernel
+from tensorcep.inference._free_columns import padded_columns
+from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
+from tensorcep.models.cp import gather
+
+Order = dict[tuple[int, int], np.ndarray]
+
+
+class Columns(NamedTuple):
+    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0.
+
+    Attributes
+    ----------
+    products : dict of (W,) int64
+        By (mode to update, other mode): the elements of z z', packed, and then of z_q z_c for every c and q.
+    means : dict of (Q + C,) int64
+        The same of z and of the clamped columns.
+    squares : dict of int64
+        By (0, other mode): the elements of z_c z_d of the clamped columns, packed.
+    n_clamped : int
+        C.
+    groups : (G, 2 + K) int64
+        Columns that follow each other and are free in the same modes: how many columns and modes, and where the first
+        one lies among the free columns of these modes, which follow each other too; see `latent_of_groups`.
+    """
+
+    products: Order
+    means: Order
+    squares: Order
+    n_clamped: int
+    groups: np.ndarray
+
+
+def columns_of(free: np.ndarray) -> Columns:
+    """The places for the free columns (K, R) bool."""
+    mine, clamped = padded_columns(free), padded_columns(~free)
+    Q, C = mine.shape[1], clamped.shape[1]
+    P, at = Q * (Q + 1) // 2, np.cumsum(free, axis=1) - 1
+
+    def second_moment(j: int, a: int, b: int) -> int:
+        if a < 0 or b < 0:
+            return -1
+        if free[j, a] and free[j, b]:
+            low, high = sorted((at[j, a], at[j, b]))
+            return high * (high + 1) // 2 + low
+        return mean(j, a if free[j, a] else b)
+
+    def mean(j: int, a: int) -> int:
+        if a < 0:
+            return -1
+        return P + at[j, a] if free[j, a] else P + Q
+
+    products, means, squares = {}, {}, {}
+    for k, j in np.ndindex(len(free), len(free)):
+        if j == k:
+            continue
+        pairs = [(mine[k, a], mine[k, b]) for a, b in zip(*np.tril_indices(Q), strict=True)]
+        pairs += [(a, c) for c in clamped[k] for a in mine[k]]
+        products[k, j] = np.array([second_moment(j, a, b) for a, b in pairs], dtype=np.int64)
+        means[k, j] = np.array([mean(j, a) for a in (*mine[k], *clamped[k])], dtype=np.int64)
+        if k == 0:
+            pairs = [(clamped[k, c], clamped[k, d]) for c, d in zip(*np.tril_indices(C), strict=True)]
+            squares[k, j] = np.array([second_moment(j, c, d) for c, d in pairs], dtype=np.int64)
+    return Columns(products, means, squares, C, _groups(free))
+
+
+def _groups(free: np.ndarray) -> np.ndarray:
+    Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
+    found: list[list[int]] = []
+    for r, column in enumerate(free.T):
+        if r and (column == free[:, r - 1]).all():
+            found[-1][0] += 1
+            continue
+        modes = np.flatnonzero(column)
+        found.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
+    return np.array(found, dtype=np.int64)
+
+
+@kernel
+def latent_of_groups(first, last, rows, mean, groups, f):  # type: ignore[no-untyped-def]
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
+    Q, K = mean.shape[1], rows.shape[1]
+    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
+    w = np.zeros((one + 1, LANES))
+    w[one] = 1.0
+    for b in range(first, last):
+        for k in range(K):
+            gather(rows[b, k], mean, w, k * Q)
+        w[total] = 0.0
+        for g in range(len(groups)):
+            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
+            if modes == 1:
+                for r in range(n):
+                    axpy(w, total, w, total, w, at + r, 1, w, one)
+                continue
+            for j in range(1, modes - 1):
+                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
+                at = product
+            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
+        for lane in range(LANES):
+            f[b, lane] = w[total, lane]
