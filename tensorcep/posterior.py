@@ -7,6 +7,7 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -186,15 +187,20 @@ def offsets(shape: Sequence[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.asarray(shape, dtype=np.int64))])
 
 
+@cache
+def _lower_triangle(R: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.tril_indices(R)
+
+
 def pack(matrices: np.ndarray) -> np.ndarray:
     """Symmetric (..., R, R) -> packed lower triangles (..., P)."""
-    i, j = np.tril_indices(matrices.shape[-1])
+    i, j = _lower_triangle(matrices.shape[-1])
     return np.ascontiguousarray(matrices[..., i, j])
 
 
 def unpack(packed: np.ndarray, rank: int) -> np.ndarray:
     """Packed lower triangles (..., P) -> symmetric (..., R, R)."""
-    i, j = np.tril_indices(rank)
+    i, j = _lower_triangle(rank)
     full = np.empty((*packed.shape[:-1], rank, rank), dtype=packed.dtype)
     full[..., i, j] = packed
     full[..., j, i] = packed

@@ -15,6 +15,10 @@ from _source_graph import ROOT
 SCRIPTS = ROOT / "scripts"
 TINY = {
     "bench_engines.py": ["--methods", "vmp,wopt", "--ranks", "2", "--entries", "500", "--repeats", "1"],
+    "bench_interactions.py": [
+        *("--methods", "vmp,pg-vb", "--ranks", "2", "--interactions", "main+pairs", "--shape", "12,10,8"),
+        *("--entries", "300", "--sweeps", "4", "--repeats", "1"),
+    ],
     "bench_factor_models.py": ["--shape", "40,16", "--ranks", "3", "--sweeps", "4"],
     "bench_glm.py": ["--sizes", "2000", "--columns", "10", "--sweeps", "4", "--no-simulations"],
     "bench_memory.py": ["--entries", "3000", "--ranks", "2", "--dtypes", "float64,float32"],

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, fail_value
-from tensorcep.inference._free_columns import free_problem
+from tensorcep.inference._free_columns import free_problem, groups_of, latent_at
 from tensorcep.inference._gibbs_sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
 from tensorcep.inference._hyper import sampled_prior
-from tensorcep.inference._rows import RowPrior, initial_prior, seen_rows
+from tensorcep.inference._rows import RowPrior, initial_prior, latent_of_entries, seen_rows
 from tensorcep.inference._run import Problem, Threads
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.slots import LANES
@@ -87,6 +87,8 @@ class Chains(NamedTuple):
         What entries say about their latent values (see `_gibbs_sweep`), room for one chain.
     by_row : EntriesByRow
     columns : tuple of ModeColumns, one per mode
+    groups : (G, 2 + K) int64, or None where no column is clamped
+        See `groups_of`.
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of RowPrior, one per chain
@@ -102,6 +104,7 @@ class Chains(NamedTuple):
     target: np.ndarray
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
+    groups: np.ndarray | None
     small: Problem
     priors: tuple[RowPrior, ...]
     kept: tuple[np.ndarray, ...]
@@ -123,7 +126,8 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries)
-    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, small, priors, (), (), (), 0)
+    groups = None if problem.free is None else groups_of(problem.free)
+    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, groups, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -137,6 +141,21 @@ def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
 def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
     """Seed, sweep and part of the streams of one step of one chain."""
     return problem.seed, sweep * (1 << 16) + chain, what
+
+
+def latent_of_chain(chains: Chains, chain: int, problem: Problem, threads: Threads) -> np.ndarray:
+    """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
+    factors, first = chains.factors[chain], offsets(problem.shape)
+    if chains.groups is None:
+        return latent_of_entries(problem.entries, factors, threads)
+    free = np.empty((len(factors), chains.small.rank))
+    for k, columns in enumerate(chains.columns):
+
+        def work(a: int, b: int, i: int = int(first[k]), columns: ModeColumns = columns) -> None:
+            arrange(i + a, i + b, factors, columns.free, free)
+
+        threads.over(problem.shape[k], work)
+    return latent_at(problem.entries, free, chains.groups, threads)
 
 
 def draw_factors(

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep._jit import kernel
 from tensorcep.inference._hyper import Hyper
-from tensorcep.inference._run import Problem
+from tensorcep.inference._run import Problem, Threads
+from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 from tensorcep.models.columns import CLAMPED
+from tensorcep.models.cp import Entries, gather
 from tensorcep.posterior import ModePrior, Posterior, offsets, pack, unpack
 
 
@@ -19,6 +22,56 @@ def padded_columns(used: np.ndarray) -> np.ndarray:
     for row, found in zip(index, used, strict=True):
         row[: found.sum()] = np.flatnonzero(found)
     return index
+
+
+def groups_of(free: np.ndarray) -> np.ndarray:
+    """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
+
+    How many columns and modes, and where the first column lies among the free ones of each of these modes, counted
+    through all modes.
+    """
+    Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
+    found: list[list[int]] = []
+    for r, column in enumerate(free.T):
+        if r and (column == free[:, r - 1]).all():
+            found[-1][0] += 1
+            continue
+        modes = np.flatnonzero(column)
+        found.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
+    return np.array(found, dtype=np.int64)
+
+
+@kernel
+def latent_of_groups(first, last, rows, mean, groups, f):  # type: ignore[no-untyped-def]
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
+    Q, K = mean.shape[1], rows.shape[1]
+    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
+    w = np.zeros((one + 1, LANES))
+    w[one] = 1.0
+    for b in range(first, last):
+        for k in range(K):
+            gather(rows[b, k], mean, w, k * Q)
+        w[total] = 0.0
+        for g in range(len(groups)):
+            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
+            if modes == 1:
+                for r in range(n):
+                    axpy(w, total, w, total, w, at + r, 1, w, one)
+                continue
+            for j in range(1, modes - 1):
+                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
+                at = product
+            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
+        for lane in range(LANES):
+            f[b, lane] = w[total, lane]
+
+
+def latent_at(entries: Entries, mean: np.ndarray, groups: np.ndarray, threads: Threads) -> np.ndarray:
+    """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
+    f = np.empty(entries.y.shape)
+    threads.over(len(f), lambda a, b: latent_of_groups(a, b, entries.rows, mean, groups, f))
+    f *= entries.weight
+    return f
 
 
 def free_problem(problem: Problem) -> Problem:

@@ -34,8 +34,8 @@ class ModeColumns(NamedTuple):
     free : (Q,)
         Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
     order : (W,)
-        How sources of `draw_rows` are laid out: free ones, room for the target, then those that are clamped to 1, both
-        parts padded with -1 to whole tiles.
+        How sources of `draw_rows` are laid out: free ones, -1 for the target and up to a whole tile, then those that
+        are clamped to 1.
     """
 
     free: np.ndarray
@@ -47,10 +47,7 @@ def mode_columns(free: np.ndarray) -> tuple[ModeColumns, ...]:
     found = []
     for mine, row in zip(padded_columns(free), free, strict=True):
         Q, clamped = len(mine), np.flatnonzero(~row)
-        order = np.full(padded(Q + 1) + padded(len(clamped)), -1)
-        order[:Q] = mine
-        order[padded(Q + 1) : padded(Q + 1) + len(clamped)] = clamped
-        found.append(ModeColumns(mine, order))
+        found.append(ModeColumns(mine, np.concatenate([mine, np.full(padded(Q + 1) - Q, -1), clamped])))
     return tuple(found)
 
 
@@ -103,9 +100,8 @@ class Room(NamedTuple):
 def room_for(R: int, columns: ModeColumns) -> Room:
     """Work space for R free columns of a mode."""
     W, S = len(columns.order), padded(R + 1)
-    z = lane_zeros((2, CHUNK, W))
-    lanes = lane_zeros((layout(R).size, LANES))
-    return Room(lanes, z[0], z[1], np.zeros((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream())
+    z, lanes = np.empty((2, CHUNK, W)), lane_zeros((layout(R).size, LANES))
+    return Room(lanes, z[0], z[1], np.empty((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream())
 
 
 @inlined

@@ -12,10 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._jit import kernel
-from tensorcep.inference._free_columns import padded_columns
-from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
-from tensorcep.models.cp import gather
+from tensorcep.inference._free_columns import groups_of, padded_columns
 
 Order = dict[tuple[int, int], np.ndarray]
 
@@ -34,8 +31,7 @@ class Columns(NamedTuple):
     n_clamped : int
         C.
     groups : (G, 2 + K) int64
-        Columns that follow each other and are free in the same modes: how many columns and modes, and where the first
-        one lies among the free columns of these modes, which follow each other too; see `latent_of_groups`.
+        See `groups_of`.
     """
 
     products: Order
@@ -75,41 +71,4 @@ def columns_of(free: np.ndarray) -> Columns:
         if k == 0:
             pairs = [(clamped[k, c], clamped[k, d]) for c, d in zip(*np.tril_indices(C), strict=True)]
             squares[k, j] = np.array([second_moment(j, c, d) for c, d in pairs], dtype=np.int64)
-    return Columns(products, means, squares, C, _groups(free))
-
-
-def _groups(free: np.ndarray) -> np.ndarray:
-    Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
-    found: list[list[int]] = []
-    for r, column in enumerate(free.T):
-        if r and (column == free[:, r - 1]).all():
-            found[-1][0] += 1
-            continue
-        modes = np.flatnonzero(column)
-        found.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
-    return np.array(found, dtype=np.int64)
-
-
-@kernel
-def latent_of_groups(first, last, rows, mean, groups, f):  # type: ignore[no-untyped-def]
-    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
-    Q, K = mean.shape[1], rows.shape[1]
-    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
-    w = np.zeros((one + 1, LANES))
-    w[one] = 1.0
-    for b in range(first, last):
-        for k in range(K):
-            gather(rows[b, k], mean, w, k * Q)
-        w[total] = 0.0
-        for g in range(len(groups)):
-            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
-            if modes == 1:
-                for r in range(n):
-                    axpy(w, total, w, total, w, at + r, 1, w, one)
-                continue
-            for j in range(1, modes - 1):
-                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
-                at = product
-            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
-        for lane in range(LANES):
-            f[b, lane] = w[total, lane]
+    return Columns(products, means, squares, C, groups_of(free))

@@ -25,12 +25,13 @@ from tensorcep.inference._chains import (
     draw_factors,
     draw_priors,
     keep,
+    latent_of_chain,
     start_chains,
     stream_key,
 )
 from tensorcep.inference._gibbs_sweep import draw_censored, draw_probit
 from tensorcep.inference._held_out import HeldOut, hold_out, law_of_noise, update_noise
-from tensorcep.inference._rows import latent_of_entries, relative_change, train_score
+from tensorcep.inference._rows import relative_change, train_score
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
@@ -78,7 +79,7 @@ def init(problem: Problem, options: GibbsOptions, threads: Threads) -> GibbsStat
         leaves_out = options.noise == "held-out" and options.first_kept > 0
         held = hold_out(problem, C, _spread(entries)) if leaves_out else None
         return GibbsState(chains, np.zeros((C, 0, 0)), held)
-    f = np.stack([latent_of_entries(entries, chains.factors[c], threads) for c in range(C)])
+    f = np.stack([latent_of_chain(chains, c, problem, threads) for c in range(C)])
     return GibbsState(chains, f, None)
 
 
@@ -133,7 +134,7 @@ def _real_values(state: GibbsState, c: int, problem: Problem, left_out: int, thr
     chains.theta[c, 0] = rng.gamma(law.a) / law.b
     tau = float(chains.theta[c, 0])
     if censored:
-        state.f[c] = latent_of_entries(problem.entries, chains.factors[c], threads)
+        state.f[c] = latent_of_chain(chains, c, problem, threads)
         return train_score(problem, state.f[c], tau)
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
@@ -153,7 +154,7 @@ def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> fl
     target = chains.target.reshape(entries.y.shape)
     threads.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
     draw_factors(chains, c, problem, 1.0, False, threads)
-    f[c] = latent_of_entries(entries, chains.factors[c], threads)
+    f[c] = latent_of_chain(chains, c, problem, threads)
     return train_score(problem, f[c], problem.likelihood.default_theta)
 
 

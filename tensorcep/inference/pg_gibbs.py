@@ -25,6 +25,7 @@ from tensorcep.inference._chains import (
     draw_factors,
     draw_priors,
     keep,
+    latent_of_chain,
     start_chains,
     stream_key,
 )
@@ -37,7 +38,7 @@ from tensorcep.inference._dispersion import (
     has_dispersion,
 )
 from tensorcep.inference._gibbs_sweep import draw_omega, draw_tables
-from tensorcep.inference._rows import latent_of_entries, relative_change, train_score
+from tensorcep.inference._rows import relative_change, train_score
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
 from tensorcep.kernels.streams import new_stream
 from tensorcep.posterior import Draws
@@ -77,7 +78,7 @@ def init(problem: Problem, options: PGGibbsOptions, threads: Threads) -> PGGibbs
     groups = groups_of(problem, options.dispersion_mode if has_dispersion(problem) else None)
     start = DISPERSION_START if has_dispersion(problem) else problem.likelihood.default_theta
     chains = start_chains(problem, options, np.full((options.n_chains, groups.size), start))
-    f = np.stack([latent_of_entries(problem.entries, rows, threads) for rows in chains.factors])
+    f = np.stack([latent_of_chain(chains, c, problem, threads) for c in range(options.n_chains)])
     return PGGibbsState(chains, f, groups)
 
 
@@ -93,7 +94,7 @@ def step(
             _draw_dispersion(state, c, problem, options, threads)
         _draw_omega(state, c, problem, threads)
         draw_factors(chains, c, problem, 1.0, True, threads)
-        state.f[c] = latent_of_entries(problem.entries, chains.factors[c], threads)
+        state.f[c] = latent_of_chain(chains, c, problem, threads)
         score[c] = train_score(problem, state.f[c], chains.theta[c][state.groups.of_entry])
     sweep = Sweep(relative_change(chains.factors, old), np.nan, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep

@@ -23,7 +23,7 @@ import numpy as np
 
 from tensorcep._checks import check_int, check_range
 from tensorcep.inference._censored import censored_lanes
-from tensorcep.inference._free_columns import all_columns, free_problem
+from tensorcep.inference._free_columns import all_columns, free_problem, latent_at
 from tensorcep.inference._row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.inference._rows import (
     RowState,
@@ -37,7 +37,7 @@ from tensorcep.inference._rows import (
     train_score,
 )
 from tensorcep.inference._run import Method, Problem, Sweep, Threads
-from tensorcep.inference._vmp_columns import Columns, Order, columns_of, latent_of_groups
+from tensorcep.inference._vmp_columns import Columns, Order, columns_of
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import normal_cdf_parts
 from tensorcep.models.cp import EntriesByRow, arrange, entries_by_row, second_moments, sum_products
@@ -155,10 +155,7 @@ def _latent(state: VMPState, problem: Problem, threads: Threads) -> np.ndarray:
     mean, entries, columns = state.rows.mean, problem.entries, state.columns
     if columns is None:
         return latent_of_entries(entries, mean, threads)
-    f = np.empty(entries.y.shape)
-    threads.over(len(f), lambda a, b: latent_of_groups(a, b, entries.rows, mean, columns.groups, f))
-    f *= entries.weight
-    return f
+    return latent_at(entries, mean, columns.groups, threads)
 
 
 def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Threads) -> tuple[VMPState, Sweep]:
