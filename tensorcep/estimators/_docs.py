@@ -26,9 +26,9 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
         Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
-        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers; for
-        "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp" for methods
-        that can; and "cp" in streams, and with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is
+        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers and
+        "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp";
+        and "cp" in streams, and with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is
         that of the products.
     schedule : {{"modewise", "parallel"}}, default="modewise"
         Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).

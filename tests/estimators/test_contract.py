@@ -14,6 +14,7 @@ import pytest
 from _models import paper
 from estimators._data import CLASSES, NAMES, SHAPE, entries, fitted, new
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.utils import estimator_checks as checks
@@ -215,6 +216,18 @@ def test_classifier_serves_probability_scorers():
     assert cross_val_score(model, X, y, cv=2, scoring="neg_log_loss").min() > -0.69
     proba = cross_val_predict(model, X, y, cv=2, method="predict_proba")
     assert proba.shape == (600, 2)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_classifier_is_calibrated_by_scikit_learn():
+    """The README's advice: one curve through the probabilities of held-out entries, which keeps their order."""
+    X, y = entries("classifier")
+    model = new("classifier", shape=SHAPE)
+    calibrated = CalibratedClassifierCV(model, cv=3, ensemble=False).fit(X, y)
+    plain, p = model.fit(X, y).predict_proba(X)[:, 1], calibrated.predict_proba(X)[:, 1]
+    assert set(np.unique(y)) == set(calibrated.classes_)
+    assert (np.diff(p[np.argsort(plain)]) >= 0.0).all()
+    assert np.abs(p - plain).max() > 1e-3
 
 
 def test_max_iter_warns_and_keeps_the_result():
