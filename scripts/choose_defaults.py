@@ -208,7 +208,7 @@ def factors(text: str) -> list[float]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
-    p = parser(__doc__, data="alog,enron,dblp", folds="1,2,3,4,5", methods="gibbs,cep", seed=0)
+    p = parser(__doc__, data="alog,enron,dblp", folds="1,2,3,4,5", methods="gibbs,pg-gibbs,cep", seed=0)
     p.add_argument("--seeds", type=int, default=1, help="seeds of each fit, --seed the first (default: %(default)s)")
     parts = ",".join(("auto", *PRESETS, *PAIRS))
     for name, default, read in (

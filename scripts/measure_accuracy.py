@@ -106,7 +106,8 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
     """The columns that say what is fitted; once it is, with what the estimator chose itself."""
     given = model.get_params()
-    given |= {name: getattr(model, f"{name}_", given[name]) for name in ("method", "rank", "prior", "interactions")}
+    chosen = ("method", "link", "rank", "prior", "interactions")
+    given |= {name: getattr(model, f"{name}_", given[name]) for name in chosen if name in given}
     parts = given["interactions"]
     parts = ":".join(f"{name}={n}" for name, n in parts.items()) if isinstance(parts, dict) else parts
     return {

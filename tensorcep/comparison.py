@@ -107,15 +107,15 @@ def compare(
 
 def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, train: SparseTensor) -> list[str]:
     """The methods to compare, each one in the registry and able to use the likelihood; by default all that can."""
-    likelihood = estimator._likelihood()
-    fitting = [name for name, method in METHODS.items() if not method.lacks(likelihood)]
+    likelihoods = estimator._likelihoods()
+    fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
     if methods is None:
         return [name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)]
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names or len(set(names)) < len(names):
         fail_value(f"methods must hold at least one name, each once; got {names}.")
     for name in names:
-        check_choice(f"a method for the likelihood {likelihood.name!r}", name, fitting)
+        check_choice(f"a method for the likelihood {likelihoods[0].name!r}", name, fitting)
     return names
 
 

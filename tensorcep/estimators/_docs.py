@@ -9,7 +9,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         and no more than the second largest mode has rows; in streams 8.
     method : str, default="auto"
         Inference method, one of `tensorcep.inference.METHODS` that fits the likelihood. "auto" is "gibbs" for real
-        values and probit labels, as long as its draws fit into about 1 GB, and "cep" otherwise, in streams
+        values, "pg-gibbs" for labels, as long as the draws fit into about 1 GB, and "cep" otherwise, in streams
         (`partial_fit`), and where a parameter of CEP alone is set (schedule, moments, order, damping, dtype, revisit).
     prior_scale : float or "auto", default="auto"
         Prior standard deviation of a factor element; "auto" {auto}.

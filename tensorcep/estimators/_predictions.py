@@ -54,6 +54,10 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._likelihood_name())
 
+    def _likelihoods(self) -> list[Likelihood]:
+        """Those that a fit may come to, by its method."""
+        return [self._likelihood()]
+
     @property
     def _origin(self) -> float:
         """What a latent value in the units of y is beside the CP sum."""

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep._checks import check_choice, fail_value, word_or_range
 from tensorcep.estimators._base import BaseCP
-from tensorcep.estimators._defaults import Chosen
+from tensorcep.estimators._defaults import Chosen, link_for
 from tensorcep.estimators._docs import document
 from tensorcep.estimators._options import ModelOptions
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods._record import Likelihood
 from tensorcep.likelihoods.population import for_population
 from tensorcep.posterior import Prior
@@ -33,7 +34,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     Parameters
     ----------
     <parameters>
-    link : {"probit", "logit"}, default="probit"
+    link : {"auto", "probit", "logit"}, default="auto"
+        "auto" is "logit" for `fit` by default, which then is by "pg-gibbs", and for methods that know no other, and
+        "probit" with other methods and in streams.
     zero_rate : float in (0, 1] or "auto", default=1
         The share of the population's zeros that the entries of the fit hold, where they were sampled and the ones were
         not. Probabilities, labels, draws and log scores are then those of the population: at every latent value the
@@ -46,6 +49,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     ----------
     <attributes>
     classes_ : ndarray [0, 1]
+    link_ : {"probit", "logit"}
     zero_rate_ : float
 
     References
@@ -54,14 +58,14 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes = (*BaseCP._own_attributes, "_sampled_rate")
+    _own_attributes = (*BaseCP._own_attributes, "link_", "_sampled_rate")
     _sampled_rate: float | None = None  # what the SparseTensor of the fit knew
 
     def __init__(
         self,
         rank: int | str = "auto",
         *,
-        link: str = "probit",
+        link: str = "auto",
         zero_rate: float | str = 1.0,
         method: str = "auto",
         prior_scale: float | str = "auto",
@@ -120,13 +124,25 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         self.link = link
         self.zero_rate = zero_rate
 
+    @property
+    def _link(self) -> str:
+        """The link of the fit; before a fit the one given."""
+        return self.__dict__.get("link_", "probit" if self.link == "auto" else self.link)
+
     def _likelihood_name(self) -> str:
-        return check_choice("link", self.link, ("probit", "logit"))
+        return self._link
+
+    def _likelihoods(self) -> list[Likelihood]:
+        return super()._likelihoods() if self.link != "auto" else [get_likelihood("probit"), get_likelihood("logit")]
+
+    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
+        link = check_choice("link", self.link, ("auto", "probit", "logit"))
+        self.link_ = link_for(self, len(y), shape, streaming) if link == "auto" else link
 
     def _intercept(self, y: np.ndarray) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
         share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
-        return float(ndtri(share) if self.link == "probit" else logit(share))
+        return float(ndtri(share) if self._link == "probit" else logit(share))
 
     def _checked_options(self, chosen: Chosen, order: int) -> ModelOptions:
         self._given_rate()
@@ -189,7 +205,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             one, zero = (observed_logpdf(likelihood, belief, rows, self._theta(), y) for y in labels)
             return np.asarray(one - zero)
         mean, variance = self.predict_latent(X)
-        slope = 1.0 if self.link == "probit" else np.pi / 8.0
+        slope = 1.0 if self._link == "probit" else np.pi / 8.0
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:

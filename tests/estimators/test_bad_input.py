@@ -153,7 +153,7 @@ def test_fit_explains_parameters_out_of_range(params, words):
 def test_classifier_and_counts_refuse_unknown_likelihoods():
     refused(
         ValueError,
-        ["link must be one of 'probit', 'logit'", "'cauchit'"],
+        ["link must be one of 'auto', 'probit', 'logit'", "'cauchit'"],
         lambda: paper(tc.CPClassifier, link="cauchit").fit(X0, Y0),
     )
     refused(

@@ -77,7 +77,7 @@ def test_sweeps_of_samplers_fall_with_the_entries(n, sweeps):
     [
         ("regressor", {}, "gibbs"),
         ("classifier", {}, "gibbs"),
-        ("classifier", LOGIT, "cep"),
+        ("classifier", LOGIT, "pg-gibbs"),
         ("counts", {}, "cep"),
         ("counts", NEGBINOMIAL, "cep"),
         ("regressor", {"streaming": True}, "cep"),
@@ -105,7 +105,7 @@ def test_method_is_a_sampler_where_it_can_be_and_cep_elsewhere(name, params, met
         ("regressor", {"method": "vmp"}, "learned", "main+cp"),
         ("regressor", {"method": "laplace"}, "learned", "main+cp"),
         ("classifier", {"method": "cep"}, "learned", "pairwise"),
-        ("classifier", LOGIT, "learned", "pairwise"),
+        ("classifier", {"method": "cep", **LOGIT}, "learned", "pairwise"),
         ("classifier", {"method": "pg-vb", **LOGIT}, "learned", "main+cp"),
         ("counts", {}, "learned", "main+cp"),
         ("counts", {"method": "pg-gibbs", **NEGBINOMIAL}, "learned", "all"),
@@ -186,8 +186,8 @@ def test_defaults_fit_tensors_of_any_order(order, method):
     ("name", "params", "method", "prior"),
     [
         ("regressor", {}, "gibbs", "learned"),
-        ("classifier", {}, "gibbs", "learned"),
-        ("classifier", LOGIT, "cep", "learned"),
+        ("classifier", {}, "pg-gibbs", "learned"),
+        ("classifier", {"method": "cep"}, "cep", "learned"),
         ("regressor", {"method": "vmp"}, "vmp", "learned"),
         ("regressor", {"method": "laplace"}, "laplace", "learned"),
         ("regressor", {"method": "wopt"}, "wopt", "fixed"),
@@ -198,7 +198,7 @@ def test_fit_says_what_auto_came_to_and_a_file_keeps_it(name, params, method, pr
     X, y = entries(name)
     model = CLASSES[name](tol=1e9, **params, **FEW).fit(X, y)
     rank = params.get("rank", 10)
-    pairs = {"gibbs": rank // 2, "wopt": rank // 2, "cep": 8}.get(method, 0)
+    pairs = {"vmp": 0, "laplace": 0, "cep": 8}.get(method, rank // 2)
     parts = {"main": 1, "pair": pairs, "cp": 0 if method == "cep" else rank}
     assert [getattr(model, item) for item in FITTED] == [method, rank, prior, parts, 12]
     assert model.get_params()["method"] == params.get("method", "auto")
@@ -288,3 +288,38 @@ def test_compare_and_select_rank_take_estimators_as_they_come():
     assert found.estimator.method_ == "gibbs"
     assert found.estimator.rank_ == found.rank
     assert np.isfinite(found.scores).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "method", "link"),
+    [
+        ({}, "pg-gibbs", "logit"),
+        ({"method": "gibbs"}, "gibbs", "probit"),
+        ({"method": "vmp"}, "vmp", "probit"),
+        ({"method": "pg-vb"}, "pg-vb", "logit"),
+        ({"damping": 0.5}, "cep", "probit"),
+        ({"link": "probit"}, "gibbs", "probit"),
+        ({"link": "logit", "method": "cep"}, "cep", "logit"),
+    ],
+)
+def test_the_link_is_that_of_the_method(params, method, link, tmp_path):
+    X, y = entries("classifier")
+    model = tc.CPClassifier(tol=1e9, **params, **FEW).fit(X, y)
+    assert (model.method_, model.link_) == (method, link)
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert again.link_ == link
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_stream_of_labels_is_of_the_probit():
+    X, y = entries("classifier")
+    model = tc.CPClassifier(2, random_state=0, max_iter=20, tol=1e9).partial_fit(X, y)
+    assert (model.method_, model.link_) == ("cep", "probit")
+
+
+def test_compare_takes_the_link_that_a_method_needs():
+    X, y = entries("classifier")
+    data = tc.SparseTensor.from_coo(X, y)
+    table = tc.compare(data, data, ["vmp", "pg-vb"], estimator=tc.CPClassifier(2, tol=1e9, **FEW))
+    assert np.isfinite(table.loc[["vmp", "pg-vb"], "log_score"]).all()
