@@ -108,8 +108,8 @@ def add_method_option(group: Any) -> None:
     group.add_argument(
         "--method",
         default="auto",
-        help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs (pg-gibbs for logit) where it fits, otherwise cep "
-        "(default: auto)",
+        help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs (pg-gibbs for logit) where it fits, "
+        "otherwise cep (default: auto)",
     )
 
 
