@@ -98,8 +98,8 @@ def add_structure_options(group: Any) -> None:
         "--interactions",
         choices=("auto", *PRESETS),
         default="auto",
-        help="what an entry is a sum of; auto: main effects, pairs of modes and components for gibbs, fewer for "
-        "other methods (default: auto)",
+        help="what an entry is a sum of; auto: main effects, pairs of modes and components for samplers and "
+        "wopt, fewer for other methods (default: auto)",
     )
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep._jit import block_kernel
-from tensorcep.inference._cep_moments import Slots, layout
-from tensorcep.inference._free_columns import padded_columns
+from tensorcep.inference._cep_moments import layout
+from tensorcep.inference._free_columns import Places, padded_columns
 from tensorcep.kernels.slots import LANES, axpy, copy, multiply
 
 
@@ -50,7 +50,8 @@ def columns_of(free: np.ndarray) -> Columns:
     K, Q = len(free), int(free.sum(axis=1).max())
     at = layout(K, Q)
     mine, others = padded_columns(free).tolist(), padded_columns(~free).tolist()
-    lower = np.tril_indices(Q)
+    lower, P = np.tril_indices(Q), Q * (Q + 1) // 2
+    places = [Places(at.G + j * P, at.m + j * Q, at.one, at.zero) for j in range(K)]
     tables: dict[str, list[list[list[int]]]] = {name: [] for name in Columns._fields}
     for k in range(K):
         pairs = {
@@ -61,28 +62,15 @@ def columns_of(free: np.ndarray) -> Columns:
             "square": [(c, d) for c in others[k] for d in others[k]],
         }
         for name, wanted in pairs.items():
-            slot = _mean_slot if name in ("z", "offset") else _second_moment_slot
-            tables[name].append([[slot(free, at, j, a, b) for a, b in wanted] for j in range(K) if j != k])
+            of_mean = name in ("z", "offset")
+            tables[name].append(
+                [
+                    [p.of_mean(free[j], a) if of_mean else p.of_second_moment(free[j], a, b) for a, b in wanted]
+                    for j, p in enumerate(places)
+                    if j != k
+                ]
+            )
     return Columns(**{name: np.array(table, dtype=np.int64).reshape(K, K - 1, -1) for name, table in tables.items()})
-
-
-def _mean_slot(free: np.ndarray, at: Slots, j: int, a: int, b: int) -> int:
-    """Slot of the mean of column a in mode j; of a zero for padding (-1)."""
-    if a < 0:
-        return at.zero
-    Q = int(free.sum(axis=1).max())
-    return at.m + j * Q + int(free[j, :a].sum()) if free[j, a] else at.one
-
-
-def _second_moment_slot(free: np.ndarray, at: Slots, j: int, a: int, b: int) -> int:
-    """Slot of E[u_a u_b] in mode j."""
-    if a < 0 or b < 0:
-        return at.zero
-    if not (free[j, a] and free[j, b]):
-        return _mean_slot(free, at, j, a if free[j, a] else b, 0)
-    Q = int(free.sum(axis=1).max())
-    p, q = sorted((int(free[j, :a].sum()), int(free[j, :b].sum())))
-    return at.G + j * (Q * (Q + 1) // 2) + q * (q + 1) // 2 + p
 
 
 @block_kernel

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep._checks import check_int, fail_value
-from tensorcep.inference._free_columns import free_problem, groups_of, latent_at
+from tensorcep.inference._free_columns import column_groups, free_problem, latent_at
 from tensorcep.inference._gibbs_sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
 from tensorcep.inference._hyper import sampled_prior
 from tensorcep.inference._rows import RowPrior, initial_prior, latent_of_entries, seen_rows
@@ -88,7 +88,7 @@ class Chains(NamedTuple):
     by_row : EntriesByRow
     columns : tuple of ModeColumns, one per mode
     groups : (G, 2 + K) int64, or None where no column is clamped
-        See `groups_of`.
+        See `column_groups`.
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of RowPrior, one per chain
@@ -126,7 +126,7 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries)
-    groups = None if problem.free is None else groups_of(problem.free)
+    groups = None if problem.free is None else column_groups(problem.free)
     return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, groups, small, priors, (), (), (), 0)
 
 

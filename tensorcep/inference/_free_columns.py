@@ -5,6 +5,8 @@ Every mode keeps only its free columns, Q of them, as rows of a CP model of rank
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tensorcep._jit import kernel
@@ -24,7 +26,31 @@ def padded_columns(used: np.ndarray) -> np.ndarray:
     return index
 
 
-def groups_of(free: np.ndarray) -> np.ndarray:
+class Places(NamedTuple):
+    """Where the numbers of a mode's rows begin: packed second moments and means of the free columns, a one, a zero."""
+
+    second: int
+    mean: int
+    one: int
+    zero: int
+
+    def of_mean(self, free: np.ndarray, a: int) -> int:
+        """Where the mean of column a lies; free (R,) bool are the mode's columns, a = -1 is padding."""
+        if a < 0:
+            return self.zero
+        return self.mean + int(free[:a].sum()) if free[a] else self.one
+
+    def of_second_moment(self, free: np.ndarray, a: int, b: int) -> int:
+        """Where E[u_a u_b] lies: a mean where one of the columns is clamped."""
+        if a < 0 or b < 0:
+            return self.zero
+        if not (free[a] and free[b]):
+            return self.of_mean(free, a if free[a] else b)
+        p, q = sorted((int(free[:a].sum()), int(free[:b].sum())))
+        return self.second + q * (q + 1) // 2 + p
+
+
+def column_groups(free: np.ndarray) -> np.ndarray:
     """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
 
     How many columns and modes, and where the first column lies among the free ones of each of these modes, counted

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.inference._free_columns import groups_of, padded_columns
+from tensorcep.inference._free_columns import Places, column_groups, padded_columns
 
 Order = dict[tuple[int, int], np.ndarray]
 
@@ -31,7 +31,7 @@ class Columns(NamedTuple):
     n_clamped : int
         C.
     groups : (G, 2 + K) int64
-        See `groups_of`.
+        See `column_groups`.
     """
 
     products: Order
@@ -45,30 +45,17 @@ def columns_of(free: np.ndarray) -> Columns:
     """The places for the free columns (K, R) bool."""
     mine, clamped = padded_columns(free), padded_columns(~free)
     Q, C = mine.shape[1], clamped.shape[1]
-    P, at = Q * (Q + 1) // 2, np.cumsum(free, axis=1) - 1
-
-    def second_moment(j: int, a: int, b: int) -> int:
-        if a < 0 or b < 0:
-            return -1
-        if free[j, a] and free[j, b]:
-            low, high = sorted((at[j, a], at[j, b]))
-            return high * (high + 1) // 2 + low
-        return mean(j, a if free[j, a] else b)
-
-    def mean(j: int, a: int) -> int:
-        if a < 0:
-            return -1
-        return P + at[j, a] if free[j, a] else P + Q
-
+    P = Q * (Q + 1) // 2
+    at = Places(0, P, P + Q, -1)
     products, means, squares = {}, {}, {}
     for k, j in np.ndindex(len(free), len(free)):
         if j == k:
             continue
         pairs = [(mine[k, a], mine[k, b]) for a, b in zip(*np.tril_indices(Q), strict=True)]
         pairs += [(a, c) for c in clamped[k] for a in mine[k]]
-        products[k, j] = np.array([second_moment(j, a, b) for a, b in pairs], dtype=np.int64)
-        means[k, j] = np.array([mean(j, a) for a in (*mine[k], *clamped[k])], dtype=np.int64)
+        products[k, j] = np.array([at.of_second_moment(free[j], a, b) for a, b in pairs], dtype=np.int64)
+        means[k, j] = np.array([at.of_mean(free[j], a) for a in (*mine[k], *clamped[k])], dtype=np.int64)
         if k == 0:
             pairs = [(clamped[k, c], clamped[k, d]) for c, d in zip(*np.tril_indices(C), strict=True)]
-            squares[k, j] = np.array([second_moment(j, c, d) for c, d in pairs], dtype=np.int64)
-    return Columns(products, means, squares, C, groups_of(free))
+            squares[k, j] = np.array([at.of_second_moment(free[j], c, d) for c, d in pairs], dtype=np.int64)
+    return Columns(products, means, squares, C, column_groups(free))
