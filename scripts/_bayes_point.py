@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.svm import SVC
 
-from tensorcep.inference.ep import GaussianEP
+from tensorcep.ep.gaussian import GaussianEP
 
 # The third feature is the constant.
 X = np.array([[1.0, 2.0, 1.0], [-1.5, 0.5, 1.0], [0.5, -1.0, 1.0]])

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
-from tensorcep._jit import kernel
-from tensorcep.inference.ep import EPResult, GaussianEP
+from tensorcep.core.jit import kernel
+from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorcep._files import atomic_write
+from tensorcep.core.files import atomic_write
 
 Row = dict[str, Any]
 

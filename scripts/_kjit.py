@@ -18,7 +18,7 @@ import numpy as np
 from _sampled_ep import CDF
 from scipy.special import ndtri
 
-from tensorcep.inference._glm_data import GLMProblem
+from tensorcep.linear.data import GLMProblem
 
 FEATURES = 300
 # Width of the kernel in each input, variance of the oracle's error, and predictive standard deviation that is too much;

@@ -1,6 +1,6 @@
 """The parallel CEP sweep of order 3 written in the plainest way: entry after entry, nested loops over R x R arrays.
 
-It computes what `tensorcep.inference.cep` computes with schedule="parallel", moments="cavity" and order=1, for the
+It computes what `tensorcep.cp.cep.method` computes with schedule="parallel", moments="cavity" and order=1, for the
 Gaussian and the probit likelihood, and is what the lane kernels are timed against.
 """
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep._jit import kernel
-from tensorcep.inference._run import Problem
-from tensorcep.posterior import unpack
+from tensorcep.core.jit import kernel
+from tensorcep.core.packing import unpack
+from tensorcep.cp.problem import Problem
 
 SQRT_2, SQRT_2PI = math.sqrt(2.0), math.sqrt(2.0 * math.pi)
 ERFC_LIMIT = -36.0  # below it the normal distribution function leaves the range of float64

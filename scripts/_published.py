@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep import datasets
-from tensorcep.inference import METHODS
-from tensorcep.inference._run import Problem
+from tensorcep.core.belief import Draws, GammaNoise, Posterior, Result
+from tensorcep.core.packing import offsets, unpack
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.predict import Belief, RowDraws, RowMoments, known_moments, latent, observed_moments, pooled, theta_of
+from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse
-from tensorcep.models.cp import pack_entries
-from tensorcep.posterior import Draws, GammaNoise, Posterior, Prior, Result, natural_prior, offsets, unpack
-from tensorcep.predict import Belief, RowDraws, RowMoments, known_moments, latent, observed_moments, pooled, theta_of
+from tensorcep.priors.fixed import Prior, natural_prior
 
 RANKS = (3, 5, 8, 10)
 SHAPES = {"alog": datasets.ALOG_SHAPE, "enron": datasets.ENRON_SHAPE}

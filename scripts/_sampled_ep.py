@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
-from tensorcep.inference._glm_data import GLMPosterior, GLMProblem
-from tensorcep.inference.glm_full import FullFit
+from tensorcep.linear.data import GLMPosterior, GLMProblem
+from tensorcep.linear.full import FullFit
 
 CDF = {"probit": ndtr, "logit": expit}
 MESSAGE_PRECISION = 1e-6

@@ -18,8 +18,9 @@ from _common import Row, parser, report, row, say, words
 from _published import options_with
 from bench_sweep import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 
-from tensorcep.inference import METHODS
-from tensorcep.inference._run import Problem, Threads
+from tensorcep.core.executor import Threads
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import LIKELIHOODS
 
 WOPT_ITERATIONS = 10

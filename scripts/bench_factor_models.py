@@ -27,8 +27,8 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from tensorcep import BayesianFactorAnalysis, BayesianPCA
-from tensorcep.estimators._relation_fit import RELATION_METHODS, build_problem, fit_problem
-from tensorcep.inference._relation_sites import Priors
+from tensorcep.factor_models.fit import RELATION_METHODS, build_problem, fit_problem
+from tensorcep.factor_models.sites import Priors
 
 GOALS = (0.044, 0.036)
 TIMED = ("pg-direct-f", "pg-direct-f-best", "pg-direct-naive", "pg-noise-f", "pg-direct-gibbs", "boehning")

@@ -21,9 +21,9 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from tensorcep import datasets
-from tensorcep.inference._glm_data import GLMProblem, as_csr
-from tensorcep.inference.glm import GLM_METHODS, fit_glm
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.linear.data import GLMProblem, as_csr
+from tensorcep.linear.methods import GLM_METHODS, fit_glm
 
 METHODS = ("ep", "ep-factorized", "cep1", "cep2", "lp", "vb")
 SIMULATIONS = ("probit-1", "probit-2", "logistic-1", "logistic-2")

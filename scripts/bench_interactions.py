@@ -14,7 +14,7 @@ import numpy as np
 from _common import Row, numbers, parser, report, row, say, words
 
 from tensorcep import CPClassifier, CPRegressor, SparseTensor, simulate_cp
-from tensorcep.inference import METHODS
+from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 
 # Columns of each part for a rank; the CP model then has the rank of `free_columns`.

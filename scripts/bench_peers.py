@@ -23,8 +23,8 @@ from _heldout import splits
 from _peer_fits import ENVIRONMENT, PEERS, PeerSetting, prepare, run_peer
 from _published import load, options_with, scores
 
-from tensorcep.inference import METHODS
-from tensorcep.inference._run import run
+from tensorcep.core.loop import run
+from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import rmse
 

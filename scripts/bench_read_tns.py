@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.io import read_tensor, write_tensor
-from tensorcep.tensor import SparseTensor
+from tensorcep.entries.io import read_tensor, write_tensor
+from tensorcep.entries.tensor import SparseTensor
 
 SHAPE = (100_000, 20_000, 5_000)
 CHUNK = 1 << 18

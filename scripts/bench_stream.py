@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from _common import Row, numbers, paper_model, parser, report, row, say, words
 
-from tensorcep._files import atomic_write
+from tensorcep.core.files import atomic_write
 from tensorcep.estimators import CPClassifier, CPRegressor
 from tensorcep.metrics import auc
 

@@ -2,7 +2,7 @@
 
 The entries are random cells of a third-order tensor, Alog-shaped: (200, 100, 200) with N = 21,076 for "alog"; for other
 N the shape grows with N from (200, 100, 200) at 1e5 to (20000, 10000, 20000) at 1e7, so that a row keeps its 500 or
-1000 entries. One sweep is `tensorcep.inference.cep.step`: every message, the rows, the latent means, the train score.
+1000 entries. One sweep is `tensorcep.cp.cep.method.step`: every message, the rows, the latent means, the train score.
 
 Rows: "us_per_entry" (the fastest sweep), its median, the part of the compiled kernel alone; the same for the twin
 (method "plain"), and the ratios. Setting up is not timed. A case that does not fit the memory is skipped and says so.
@@ -20,11 +20,13 @@ import numpy as np
 from _common import Row, parser, report, row, say, words
 from _plain_sweep import plain_state, plain_sweep
 
-from tensorcep.inference import cep
-from tensorcep.inference._run import Problem, Threads
+from tensorcep.core.belief import GammaNoise
+from tensorcep.core.executor import Threads
+from tensorcep.cp.cep import method as cep
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.models.cp import pack_entries
-from tensorcep.posterior import GammaNoise, Prior, natural_prior
+from tensorcep.priors.fixed import Prior, natural_prior
 
 ALOG_ENTRIES = 21_076
 ORDER = 3

@@ -33,9 +33,9 @@ from measure_accuracy import scores, warm_up
 from scipy.stats import rankdata
 
 from tensorcep import CPClassifier, CPRegressor
-from tensorcep.estimators._defaults import SWEEPS, rank_for, sampler_sweeps
-from tensorcep.inference import METHODS
-from tensorcep.models.columns import PRESETS
+from tensorcep.cp.columns import PRESETS
+from tensorcep.cp.estimators.defaults import SWEEPS, rank_for, sampler_sweeps
+from tensorcep.cp.methods import METHODS
 
 HELD_OUT = {"alog": 5, "enron": 5, "dblp": 10}  # one in so many training entries
 PAIRS = ("pair1", "pair2", "pair4", "pair8", "pair16")

@@ -20,10 +20,10 @@ from measure_coverage import FIT_SEED, LATENT_SD, latent_of, scores
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
-from tensorcep.inference import METHODS
+from tensorcep.core.belief import PointEstimate
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.simulate import CPSimulation, simulate_cp
 from tensorcep.likelihoods import LIKELIHOODS
-from tensorcep.posterior import PointEstimate
-from tensorcep.simulate import CPSimulation, simulate_cp
 
 ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "gaussian": (CPRegressor, {}),

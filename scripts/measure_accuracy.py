@@ -28,23 +28,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _accuracy import (
-    draw_scores,
-    label_scores,
-    probability_below,
-    summary,
-    tables,
-    train_share_weights,
-    value_scores,
-)
+from _accuracy import draw_scores, label_scores, probability_below, summary, tables, train_share_weights, value_scores
 from _common import PAPER, Row, numbers, parser, report, row, say, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
 from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
 from sklearn.base import clone
 
 from tensorcep import CPClassifier, CPRegressor
-from tensorcep._files import atomic_write
-from tensorcep.inference import METHODS
+from tensorcep.core.files import atomic_write
+from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import coverage, reliability_curve
 

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
-from tensorcep.simulate import CPSimulation, simulate_cp
+from tensorcep.cp.simulate import CPSimulation, simulate_cp
 
 LIKELIHOODS = ("gaussian", "probit", "logit", "poisson")
 # A product of normal factors has heavy tails: at sd 1 the largest of 50,000 latent values is 12, a count of 180,000.

@@ -23,10 +23,10 @@ import numpy as np
 from _common import Row, parser, report, row, say, words
 from _published import SHAPES, load, options_with, scores
 
-from tensorcep._files import atomic_write
-from tensorcep.inference import METHODS
-from tensorcep.inference._run import Sweep, run
-from tensorcep.inference.cep import CEPOptions
+from tensorcep.core.files import atomic_write
+from tensorcep.core.loop import Sweep, run
+from tensorcep.cp.cep.method import CEPOptions
+from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 
 # Binary messages are damped in either schedule: undamped modewise updates of a probit can cycle.

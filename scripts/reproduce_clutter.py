@@ -18,18 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _clutter import (
-    LISTED,
-    METHODS,
-    SAMPLERS,
-    STOP,
-    TYPICAL,
-    Estimate,
-    exact,
-    fit_ep,
-    log_joint,
-    simulate,
-)
+from _clutter import LISTED, METHODS, SAMPLERS, STOP, TYPICAL, Estimate, exact, fit_ep, log_joint, simulate
 from _common import Row, parser, report, row, say, words
 
 N_LARGE = 200

@@ -17,8 +17,8 @@ from _common import Row, numbers, paper_model, parser, report, row, say, words
 from _heldout import Entries, aucs, dblp_entries
 
 from tensorcep import datasets
+from tensorcep.cp.methods import METHODS
 from tensorcep.estimators import CPClassifier
-from tensorcep.inference import METHODS
 
 STREAMED, ON_ALL = ("cep", "vmp"), {"batch": "cep", "wopt": "wopt"}
 

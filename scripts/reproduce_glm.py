@@ -63,14 +63,14 @@ from _kjit import JustInTime
 from _sampled_ep import importance_moments, sampled_ep
 
 from tensorcep import datasets
-from tensorcep.inference._glm_data import GLMPosterior, GLMProblem, as_csr
-from tensorcep.inference._run import run
-from tensorcep.inference.glm import fit_glm
-from tensorcep.inference.glm_factorised import CEP1, CEP2, EP_FACTORIZED, LP, FactorisedOptions
-from tensorcep.inference.glm_full import FullFit
-from tensorcep.inference.glm_vb import VB, VBOptions
+from tensorcep.core.loop import run
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.linear.data import GLMPosterior, GLMProblem, as_csr
+from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP, FactorisedOptions
+from tensorcep.linear.full import FullFit
+from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.vb import VB, VBOptions
 from tensorcep.metrics import auc
 
 CONDITIONAL = ("cep1", "cep2")

@@ -16,11 +16,11 @@ import numpy as np
 from _common import Row, parser, report, row, say, words
 from scipy.special import expit, gammaln
 
-from tensorcep.estimators._matrices import Matrix
-from tensorcep.estimators._relation_fit import RELATION_METHODS, Link, build_problem, fit_problem
-from tensorcep.estimators._relation_predict import predict_cells
-from tensorcep.inference._relation_sites import Priors
-from tensorcep.models.relations import DenseCells
+from tensorcep.factor_models.fit import RELATION_METHODS, Link, build_problem, fit_problem
+from tensorcep.factor_models.model import DenseCells
+from tensorcep.factor_models.predict import predict_cells
+from tensorcep.factor_models.read import Matrix
+from tensorcep.factor_models.sites import Priors
 
 DATA = {
     "binary-easy": ("bernoulli", 0.5, 0.0),

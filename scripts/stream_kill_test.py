@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from _common import Row, numbers, parser, report, row, say
 
-from tensorcep.simulate import simulate_cp
+from tensorcep.cp.simulate import simulate_cp
 
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")
 

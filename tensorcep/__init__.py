@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import datasets, metrics
-    from tensorcep.comparison import compare
+    from tensorcep import metrics
+    from tensorcep.cp.compare import compare
+    from tensorcep.cp.select_rank import RankSelection, select_rank
+    from tensorcep.cp.simulate import simulate_cp
+    from tensorcep.entries import datasets
+    from tensorcep.entries.io import read_tensor, write_tensor
+    from tensorcep.entries.labels import Labels
+    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.ep.gaussian import GaussianEP
+    from tensorcep.ep.loopy_bp import LoopyBP
     from tensorcep.estimators import (
         BayesianCCA,
         BayesianFactorAnalysis,
@@ -27,41 +35,34 @@ if TYPE_CHECKING:
         GroupFactorAnalysis,
         load,
     )
-    from tensorcep.inference.ep import GaussianEP
-    from tensorcep.inference.loopy_bp import LoopyBP
-    from tensorcep.io import read_tensor, write_tensor
-    from tensorcep.labels import Labels
-    from tensorcep.posterior import Prior
-    from tensorcep.selection import RankSelection, select_rank
-    from tensorcep.simulate import simulate_cp
-    from tensorcep.tensor import SparseTensor
+    from tensorcep.priors.fixed import Prior
 
 _HOME = {
-    "BayesPointMachine": "estimators",
-    "BayesianCCA": "estimators",
-    "BayesianFactorAnalysis": "estimators",
-    "BayesianPCA": "estimators",
-    "BayesianLogisticRegression": "estimators",
-    "BayesianProbitRegression": "estimators",
-    "CPClassifier": "estimators",
-    "CPCountRegressor": "estimators",
-    "CPRegressor": "estimators",
-    "CollectiveMatrixFactorization": "estimators",
-    "GroupFactorAnalysis": "estimators",
-    "GaussianEP": "inference.ep",
-    "Labels": "labels",
-    "LoopyBP": "inference.loopy_bp",
-    "Prior": "posterior",
-    "RankSelection": "selection",
-    "SparseTensor": "tensor",
-    "compare": "comparison",
+    "BayesPointMachine": "linear.bayes_point",
+    "BayesianCCA": "factor_models.group_factor",
+    "BayesianFactorAnalysis": "factor_models.pca",
+    "BayesianLogisticRegression": "linear.regression",
+    "BayesianPCA": "factor_models.pca",
+    "BayesianProbitRegression": "linear.regression",
+    "CPClassifier": "cp.estimators.classifier",
+    "CPCountRegressor": "cp.estimators.count",
+    "CPRegressor": "cp.estimators.regressor",
+    "CollectiveMatrixFactorization": "factor_models.collective",
+    "GaussianEP": "ep.gaussian",
+    "GroupFactorAnalysis": "factor_models.group_factor",
+    "Labels": "entries.labels",
+    "LoopyBP": "ep.loopy_bp",
+    "Prior": "priors.fixed",
+    "RankSelection": "cp.select_rank",
+    "SparseTensor": "entries.tensor",
+    "compare": "cp.compare",
     "load": "estimators",
-    "read_tensor": "io",
-    "select_rank": "selection",
-    "simulate_cp": "simulate",
-    "write_tensor": "io",
+    "read_tensor": "entries.io",
+    "select_rank": "cp.select_rank",
+    "simulate_cp": "cp.simulate",
+    "write_tensor": "entries.io",
 }
-_MODULES = ("datasets", "metrics", "plots")
+_MODULES = {"datasets": "entries.datasets", "metrics": "metrics", "plots": "plots"}
 
 __all__ = [
     "BayesPointMachine",
@@ -97,7 +98,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"tensorcep.{_HOME[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"tensorcep.{name}")
+        return importlib.import_module(f"tensorcep.{_MODULES[name]}")
     raise AttributeError(f"module 'tensorcep' has no attribute {name!r}")
 
 

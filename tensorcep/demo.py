@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep import metrics
-from tensorcep._checks import check_int
-from tensorcep._files import atomic_write
-from tensorcep.datasets import load_covid19_serology
+from tensorcep.core.checks import check_int
+from tensorcep.core.files import atomic_write
+from tensorcep.entries.datasets import load_covid19_serology
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
 from tensorcep.plots import plot_coverage, plot_predictions
-from tensorcep.tensor import SparseTensor
 
 TEST_SIZE = 0.2
 COVERAGE = 0.9

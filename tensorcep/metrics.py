@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 from sklearn import metrics as sk
 
-from tensorcep import _checks
+from tensorcep.core import checks as _checks
 
 Bins = Literal["uniform", "quantile"]
 COVERAGE_LEVELS = (0.5, 0.8, 0.95)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep._checks import (
+from tensorcep.core.checks import (
     check_choice,
     check_fraction,
     check_int,
@@ -25,7 +25,7 @@ from tensorcep._checks import (
     check_vectors,
     fail_value,
 )
-from tensorcep._interop import optional_module
+from tensorcep.entries.interop import optional_module
 from tensorcep.metrics import Bins, reliability_curve
 from tensorcep.metrics import coverage as covered_share
 

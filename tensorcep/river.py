@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep._checks import check_columns, check_int, check_mode_count
-from tensorcep._interop import optional_module
+from tensorcep.core.checks import check_columns, check_int, check_mode_count
+from tensorcep.entries.interop import optional_module
 
 
 class _OneByOne:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _source_graph import ROOT, compiled_sources
+from helpers.source_graph import ROOT, compiled_sources
 
 PREFIX = "tensorcep-"
 KEPT_CACHES = 8  # folders of earlier states that stay, so that switching between branches stays fast

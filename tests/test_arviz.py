@@ -10,12 +10,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from _models import paper
-from estimators._data import NAMES, SHAPE, entries, fitted
+from helpers.data import NAMES, SHAPE, entries, fitted
+from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep._arviz import arviz_container
-from tensorcep.posterior import Draws, PointEstimate
+from tensorcep.core.arviz import arviz_container
+from tensorcep.core.belief import Draws, PointEstimate
 
 pytest.importorskip("xarray", reason="xarray is not installed: pip install 'tensorcep[arviz]'")
 

@@ -24,11 +24,11 @@ from sklearn.exceptions import ConvergenceWarning
 import tensorcep
 from tensorcep import metrics
 from tensorcep.cli import COMMANDS, _fit, build_parser, main
+from tensorcep.cp.simulate import simulate_cp
+from tensorcep.entries.io import read_tensor, write_tensor
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import ESTIMATORS, CPRegressor, load
-from tensorcep.io import read_tensor, write_tensor
-from tensorcep.labels import Labels
-from tensorcep.simulate import simulate_cp
-from tensorcep.tensor import SparseTensor
 
 SHAPE = (12, 7, 5)
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _source_graph import ROOT
+from helpers.source_graph import ROOT
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.persist import read_model
+from tensorcep.cp.store import read_model
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")

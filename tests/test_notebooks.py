@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _source_graph import ROOT
+from helpers.source_graph import ROOT
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from _models import paper
+from helpers.models import paper
 from scipy.special import ndtri
 
 from tensorcep import metrics, plots
+from tensorcep.cp.select_rank import select_rank
+from tensorcep.cp.simulate import simulate_cp
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
-from tensorcep.labels import Labels
-from tensorcep.selection import select_rank
-from tensorcep.simulate import simulate_cp
-from tensorcep.tensor import SparseTensor
 
 figures = pytest.importorskip("matplotlib.figure")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from _source_graph import ROOT
+from helpers.source_graph import ROOT
 
 from tensorcep import demo, load
 from tensorcep.cli import COMMANDS

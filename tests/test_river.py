@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from _source_graph import ROOT
+from helpers.source_graph import ROOT
 
 import tensorcep as tc
 

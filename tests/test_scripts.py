@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _source_graph import ROOT
+from helpers.source_graph import ROOT
 
 SCRIPTS = ROOT / "scripts"
 TINY = {
@@ -185,9 +185,9 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
     import bench_sweep
     from _plain_sweep import plain_state, plain_sweep
 
-    from tensorcep.inference import cep
-    from tensorcep.inference._run import Threads
-    from tensorcep.posterior import unpack
+    from tensorcep.core.executor import Threads
+    from tensorcep.core.packing import unpack
+    from tensorcep.cp.cep import method as cep
 
     problem = bench_sweep.simulate(bench_sweep.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
     options = cep.CEPOptions(
@@ -232,7 +232,7 @@ def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link, monkeyp
 
     from tensorcep import datasets
     from tensorcep.likelihoods import get_likelihood
-    from tensorcep.likelihoods._arrays import tilted_moments
+    from tensorcep.likelihoods.arrays import tilted_moments
 
     rng = np.random.default_rng(0)
     points = datasets.Points(rng.standard_normal((400, 3)), rng.integers(2, size=400))
@@ -255,7 +255,7 @@ def test_the_oracle_knows_the_curvature_of_narrow_messages(monkeypatch):
     import reproduce_glm
 
     from tensorcep import datasets
-    from tensorcep.likelihoods._arrays import tilted_moments
+    from tensorcep.likelihoods.arrays import tilted_moments
     from tensorcep.likelihoods.probit import PROBIT
 
     points = datasets.Points(np.ones((2, 1)), np.array([0, 1]))
@@ -289,7 +289,7 @@ def test_sampled_moments_are_near_the_exact_ones_for_wide_cavities(monkeypatch):
     import reproduce_glm
 
     from tensorcep import datasets
-    from tensorcep.likelihoods._arrays import tilted_moments
+    from tensorcep.likelihoods.arrays import tilted_moments
     from tensorcep.likelihoods.probit import PROBIT
 
     rng = np.random.default_rng(0)
@@ -321,8 +321,8 @@ def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
     import bench_memory
     import bench_sweep
 
-    from tensorcep.inference import cep
-    from tensorcep.inference._run import Threads
+    from tensorcep.core.executor import Threads
+    from tensorcep.cp.cep import method as cep
 
     n, rank = 1600, 3  # whole blocks of lanes: no padding
     problem = bench_sweep.simulate(bench_sweep.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)

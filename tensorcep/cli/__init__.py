@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from tensorcep._version import __version__
+from tensorcep import __version__
 from tensorcep.cli import _compare, _datasets, _demo, _evaluate, _files, _fit, _predict, _select_rank, _stream
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of

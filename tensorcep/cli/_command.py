@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from tensorcep._checks import DUPLICATE_POLICIES, fail_value
-from tensorcep._files import atomic_write
+from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value
+from tensorcep.core.files import atomic_write
 
 if TYPE_CHECKING:
-    from tensorcep.tensor import SparseTensor
+    from tensorcep.entries.tensor import SparseTensor
 
 STDOUT = "-"
 FORMATS = ("tns", "csv", "parquet", "npz")
@@ -91,7 +91,7 @@ def shows_progress(args: argparse.Namespace) -> int:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """Read entries as `add_data_options` let the user describe them."""
-    from tensorcep.io import read_tensor
+    from tensorcep.entries.io import read_tensor
 
     return read_tensor(
         path,
@@ -163,7 +163,7 @@ def figure_module() -> Any:
     ImportError
         If matplotlib is not installed.
     """
-    from tensorcep._interop import optional_module
+    from tensorcep.entries.interop import optional_module
 
     return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
 

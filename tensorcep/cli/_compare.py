@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tensorcep.comparison import compare
+    from tensorcep.cp.compare import compare
     from tensorcep.plots import plot_comparison
 
     for path in (args.output, args.figure):

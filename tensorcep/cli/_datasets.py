@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tensorcep._checks import check_choice, check_int, fail_value
 from tensorcep.cli._command import FILE_KINDS, Command, check_output
+from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.datasets import DatasetInfo
-    from tensorcep.tensor import SparseTensor
+    from tensorcep.entries.datasets import DatasetInfo
+    from tensorcep.entries.tensor import SparseTensor
 
 DESCRIPTION = f"""\
 Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write(args: argparse.Namespace) -> None:
-    from tensorcep.io import write_tensor
+    from tensorcep.entries.io import write_tensor
 
     check_output(args.output)
     tensor = load_part(args.name, args.part or "train", 1 if args.fold is None else args.fold)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from tensorcep._checks import check_int
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._fit import add_rank_option, check_whole_or_auto
+from tensorcep.core.checks import check_int
 
 DESCRIPTION = """\
 Hold out a fifth of the COVID-19 serology tensor (it ships with TensorLy: nothing is downloaded), fit the rest, and

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import fail_value
 from tensorcep.cli._command import (
     Command,
     add_data_options,
@@ -17,6 +16,7 @@ from tensorcep.cli._command import (
     load_tensor_model,
     save_figure,
 )
+from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,6 @@ import zlib
 from contextlib import suppress
 from typing import Any
 
-from tensorcep._checks import check_file, fail_value
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -21,6 +20,7 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._fit import fit_line, method_line, noise_lines
+from tensorcep.core.checks import check_file, fail_value
 
 # What reading a damaged archive can raise; whoever reads it in earnest says so in a sentence.
 UNREADABLE = (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -85,7 +85,7 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_convert(args: argparse.Namespace) -> None:
-    from tensorcep.io import write_tensor
+    from tensorcep.entries.io import write_tensor
 
     check_output(args.output, args.data)
     progress = shows_progress(args)
@@ -116,8 +116,8 @@ def _add_split(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_split(args: argparse.Namespace) -> None:
-    from tensorcep._checks import check_fraction
-    from tensorcep.io import write_tensor
+    from tensorcep.core.checks import check_fraction
+    from tensorcep.entries.io import write_tensor
 
     check_fraction("--test-size", args.test_size)
     check_output(args.train, args.data)

@@ -6,7 +6,6 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -16,10 +15,11 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.models.columns import PRESETS
+from tensorcep.core.checks import check_int, check_range, fail_value
+from tensorcep.cp.columns import PRESETS
 
 if TYPE_CHECKING:
-    from tensorcep.tensor import SparseTensor
+    from tensorcep.entries.tensor import SparseTensor
 
 DESCRIPTION = f"""\
 Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MODEL.
@@ -228,7 +228,7 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
 
 def fit_line(model: Any) -> str:
     """How the fit ended; a sampler makes all its sweeps, whatever they change."""
-    from tensorcep.inference import METHODS
+    from tensorcep.cp.methods import METHODS
 
     if METHODS[model.method_].sampler:
         return f"{model.n_iter_} sweeps of every chain"

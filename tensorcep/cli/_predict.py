@@ -5,15 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tensorcep._checks import check_fraction, fail_value
-from tensorcep.cli._command import (
-    STDOUT,
-    Command,
-    add_data_options,
-    check_output,
-    load_tensor_model,
-    output,
-)
+from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.core.checks import check_fraction, fail_value
 
 if TYPE_CHECKING:
     import pandas as pd

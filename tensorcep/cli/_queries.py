@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep._checks import check_columns, check_file, check_mode_count, fail_value
-from tensorcep._interop import optional_module
 from tensorcep.cli._command import chosen_modes, chosen_value
-from tensorcep.io import read_tensor
-from tensorcep.io._columns import format_of
-from tensorcep.io._lines import rows, tns_layout
-from tensorcep.io._text import read_entries
-from tensorcep.labels import Labels
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
+from tensorcep.entries.interop import optional_module
+from tensorcep.entries.io import read_tensor
+from tensorcep.entries.io.columns import format_of
+from tensorcep.entries.io.lines import rows, tns_layout
+from tensorcep.entries.io.text import read_entries
+from tensorcep.entries.labels import Labels
 
 
 class Queries(NamedTuple):

@@ -14,13 +14,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import (
-    add_inference_options,
-    add_method_option,
-    add_model_options,
-    check_options,
-    estimator_of,
-)
+from tensorcep.cli._fit import add_inference_options, add_method_option, add_model_options, check_options, estimator_of
 
 RANKS = [1, 2, 3, 4, 6, 8, 12, 16]
 DESCRIPTION = f"""\
@@ -60,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tensorcep.selection import select_rank
+    from tensorcep.cp.select_rank import select_rank
 
     for path in (args.output, args.model):
         if path is not None:

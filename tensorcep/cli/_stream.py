@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tensorcep._checks import check_int, check_range, fail_value
 from tensorcep.cli._command import (
     STDOUT,
     Command,
@@ -31,9 +30,10 @@ from tensorcep.cli._fit import (
     special_params,
     threads_of,
 )
+from tensorcep.core.checks import check_int, check_range, fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.io import FileBatch
+    from tensorcep.entries.io import FileBatch
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
@@ -107,7 +107,7 @@ class Work:
 
     def batches(self) -> Iterator[FileBatch]:
         """Batches of the input from where the progress is."""
-        from tensorcep.io import read_batches
+        from tensorcep.entries.io import read_batches
 
         args = self.args
         found = read_batches(
@@ -144,7 +144,7 @@ class Work:
 
     def checkpoint(self, model: Any) -> None:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.persist import write_model
+        from tensorcep.cp.store import write_model
 
         for name, handle in (("aside", self.aside), ("trace", self.trace)):
             if handle is not None:
@@ -237,8 +237,8 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
+    from tensorcep.cp.store import read_model
     from tensorcep.estimators import load
-    from tensorcep.persist import read_model
 
     stored = read_model(args.output)
     progress = stored.header.get("progress")

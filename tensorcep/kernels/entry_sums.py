@@ -5,11 +5,11 @@ Every number of a result is summed by one thread in one order, so a result does 
 
 from __future__ import annotations
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 
 
 @kernel
-def entry_products(first, last, rows, cols, A, B, out):  # type: ignore[no-untyped-def]
+def entry_products(first, last, rows, cols, A, B, out):
     """out[n] = A[rows[n]] . B[cols[n]] for the entries first:last."""
     for n in range(first, last):
         i, j = rows[n], cols[n]
@@ -20,7 +20,7 @@ def entry_products(first, last, rows, cols, A, B, out):  # type: ignore[no-untyp
 
 
 @kernel
-def line_sums(first, last, start, order, other, weight, B, out):  # type: ignore[no-untyped-def]
+def line_sums(first, last, start, order, other, weight, B, out):
     """out[i] = sum of weight[n] B[other[n]] over the entries n of the lines (rows or columns) first:last.
 
     The entries of line i are order[start[i]:start[i + 1]].

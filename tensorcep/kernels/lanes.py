@@ -8,7 +8,7 @@ consecutive slots (see `tensorcep.kernels.slots`): the code serves any rank at f
 
 from __future__ import annotations
 
-from tensorcep._jit import block_kernel
+from tensorcep.core.jit import block_kernel
 from tensorcep.kernels.slots import (
     LANES,
     axpy,
@@ -27,7 +27,7 @@ from tensorcep.kernels.slots import (
 
 
 @block_kernel
-def cholesky(w, a, inv_diag, ok, R):  # type: ignore[no-untyped-def]
+def cholesky(w, a, inv_diag, ok, R):
     """Factorise packed symmetric a = L L' in place (strictly lower part of L; 1/L_ii goes to inv_diag).
 
     Slot ``ok`` is set to 0 in lanes where a is not positive definite; those lanes hold no result.
@@ -45,7 +45,7 @@ def cholesky(w, a, inv_diag, ok, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def invert_triangle(w, a, inv_diag, vt, R):  # type: ignore[no-untyped-def]
+def invert_triangle(w, a, inv_diag, vt, R):
     """V = L^-1 from `cholesky`, transposed in the square vt: row j holds column j of V (slots j*R + i, i >= j)."""
     for i in range(R):
         row = a + i * (i + 1) // 2
@@ -61,7 +61,7 @@ def invert_triangle(w, a, inv_diag, vt, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def gram(w, vt, s, R):  # type: ignore[no-untyped-def]
+def gram(w, vt, s, R):
     """Packed s = V'V, the inverse of the factorised matrix."""
     for i in range(R):
         row, x = s + i * (i + 1) // 2, vt + i * R + i
@@ -73,14 +73,14 @@ def gram(w, vt, s, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def solve_lower(w, a, inv_diag, t, R):  # type: ignore[no-untyped-def]
+def solve_lower(w, a, inv_diag, t, R):
     """In place t = L^-1 t, L from `cholesky`."""
     for i in range(R):
         solve_step(w, t + i, w, a + i * (i + 1) // 2, w, t, i, w, inv_diag + i)
 
 
 @block_kernel
-def solve_upper(w, a, inv_diag, t, work, R):  # type: ignore[no-untyped-def]
+def solve_upper(w, a, inv_diag, t, work, R):
     """In place t = L'^-1 t, L from `cholesky`; slot ``work`` is overwritten."""
     for i in range(R - 1, -1, -1):
         multiply(w, t + i, w, t + i, w, inv_diag + i, 1, w, 0)
@@ -90,7 +90,7 @@ def solve_upper(w, a, inv_diag, t, work, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def moments(w, a, t, s, m, vt, inv_diag, ok, R):  # type: ignore[no-untyped-def]
+def moments(w, a, t, s, m, vt, inv_diag, ok, R):
     """Packed covariance s and mean m of natural parameters (a, t), which are overwritten; vt as `invert_triangle`."""
     cholesky(w, a, inv_diag, ok, R)
     invert_triangle(w, a, inv_diag, vt, R)
@@ -101,7 +101,7 @@ def moments(w, a, t, s, m, vt, inv_diag, ok, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def add_outer(w, s, x, y, out, R):  # type: ignore[no-untyped-def]
+def add_outer(w, s, x, y, out, R):
     """Packed out = s + x y' (lower triangle; out may be s)."""
     for i in range(R):
         row = i * (i + 1) // 2
@@ -109,7 +109,7 @@ def add_outer(w, s, x, y, out, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def symmetric_times_vector(w, s, x, out, R):  # type: ignore[no-untyped-def]
+def symmetric_times_vector(w, s, x, out, R):
     """out = s x for a packed symmetric matrix."""
     for i in range(R):
         row = s + i * (i + 1) // 2
@@ -118,7 +118,7 @@ def symmetric_times_vector(w, s, x, out, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def trace_product(w, x, y, out, R):  # type: ignore[no-untyped-def]
+def trace_product(w, x, y, out, R):
     """Slot out = tr(X Y) for packed symmetric matrices."""
     dot(w, out, w, x, w, y, R * (R + 1) // 2, w, 0)
     for i in range(R):  # the strictly lower part counts twice
@@ -127,7 +127,7 @@ def trace_product(w, x, y, out, R):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):  # type: ignore[no-untyped-def]
+def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):
     """T = A (I - S A)^-1 for symmetric A and S = V'V: the message precision that turns covariance S into S - S A S.
 
     With Y = V A and I - Y V' = M M' this is T = A + (M^-1 Y)'(M^-1 Y): symmetric, free of differences of inverses, and

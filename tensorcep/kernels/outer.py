@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tensorcep._jit import block_kernel
+from tensorcep.core.jit import block_kernel
 from tensorcep.kernels.slots import emit_add_product, emit_loop
 
 # A tile has ROWS x COLUMNS numbers: eight registers of four, which leaves half of AVX2's for the operands.
@@ -28,7 +28,7 @@ def padded(n: int) -> int:
 
 
 @intrinsic
-def _add_tile(typing_context, n, x, i, y, j, width, out, o, stride):  # type: ignore[no-untyped-def]
+def _add_tile(typing_context, n, x, i, y, j, width, out, o, stride):
     """out[o + r * stride + c] += sum over q < n of x[i + q * width + r] y[j + q * width + c], r < ROWS, c < COLUMNS."""
     signature = types.void(types.intp, x, types.intp, y, types.intp, types.intp, out, types.intp, types.intp)
 
@@ -68,7 +68,7 @@ def _add_tile(typing_context, n, x, i, y, j, width, out, o, stride):  # type: ig
 
 
 @block_kernel
-def add_outer_products(n, R, x, y, out):  # type: ignore[no-untyped-def]
+def add_outer_products(n, R, x, y, out):
     """Lower triangle of out (S, S) += sum of the outer products x[q] y[q]' of the first n rows of x and y (m, W).
 
     The matrix has R rows and columns. S is `padded` R and W at least that. Numbers of `out` beyond the triangle change.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from tensorcep._jit import block_kernel, kernel
+from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.special import exp_parts, log1p_unit
 from tensorcep.kernels.streams import exponential, gamma, normal, uniform
 
@@ -32,7 +32,7 @@ LEFT_SCALE = (2.0 / PI) ** 1.5 * PI
 
 
 @block_kernel
-def _right_share(z, rate):  # type: ignore[no-untyped-def]
+def _right_share(z, rate):
     """The probability that the proposal for J*(1, z) lies above SWITCH."""
     root = math.sqrt(1.0 / SWITCH)
     below = math.log(0.5 * math.erfc(-root * (SWITCH * z - 1.0) * SQRT_HALF))
@@ -42,7 +42,7 @@ def _right_share(z, rate):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _left_proposal(s, z):  # type: ignore[no-untyped-def]
+def _left_proposal(s, z):
     """An inverse Gaussian draw of mean 1 / z and shape 1, given that it is at most SWITCH."""
     if z * SWITCH < 1.0:
         while True:
@@ -64,7 +64,7 @@ def _left_proposal(s, z):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _coefficient(n, x):  # type: ignore[no-untyped-def]
+def _coefficient(n, x):
     """Term n of the alternating series for the density of J*(1, 0) at x, up to what the terms share with n = 0."""
     half = n + 0.5
     if x > SWITCH:
@@ -73,7 +73,7 @@ def _coefficient(n, x):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def draw_pg_one(s, c):  # type: ignore[no-untyped-def]
+def draw_pg_one(s, c):
     """An exact draw from PG(1, c) with the stream s (Devroye's alternating series)."""
     z = 0.5 * abs(c)
     rate = 0.5 * z * z + PI * PI / 8.0
@@ -96,7 +96,7 @@ def draw_pg_one(s, c):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def _draw_pg_series(s, b, c):  # type: ignore[no-untyped-def]
+def _draw_pg_series(s, b, c):
     """A draw from sum_k g_k / (2 pi^2 ((k - 1/2)^2 + c^2 / (4 pi^2))), g_k ~ Gamma(b): TERMS of them, then the rest."""
     square = c * c / (4.0 * PI * PI)
     total, mean, variance = 0.0, 0.0, 0.0
@@ -111,7 +111,7 @@ def _draw_pg_series(s, b, c):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def draw_pg(s, b, c):  # type: ignore[no-untyped-def]
+def draw_pg(s, b, c):
     """A draw from PG(b, c), b > 0, with the stream s.
 
     Exact for whole b up to MAX_EXACT. Otherwise the fraction of b (all of a b above MAX_EXACT) comes from the gamma
@@ -127,14 +127,14 @@ def draw_pg(s, b, c):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def draw_pg_block(s, b, c, omega):  # type: ignore[no-untyped-def]
+def draw_pg_block(s, b, c, omega):
     """omega[n] ~ PG(b[n], c[n]), all (n,) float64."""
     for n in range(omega.shape[0]):
         omega[n] = draw_pg(s, b[n], c[n])
 
 
 @kernel
-def pg_mean(b, c):  # type: ignore[no-untyped-def]
+def pg_mean(b, c):
     """Mean of PG(b, c): b tanh(c / 2) / (2 c)."""
     c = abs(c) + TINY
     e, excess = exp_parts(-c)
@@ -142,7 +142,7 @@ def pg_mean(b, c):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pg_variance(b, c):  # type: ignore[no-untyped-def]
+def pg_variance(b, c):
     """Variance of PG(b, c): b (sinh c - c) / (2 c^3 (1 + cosh c))."""
     c = abs(c)
     e, _ = exp_parts(-c)
@@ -154,7 +154,7 @@ def pg_variance(b, c):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def log_two_cosh_half(c):  # type: ignore[no-untyped-def]
+def log_two_cosh_half(c):
     """log(2 cosh(c / 2)), minus the bound that PG(1, c) puts on the log of a logistic term."""
     c = abs(c)
     e, _ = exp_parts(-c)
@@ -162,7 +162,7 @@ def log_two_cosh_half(c):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def draw_crt(s, x, r):  # type: ignore[no-untyped-def]
+def draw_crt(s, x, r):
     """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with x."""
     tables = 0
     for n in range(int(x)):
@@ -172,7 +172,7 @@ def draw_crt(s, x, r):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def crt_mean(x, r):  # type: ignore[no-untyped-def]
+def crt_mean(x, r):
     """Mean of CRT(x, r): sum over n < x of r / (r + n)."""
     total = 0.0
     for n in range(int(x)):

@@ -9,7 +9,7 @@ is 1e-6 at a variance of 4, 1e-4 at 9 and 1e-2 at 100.
 
 from __future__ import annotations
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 
 # Numbers of nodes are multiples of this, so that a vectorised loop over them leaves no remainder.
 BLOCK = 8

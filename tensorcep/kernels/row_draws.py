@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.lanes import cholesky, invert_triangle, solve_lower
 from tensorcep.kernels.slots import LANES, dot
 from tensorcep.kernels.streams import normal, start_stream
 
 
 @kernel
-def draw_rows(first, last, Lam, eta, seed, sweep, out, good):  # type: ignore[no-untyped-def]
+def draw_rows(first, last, Lam, eta, seed, sweep, out, good):
     """out[i] ~ N(Lam_i^-1 eta_i, Lam_i^-1) for the blocks of LANES rows first:last; one Lam (1, P) serves all rows.
 
     With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite.

@@ -186,61 +186,61 @@ _damp_rule = _elementwise(
 
 
 @intrinsic
-def dot(typing_context, out, o, x, i, y, j, n, d, k):  # type: ignore[no-untyped-def]
+def dot(typing_context, out, o, x, i, y, j, n, d, k):
     """out[o] = sum_q x[i+q] y[j+q] (d, k unused)."""
     return _dot_rule(out, x, y, d)
 
 
 @intrinsic
-def dot_add(typing_context, out, o, x, i, y, j, n, d, k):  # type: ignore[no-untyped-def]
+def dot_add(typing_context, out, o, x, i, y, j, n, d, k):
     """out[o] += sum_q x[i+q] y[j+q] (d, k unused)."""
     return _dot_add_rule(out, x, y, d)
 
 
 @intrinsic
-def solve_step(typing_context, out, o, x, i, y, j, n, d, k):  # type: ignore[no-untyped-def]
+def solve_step(typing_context, out, o, x, i, y, j, n, d, k):
     """out[o] = (out[o] - sum_q x[i+q] y[j+q]) * d[k]: one step of a factorisation or a forward substitution."""
     return _solve_rule(out, x, y, d)
 
 
 @intrinsic
-def neg_dot_scaled(typing_context, out, o, x, i, y, j, n, d, k):  # type: ignore[no-untyped-def]
+def neg_dot_scaled(typing_context, out, o, x, i, y, j, n, d, k):
     """out[o] = -(sum_q x[i+q] y[j+q]) * d[k]: one element of an inverse triangle."""
     return _neg_rule(out, x, y, d)
 
 
 @intrinsic
-def axpy(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def axpy(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = x[i+q] + c[k] * y[j+q] for q < n."""
     return _axpy_rule(out, x, y, c)
 
 
 @intrinsic
-def multiply(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def multiply(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = x[i+q] * y[j+q] for q < n (c, k unused)."""
     return _multiply_rule(out, x, y, c)
 
 
 @intrinsic
-def subtract(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def subtract(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = x[i+q] - y[j+q] for q < n (c, k unused)."""
     return _subtract_rule(out, x, y, c)
 
 
 @intrinsic
-def scale(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def scale(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = c[k] * x[i+q] for q < n (y, j unused)."""
     return _scale_rule(out, x, y, c)
 
 
 @intrinsic
-def copy(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def copy(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = x[i+q] for q < n (y, j, c, k unused)."""
     return _copy_rule(out, x, y, c)
 
 
 @intrinsic
-def damp(typing_context, out, o, x, i, y, j, n, c, k):  # type: ignore[no-untyped-def]
+def damp(typing_context, out, o, x, i, y, j, n, c, k):
     """out[o+q] = x[i+q] + c[k] * (y[j+q] - x[i+q]) for q < n where c[k] > 0, else x[i+q] (y may then hold nan)."""
     return _damp_rule(out, x, y, c)
 
@@ -279,25 +279,25 @@ _dot_pair_rule, _solve_pair_rule, _neg_pair_rule = (
 
 
 @intrinsic
-def dot_pair(typing_context, w, o1, o2, x, y1, y2, n, d):  # type: ignore[no-untyped-def]
+def dot_pair(typing_context, w, o1, o2, x, y1, y2, n, d):
     """w[o1], w[o2] = sum_q w[x+q] w[y1+q], sum_q w[x+q] w[y2+q] (d unused)."""
     return _dot_pair_rule(w)
 
 
 @intrinsic
-def solve_pair(typing_context, w, o1, o2, x, y1, y2, n, d):  # type: ignore[no-untyped-def]
+def solve_pair(typing_context, w, o1, o2, x, y1, y2, n, d):
     """w[o] = (w[o] - sum_q w[x+q] w[y+q]) * w[d] for (o1, y1) and (o2, y2)."""
     return _solve_pair_rule(w)
 
 
 @intrinsic
-def neg_pair(typing_context, w, o1, o2, x, y1, y2, n, d):  # type: ignore[no-untyped-def]
+def neg_pair(typing_context, w, o1, o2, x, y1, y2, n, d):
     """w[o] = -(sum_q w[x+q] w[y+q]) * w[d] for (o1, y1) and (o2, y2)."""
     return _neg_pair_rule(w)
 
 
 @intrinsic
-def pivot_step(typing_context, w, o, i, n, k, ok):  # type: ignore[no-untyped-def]
+def pivot_step(typing_context, w, o, i, n, k, ok):
     """p = w[o] - sum_q w[i+q]^2; w[k] = 1/sqrt(p). A lane whose p is not clearly positive gets 1, and w[ok] = 0."""
     signature = types.void(w, types.intp, types.intp, types.intp, types.intp, types.intp)
 
@@ -343,7 +343,7 @@ def _tile_pointers(context: Any, builder: Any, array_type: Any, array: Any, offs
 
 
 @intrinsic
-def tile_in(typing_context, w, o, lane, source, f0, f1, f2, f3):  # type: ignore[no-untyped-def]
+def tile_in(typing_context, w, o, lane, source, f0, f1, f2, f3):
     """Four numbers from each flat offset f0..f3 of float64 source to slots o..o+3 of lanes lane..lane+3."""
     signature = types.void(w, types.intp, types.intp, source, *(types.intp,) * 4)
 
@@ -362,7 +362,7 @@ def tile_in(typing_context, w, o, lane, source, f0, f1, f2, f3):  # type: ignore
 
 
 @intrinsic
-def tile_add(typing_context, total, f0, f1, f2, f3, values, o, lane):  # type: ignore[no-untyped-def]
+def tile_add(typing_context, total, f0, f1, f2, f3, values, o, lane):
     """Add slots o..o+3 of lanes lane..lane+3 to four numbers at each flat offset f0..f3 of float64 total, in turn."""
     signature = types.void(total, *(types.intp,) * 4, values, types.intp, types.intp)
 

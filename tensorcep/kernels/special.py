@@ -13,7 +13,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts; products of the first with an integer below 2**11 are exact.
@@ -98,7 +98,7 @@ _MILLS = (
 )
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a * b + c of three float64 with one rounding, whatever the fast-math flags are."""
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tensorcep._jit import block_kernel
+from tensorcep.core.jit import block_kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -29,7 +29,7 @@ def new_stream() -> np.ndarray:
 
 
 @block_kernel
-def _mixed(x):  # type: ignore[no-untyped-def]
+def _mixed(x):
     """The output function of splitmix64."""
     x = (x ^ (x >> _U30)) * _MIX_1
     x = (x ^ (x >> _U27)) * _MIX_2
@@ -37,7 +37,7 @@ def _mixed(x):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def start_stream(s, seed, sweep, block):  # type: ignore[no-untyped-def]
+def start_stream(s, seed, sweep, block):
     """Set the stream s to the one of (seed, sweep, block), three integers."""
     key = _mixed(np.uint64(seed) + _GOLDEN)
     key = _mixed((key ^ np.uint64(sweep)) + _GOLDEN)
@@ -48,7 +48,7 @@ def start_stream(s, seed, sweep, block):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def uniform(s):  # type: ignore[no-untyped-def]
+def uniform(s):
     """A number between 0 and 1, both excluded."""
     total = s[0] + s[3]
     bits = ((total << _U23) | (total >> _U41)) + s[0]
@@ -63,13 +63,13 @@ def uniform(s):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def exponential(s):  # type: ignore[no-untyped-def]
+def exponential(s):
     """A draw from the exponential distribution of mean 1."""
     return -math.log(uniform(s))
 
 
 @block_kernel
-def normal(s):  # type: ignore[no-untyped-def]
+def normal(s):
     """A standard normal draw (Marsaglia's polar method)."""
     while True:
         x = 2.0 * uniform(s) - 1.0
@@ -80,7 +80,7 @@ def normal(s):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def truncated_normal(s, low):  # type: ignore[no-untyped-def]
+def truncated_normal(s, low):
     """A standard normal draw given that it is above `low` (Robert 1995, Statistics and Computing 5)."""
     if low < EXPONENTIAL_FROM:
         x = normal(s)
@@ -96,7 +96,7 @@ def truncated_normal(s, low):  # type: ignore[no-untyped-def]
 
 
 @block_kernel
-def gamma(s, shape):  # type: ignore[no-untyped-def]
+def gamma(s, shape):
     """A draw from the Gamma distribution of this shape and rate 1 (Marsaglia and Tsang 2000, ACM TOMS 26)."""
     log_boost = 0.0
     if shape < 1.0:  # Gamma(a) = Gamma(a + 1) U^(1 / a)

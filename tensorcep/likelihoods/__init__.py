@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep._checks import check_choice
-from tensorcep.likelihoods._record import Likelihood
+from tensorcep.core.checks import check_choice
 from tensorcep.likelihoods.censored import TOBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.step import STEP
 
 LIKELIHOODS: dict[str, Likelihood] = {

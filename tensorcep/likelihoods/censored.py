@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from tensorcep._checks import check_fraction, check_values
-from tensorcep._jit import kernel
+from tensorcep.core.checks import check_fraction, check_values
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
-from tensorcep.likelihoods._arrays import aligned, tilted_moments
-from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.record import Likelihood
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """As the Gaussian for y > 0. Otherwise log Phi(z), alpha = -r / s and beta = r (z + r) / s^2.
 
     There z = -m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
@@ -44,7 +44,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
         d2[n] = -f[n] * math.sqrt(theta[n])

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from tensorcep._checks import check_fraction, check_values
-from tensorcep._jit import kernel
+from tensorcep.core.checks import check_fraction, check_values
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.special import LOG_SQRT_2PI, log
-from tensorcep.likelihoods._arrays import aligned, tilted_moments
-from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.record import Likelihood
 
 # Newton steps stop below this fraction of the narrowest component: the error left is about its square.
 QUANTILE_TOL = 1e-5
@@ -22,7 +22,7 @@ SQRT_HALF_OVER_PI = math.sqrt(0.5 / math.pi)
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log N(y; m, v + 1/theta) and its first and minus its second derivative in m."""
     for n in range(y.shape[0]):
         precision = theta[n] / (v[n] * theta[n] + 1.0)
@@ -33,7 +33,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
         residual = y[n] - f[n]
@@ -60,7 +60,7 @@ def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarr
 
 
 @kernel
-def solve_mixture(q, mean, sd, start, x):  # type: ignore[no-untyped-def]
+def solve_mixture(q, mean, sd, start, x):
     """x[n] = the q-quantile of the mixture of N(mean[n, c], sd[n, c]^2) over c, by Newton steps within a bracket.
 
     `start` holds the standard normal quantile: the mixture's lies between the smallest and the largest of its parts'.

@@ -18,11 +18,11 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
-from tensorcep.likelihoods._binary import binary_likelihood
-from tensorcep.likelihoods._record import PolyaGamma
+from tensorcep.likelihoods.binary import binary_likelihood
+from tensorcep.likelihoods.record import PolyaGamma
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
@@ -36,7 +36,7 @@ MACKAY_SLOPE = math.pi / 8.0
 
 
 @kernel
-def _centres(m, v, right):  # type: ignore[no-untyped-def]
+def _centres(m, v, right):
     """Return bounds from below and above on the modes of q N and of it times the weights that the sums need.
 
     They follow from the slopes: d log q / df = 1 - q lies in (0, 1), and in (0, 1/2) for f > 0.
@@ -47,7 +47,7 @@ def _centres(m, v, right):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sums(m, s, low, h, nodes, shift, right):  # type: ignore[no-untyped-def]
+def _sums(m, s, low, h, nodes, shift, right):
     """Return the sums of w, w t, w t^2 and g p over nodes f = m + s u, w = g q, where t is p (right) or q."""
     w0, w1, w2, missed = 0.0, 0.0, 0.0, 0.0
     for j in range(nodes):
@@ -73,7 +73,7 @@ def _sums(m, s, low, h, nodes, shift, right):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log E[q], alpha and beta; relative error 1e-13 or better for v <= 100."""
     for n in range(y.shape[0]):
         mean = y[n] * m[n]
@@ -99,7 +99,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _node(f, log_g):  # type: ignore[no-untyped-def]
+def _node(f, log_g):
     """Return w = g q and p at a node f, without underflow of q."""
     e = exp(-abs(f))
     big = 1.0 / (1.0 + e)
@@ -107,7 +107,7 @@ def _node(f, log_g):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _derivatives(y, w0, w1, w2, w3, w4):  # type: ignore[no-untyped-def]
+def _derivatives(y, w0, w1, w2, w3, w4):
     """Return alpha, beta and their second derivatives in m from the sums of w p^k; q' = q p and p' = -p q."""
     e1, e2, e3, e4 = w1 / w0, w2 / w0, w3 / w0, w4 / w0
     z2 = 2.0 * e2 - e1
@@ -119,7 +119,7 @@ def _derivatives(y, w0, w1, w2, w3, w4):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
     """Write what `tilted` does, and the second derivatives of alpha and beta in m; absolute error 1e-14."""
     for n in range(y.shape[0]):
         mean = y[n] * m[n]
@@ -144,7 +144,7 @@ def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[n
 
 
 @kernel
-def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
     """Write log E[q], alpha, beta and their second derivatives in m by Gauss-Hermite nodes at the cavity.
 
     Good to five digits for a variance near 1, to three at 9 and to none at 100: for published numbers, not for use.
@@ -167,14 +167,14 @@ def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ign
 
 
 @kernel
-def nine_tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def nine_tilted(y, m, v, theta, logz, alpha, beta):
     """Write log E[q], alpha and beta by Gauss-Hermite nodes at the cavity."""
     unused = np.empty_like(y)
     nine_tilted2(y, m, v, theta, logz, alpha, beta, unused, unused)
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log q and its first two derivatives in f."""
     for n in range(y.shape[0]):
         t = y[n] * f[n]
@@ -188,7 +188,7 @@ def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted_mackay(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted_mackay(y, m, v, theta, logz, alpha, beta):
     """Write log sigma(z), z = y m / sqrt(1 + pi v / 8), its slope alpha in m, and beta.
 
     Source: Minka (2008), EP: a quick reference, eqs 62-65. Where we differ: in eq. 65 the denominator belongs to the

@@ -18,13 +18,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tensorcep._checks import check_counts, check_fraction, check_values
-from tensorcep._jit import kernel
+from tensorcep.core.checks import check_counts, check_fraction, check_values
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
-from tensorcep.likelihoods._arrays import aligned, tilted_moments
-from tensorcep.likelihoods._counts import dispersed_cdf, mixture_quantile, poisson_draws
-from tensorcep.likelihoods._record import Likelihood, PolyaGamma
+from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws
+from tensorcep.likelihoods.record import Likelihood, PolyaGamma
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.
@@ -39,7 +39,7 @@ EDGE_STEPS = 5
 
 
 @kernel
-def _logistic(f):  # type: ignore[no-untyped-def]
+def _logistic(f):
     """Return p, 1 - p and log(1 + e^-|f|)."""
     e = exp(-abs(f))
     big = 1.0 / (1.0 + e)
@@ -48,27 +48,27 @@ def _logistic(f):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _log_kernel(y, r, f):  # type: ignore[no-untyped-def]
+def _log_kernel(y, r, f):
     """Return y f - (y + r) log(1 + e^f)."""
     soft = _logistic(f)[2]
     return (-r if f > 0.0 else y) * f - (y + r) * soft
 
 
 @kernel
-def _log_constant(y, r):  # type: ignore[no-untyped-def]
+def _log_constant(y, r):
     """Return log Gamma(y + r) - log Gamma(r) - log y!."""
     return math.lgamma(y + r) - math.lgamma(r) - math.lgamma(y + 1.0)
 
 
 @kernel
-def _derivatives(y, r, f):  # type: ignore[no-untyped-def]
+def _derivatives(y, r, f):
     """Return log p(y | f) and its first two derivatives in f."""
     p, q, _ = _logistic(f)
     return _log_constant(y, r) + _log_kernel(y, r, f), y * q - r * p, -(y + r) * p * q
 
 
 @kernel
-def _mode(y, r, m, v):  # type: ignore[no-untyped-def]
+def _mode(y, r, m, v):
     """Return where the log of the tilted density, which is concave, is largest: Newton kept inside a bracket."""
     low, high = m - r * v, m + y * v
     f = min(max(m, low), high)
@@ -88,7 +88,7 @@ def _mode(y, r, m, v):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _edge(y, r, m, v, f, side):  # type: ignore[no-untyped-def]
+def _edge(y, r, m, v, f, side):
     """Return where, on one side of the mode f, the log density is DROP lower; Newton from outside stays outside."""
     top = _log_kernel(y, r, f) - 0.5 * (f - m) ** 2 / v
     x = f + side * (REACH * math.sqrt(v))
@@ -102,7 +102,7 @@ def _edge(y, r, m, v, f, side):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _span(y, r, m, v, f):  # type: ignore[no-untyped-def]
+def _span(y, r, m, v, f):
     """Return the ends of the interval that the tilted density needs, also times p^2 (f < 0) or (1 - p)^2."""
     left, right = _edge(y, r, m, v, f, -1.0), _edge(y, r, m, v, f, 1.0)
     if f < 0.0:
@@ -111,7 +111,7 @@ def _span(y, r, m, v, f):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _step(n, v, left, right):  # type: ignore[no-untyped-def]
+def _step(n, v, left, right):
     """Return the spacing: the curvature is largest where the interval is nearest to 0."""
     nearest = max(0.0, left, -right)
     p, q, _ = _logistic(nearest)
@@ -121,7 +121,7 @@ def _step(n, v, left, right):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sums(y, r, m, half_precision, f, low, h, nodes):  # type: ignore[no-untyped-def]
+def _sums(y, r, m, half_precision, f, low, h, nodes):
     """Return the sum of w and the means of d, d^2, t, t^2, t (1 - t) over nodes f + d; t = p for f <= 0, else 1 - p."""
     w0, w1, w2, t1, t2, tq = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     offset = f - m
@@ -141,7 +141,7 @@ def _sums(y, r, m, half_precision, f, low, h, nodes):  # type: ignore[no-untyped
 
 
 @kernel
-def _tilted_one(y, r, m, v):  # type: ignore[no-untyped-def]
+def _tilted_one(y, r, m, v):
     """Return logz, alpha and beta of one entry."""
     n = y + r
     f = _mode(y, r, m, v)
@@ -160,7 +160,7 @@ def _tilted_one(y, r, m, v):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log E[p(y | f)], alpha and beta; relative error 1e-10 or better for v <= 100."""
     for n in range(y.shape[0]):
         if v[n] >= 0.0 and v[n] <= FLAT:
@@ -171,7 +171,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
         value[n], d1[n], d2[n] = _derivatives(y[n], theta[n], f[n])

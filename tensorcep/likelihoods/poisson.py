@@ -17,13 +17,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tensorcep._checks import check_counts, check_fraction, check_values
-from tensorcep._jit import kernel
+from tensorcep.core.checks import check_counts, check_fraction, check_values
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
-from tensorcep.likelihoods._arrays import aligned, tilted_moments
-from tensorcep.likelihoods._counts import mixture_cdf, mixture_quantile, poisson_draws
-from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.counts import mixture_cdf, mixture_quantile, poisson_draws
+from tensorcep.likelihoods.record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
@@ -36,7 +36,7 @@ STIRLING_FROM = 16.0
 
 
 @kernel
-def _mode(y, m, v):  # type: ignore[no-untyped-def]
+def _mode(y, m, v):
     """Return the f where y f - e^f - (f - m)^2 / (2 v) is largest, to about 1e-6.
 
     t = v e^f solves t + log t = c (the Wright omega function). One step of Fritsch, Shafer and Crowley (1973, CACM
@@ -58,14 +58,14 @@ def _mode(y, m, v):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _step(kappa):  # type: ignore[no-untyped-def]
+def _step(kappa):
     """Return the spacing in f for a tilted density with precision kappa at its mode."""
     frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else STRIP_FREQUENCY + STRIP_SLOPE * kappa
     return 2.0 * math.pi / frequency
 
 
 @kernel
-def _span(y, f, v, rate):  # type: ignore[no-untyped-def]
+def _span(y, f, v, rate):
     """Return the first node's distance from the mode and the width, so that the density has fallen by DROP outside."""
     reach = REACH * math.sqrt(v)
     q = DROP / rate
@@ -80,7 +80,7 @@ def _span(y, f, v, rate):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sums(low, h, nodes, rate, slope, half_precision):  # type: ignore[no-untyped-def]
+def _sums(low, h, nodes, rate, slope, half_precision):
     """Return the sum of w and the means of d, d^2, e^d - 1 and (e^d - 1)^2 over nodes d = f - mode."""
     w0, w1, w2, e1, e2 = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(nodes):
@@ -97,7 +97,7 @@ def _sums(low, h, nodes, rate, slope, half_precision):  # type: ignore[no-untype
 
 
 @kernel
-def _zero_sums(m, s, low, h, nodes):  # type: ignore[no-untyped-def]
+def _zero_sums(m, s, low, h, nodes):
     """Return E[1 - e^-rate], E[rate e^-rate] and E[rate^2 e^-rate] with rate = e^f, f ~ N(m, s^2)."""
     missed, e1, e2 = 0.0, 0.0, 0.0
     for j in range(nodes):
@@ -114,7 +114,7 @@ def _zero_sums(m, s, low, h, nodes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _log_peak(y):  # type: ignore[no-untyped-def]
+def _log_peak(y):
     """Return log p(y | f = log y) = y log y - y - log y! without cancellation, for y > 0."""
     if y < STIRLING_FROM:
         return y * math.log(y) - y - math.lgamma(y + 1.0)
@@ -126,7 +126,7 @@ def _log_peak(y):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _log_mass(y, f):  # type: ignore[no-untyped-def]
+def _log_mass(y, f):
     """Return log p(y | f)."""
     if y > 0.0:
         _, excess = exp_parts(f - log(y))
@@ -135,7 +135,7 @@ def _log_mass(y, f):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _tilted_rare(m, v):  # type: ignore[no-untyped-def]
+def _tilted_rare(m, v):
     """Return logz, alpha and beta of y = 0 where zero is the expected count: logz = log(1 - E[1 - e^-rate])."""
     s = math.sqrt(v)
     high = min(m + 2.0 * v, 2.0)
@@ -147,7 +147,7 @@ def _tilted_rare(m, v):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _tilted_one(y, m, v):  # type: ignore[no-untyped-def]
+def _tilted_one(y, m, v):
     """Return logz, alpha and beta of one entry, from nodes around the mode."""
     f = _mode(y, m, v)
     rate = exp(f)
@@ -165,7 +165,7 @@ def _tilted_one(y, m, v):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log E[p(y | f)], alpha and beta; relative error 1e-13 or better for v <= 100."""
     for n in range(y.shape[0]):
         var = v[n] + TINY
@@ -176,7 +176,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
         rate = exp(f[n])

@@ -26,9 +26,9 @@ from scipy.special import expit, logsumexp
 
 from tensorcep.kernels.quadrature import BLOCK, GAUSS_STEP, MAX_BLOCKS, REACH, TINY
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods._arrays import aligned
-from tensorcep.likelihoods._binary import label_record
-from tensorcep.likelihoods._record import Likelihood
+from tensorcep.likelihoods.arrays import aligned
+from tensorcep.likelihoods.binary import label_record
+from tensorcep.likelihoods.record import Likelihood
 
 # exp(-POLE_NATS) is the error that a pole at its distance from the real line lets through.
 POLE_NATS = 30.0

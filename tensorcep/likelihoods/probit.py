@@ -6,13 +6,13 @@ import math
 
 from scipy.special import ndtr
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.special import normal_cdf_parts
-from tensorcep.likelihoods._binary import binary_likelihood
+from tensorcep.likelihoods.binary import binary_likelihood
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log Phi(z), alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z).
 
     For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum.
@@ -29,7 +29,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[no-untyped-def]
+def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
     """Write what `tilted` does, and the second derivatives of alpha and beta in m, from r' = -r (z + r)."""
     for n in range(y.shape[0]):
         beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
@@ -46,7 +46,7 @@ def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):  # type: ignore[n
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):  # type: ignore[no-untyped-def]
+def loglik(y, f, theta, value, d1, d2):
     """Write log Phi(y f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
         d2[n] = y[n] * f[n]

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import TINY
 from tensorcep.kernels.special import INV_SQRT_2PI, exp, log, normal_cdf_parts
-from tensorcep.likelihoods._binary import binary_likelihood
+from tensorcep.likelihoods.binary import binary_likelihood
 
 
 @kernel
-def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
+def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log Z, alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z.
 
     Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be

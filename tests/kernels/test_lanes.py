@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorcep.core.packing import pack, unpack
 from tensorcep.kernels import lanes
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.posterior import pack, unpack
 
 RANKS = pytest.mark.parametrize("R", [*range(1, 14), 20, 50])
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tensorcep._jit import kernel
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.polya_gamma import (
     MAX_EXACT,
     crt_mean,

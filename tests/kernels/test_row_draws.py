@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.packing import pack
 from tensorcep.kernels.row_draws import draw_rows
 from tensorcep.kernels.slots import LANES
-from tensorcep.posterior import pack
 
 
 def drawn(Lam, eta, seed=3, sweep=0):

@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tensorcep._jit import kernel
-from tensorcep.kernels.streams import (
-    exponential,
-    gamma,
-    new_stream,
-    normal,
-    start_stream,
-    truncated_normal,
-    uniform,
-)
+from tensorcep.core.jit import kernel
+from tensorcep.kernels.streams import exponential, gamma, new_stream, normal, start_stream, truncated_normal, uniform
 
 N = 200_000
 

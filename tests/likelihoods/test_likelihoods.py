@@ -8,7 +8,7 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
-from tensorcep.likelihoods._counts import dispersed_cdf, mixture_cdf
+from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
 # The step has no slope, and the other is an approximation: they have tests of their own in test_step.py.
 SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay")]

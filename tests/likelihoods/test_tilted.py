@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from oracles import tilted as oracle
 
-from tensorcep._jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
+from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
-from tensorcep.likelihoods._arrays import tilted_moments
+from tensorcep.likelihoods.arrays import tilted_moments
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tilted.json").read_text())
 # The step has no slope, and the other is an approximation: they have tests of their own in test_step.py.

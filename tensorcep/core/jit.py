@@ -1,0 +1,86 @@
+"""The one kernel decorator, the array types of compiled interfaces, and calls by address.
+
+Importing this module, or any kernel module, compiles nothing: a kernel compiles (or loads from numba's cache) when it
+is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+# Re-association and contraction let reductions vectorise. NaN and infinity keep their meaning (no "nnan", "ninf"),
+# because the sweeps detect a failed update by testing for them.
+FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
+
+kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+
+# For kernels that allocate nothing: without reference counts. In a sweep the atomic counts of array views and of tuples
+# of arrays otherwise cost as much as the arithmetic.
+block_kernel: Callable[..., Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False
+)
+
+# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
+# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
+inlined: Callable[..., Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False, forceinline=True
+)
+
+f64 = types.float64
+i64 = types.int64
+vec = types.Array(f64, 1, "C")
+
+# tilted(y, m, v, theta, logz, alpha, beta): in-place over n entries, all (n,) float64
+TILTED_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec)
+# tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2): the same, and alpha and beta twice derived
+TILTED2_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec, vec, vec)
+# loglik(y, f, theta, value, d1, d2): log p(y | f) and its first two derivatives in f, in-place over n entries
+LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
+
+
+def address_of(function: Any, signature: Any) -> int:
+    """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
+
+    A kernel that receives another kernel as an address stays in numba's cache; one that receives it as a dispatcher
+    argument is compiled anew in every process.
+    """
+    function.compile(signature)
+    result = function.overloads[signature.args]
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+def _call(typing_context: Any, address: Any, *args: Any) -> Any:
+    signature = types.void(address, *args)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        arg_types = signature.args[1:]
+        function_type = context.call_conv.get_function_type(types.none, arg_types)
+        pointer = builder.inttoptr(values[0], ir.PointerType(function_type))
+        context.call_conv.call_function(builder, pointer, types.none, arg_types, values[1:])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def call_tilted(typing_context, address, y, m, v, theta, logz, alpha, beta):
+    """Call, inside a kernel, the tilted-moment kernel at `address` (see `address_of`)."""
+    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta)
+
+
+@intrinsic
+def call_tilted2(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
+    """Call, inside a kernel, the kernel of tilted moments and their curvature at `address` (see `address_of`)."""
+    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
+
+
+@intrinsic
+def call_loglik(typing_context, address, y, f, theta, value, d1, d2):
+    """Call, inside a kernel, the log-likelihood kernel at `address` (see `address_of`)."""
+    return _call(typing_context, address, y, f, theta, value, d1, d2)

@@ -1,0 +1,155 @@
+"""The only loop: init, step until the tolerance is met, finish. Trace, callbacks, progress and threads live here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from tensorcep.core.belief import Result
+from tensorcep.core.executor import Threads
+from tensorcep.likelihoods.record import Likelihood
+
+
+class Sweep(NamedTuple):
+    """What one step reports.
+
+    Attributes
+    ----------
+    change : float
+        Root mean square change of the latent means of the training entries, relative to their root mean square.
+    noise_precision : float
+        Posterior mean of the noise precision (nan for likelihoods without one).
+    skipped : int
+        Message updates that a safeguard left out.
+    shrunk : int
+        Rows whose messages were scaled down to keep their precision positive definite.
+    train_score : float
+        Mean log likelihood of the training entries at their posterior mean latent values.
+    lower_bound : float
+        Lower bound of the log evidence, or the log evidence itself, where the method has one (otherwise nan).
+    """
+
+    change: float
+    noise_precision: float
+    skipped: int
+    shrunk: int
+    train_score: float
+    lower_bound: float = np.nan
+
+
+class Method(NamedTuple):
+    """One inference method: plain functions, one file each.
+
+    Attributes
+    ----------
+    name : str
+    needs : tuple of str
+        The parts of a Likelihood that the method uses.
+    options : type
+        Frozen dataclass of the method's settings. A field that an estimator has too gets the estimator's value.
+    init, step, finish : callable
+        ``init(problem, options, threads) -> state``, ``step(state, problem, options, threads) -> (state, Sweep)``,
+        ``finish(state, problem) -> Posterior, Draws or PointEstimate``.
+    source : str
+    likelihoods : tuple of str, optional
+        The likelihoods that the method is for, where parts do not tell.
+    sampler : bool
+        Whether steps are draws: a run then takes max_iter steps, without a tolerance.
+    trial_sweeps : callable
+        ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
+        goes on; 0 for one start.
+    learns_prior : bool
+        Whether the method can learn the rows' prior (`Problem.hyper`).
+    takes_limits : bool
+        Whether the method knows what a censored value says.
+    mixes : bool
+        Whether runs from several starts make a `tensorcep.core.belief.Mixture`: the result is a Posterior.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    options: Callable[..., Any]
+    init: Callable[..., Any]
+    step: Callable[..., tuple[Any, Sweep]]
+    finish: Callable[..., Any]
+    source: str
+    likelihoods: tuple[str, ...] | None = None
+    sampler: bool = False
+    trial_sweeps: Callable[[Any], int] = lambda options: 0
+    learns_prior: bool = False
+    takes_limits: bool = False
+    mixes: bool = False
+
+    def lacks(self, likelihood: Likelihood) -> list[str]:
+        """What the likelihood would need to have for this method; nothing when the two fit."""
+        if self.likelihoods is not None and likelihood.name not in self.likelihoods:
+            return [f"one of the likelihoods {list(self.likelihoods)}"]
+        if likelihood.censored and not self.takes_limits:
+            return ["values without a limit (lower_limit=None)"]
+        return [part for part in self.needs if getattr(likelihood, part) is None]
+
+
+class Run(NamedTuple):
+    """The result of `run`: posterior, sweeps done, whether it met the tolerance or was stopped, trace, last state.
+
+    The trace maps the fields of `Sweep` and "seconds" to one number per sweep.
+    """
+
+    posterior: Result
+    n_iter: int
+    converged: bool
+    stopped: bool
+    trace: dict[str, np.ndarray]
+    state: Any
+
+
+Callback = Callable[[int, Sweep, Any], Any]
+
+
+def run(
+    method: Method,
+    problem: Any,
+    options: Any,
+    *,
+    max_iter: int,
+    tol: float,
+    state: Any = None,
+    done: int = 0,
+    n_threads: int = 1,
+    callbacks: Iterable[Callback] = (),
+    verbose: bool = False,
+) -> Run:
+    """Run a method until the relative change of the latent means is below tol, or max_iter sweeps.
+
+    A callback gets (sweep number from 1, Sweep, state) and stops the run by returning a true value. A given state, of
+    an earlier run of `done` sweeps, is continued.
+    """
+    callbacks = tuple(callbacks)
+    sweeps: list[Sweep] = []
+    seconds: list[float] = []
+    converged = stopped = False
+    threads = Threads(n_threads)
+    try:
+        if state is None:
+            state = method.init(problem, options, threads)
+        with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose) as bar:
+            while len(sweeps) < max_iter and not converged and not stopped:
+                begin = time.perf_counter()
+                state, sweep = method.step(state, problem, options, threads)
+                seconds.append(time.perf_counter() - begin)
+                sweeps.append(sweep)
+                bar.update()
+                bar.set_postfix(change=f"{sweep.change:.1e}", refresh=False)
+                converged = not method.sampler and sweep.change < tol
+                bar.total = len(sweeps) if converged else max_iter
+                stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
+        posterior = method.finish(state, problem)
+    finally:
+        threads.close()
+    trace = {name: np.array([getattr(s, name) for s in sweeps]) for name in Sweep._fields}
+    trace["seconds"] = np.array(seconds)
+    return Run(posterior, len(sweeps), converged, stopped, trace, state)

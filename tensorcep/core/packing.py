@@ -1,0 +1,37 @@
+"""Rows of all modes in one array, and symmetric matrices packed by their lower triangles.
+
+Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed by its lower triangle, row by row
+(P = R*(R+1)//2 numbers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+
+def offsets(shape: Sequence[int]) -> np.ndarray:
+    """First packed row of each mode, and the total: (K + 1,) int64."""
+    return np.concatenate([[0], np.cumsum(np.asarray(shape, dtype=np.int64))])
+
+
+@cache
+def _lower_triangle(R: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.tril_indices(R)
+
+
+def pack(matrices: np.ndarray) -> np.ndarray:
+    """Symmetric (..., R, R) -> packed lower triangles (..., P)."""
+    i, j = _lower_triangle(matrices.shape[-1])
+    return np.ascontiguousarray(matrices[..., i, j])
+
+
+def unpack(packed: np.ndarray, rank: int) -> np.ndarray:
+    """Packed lower triangles (..., P) -> symmetric (..., R, R)."""
+    i, j = _lower_triangle(rank)
+    full = np.empty((*packed.shape[:-1], rank, rank), dtype=packed.dtype)
+    full[..., i, j] = packed
+    full[..., j, i] = packed
+    return full

@@ -1,0 +1,178 @@
+"""Several inference methods on the same held-out entries: accuracy, calibration, time and memory side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import tracemalloc
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from tensorcep import metrics
+from tensorcep.core.belief import PointEstimate
+from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
+from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.defaults import abilities_for, choose
+from tensorcep.cp.estimators.regressor import CPRegressor
+from tensorcep.cp.methods import METHODS
+from tensorcep.entries.tensor import SparseTensor
+
+# Central intervals whose coverage gives the calibration error of real values and counts.
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+# Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed.
+WARM_UP_ENTRIES, WARM_UP_SWEEPS = 64, 2
+MEGABYTE = 1e6
+
+
+def compare(
+    tensor_train: SparseTensor,
+    tensor_test: SparseTensor,
+    methods: Iterable[str] | None = None,
+    *,
+    estimator: BaseCP | None = None,
+    params: Mapping[str, Mapping[str, Any]] | None = None,
+    coverage: float = 0.9,
+) -> pd.DataFrame:
+    """Fit the same model by several methods and score each on held-out entries.
+
+    Parameters
+    ----------
+    tensor_train, tensor_test : SparseTensor
+        Entries to fit, and entries to predict; the two should have none in common.
+    methods : iterable of str, optional
+        Names from `tensorcep.cp.methods.METHODS`; by default every one that fits the estimator's likelihood and prior.
+    estimator : CPRegressor, CPClassifier or CPCountRegressor, optional
+        The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. What is "auto"
+        may come to different models for different methods. Default: ``CPRegressor(random_state=0)``.
+    params : mapping, optional
+        Per method, parameters of the estimator for it alone, such as
+        ``{"wopt": {"method_options": {"ridge": 1.0}}}``.
+    coverage : float, default=0.9
+        Of the central predictive intervals.
+
+    Returns
+    -------
+    DataFrame
+        One line per method, in the order given. Columns:
+
+        * "rmse", or "auc" for labels (nan when the test entries have one label only);
+        * "log_score", the mean log predictive density or probability, higher is better (a point estimate is plugged
+          in);
+        * "coverage", the share of test values inside their interval, good when it equals `coverage` (nan for labels,
+          and for a point estimate, which has no intervals);
+        * "calibration_error": of labels the expected calibration error; otherwise the mean distance of the coverage of
+          the 50, 80, 90 and 95 % intervals from those numbers (counts jump, so theirs cannot be 0);
+        * "sweeps", and "seconds" of the fit once its kernels are compiled;
+        * "peak_mb", the most memory, in units of 1e6 bytes, that Python and NumPy held during the fit beyond what they
+          held before it.
+
+    Raises
+    ------
+    TypeError
+        If the tensors or the estimator are not of those types.
+    ValueError
+        If there is no such method, one is given twice, or it does not fit the likelihood.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, compare, datasets
+    >>> train, test = datasets.load_il2().train_test_split(test_size=0.2, random_state=0)
+    >>> table = compare(train, test, ["cep", "vmp"], estimator=CPRegressor(rank=3, random_state=0))
+    >>> list(table.index)
+    ['cep', 'vmp']
+    """
+    for name, tensor in (("tensor_train", tensor_train), ("tensor_test", tensor_test)):
+        if not isinstance(tensor, SparseTensor):
+            raise TypeError(f"{name} must be a SparseTensor; got {type(tensor).__name__}.")
+        check_not_empty(tensor.nnz, name)
+    estimator = CPRegressor(random_state=0) if estimator is None else estimator
+    if not isinstance(estimator, BaseCP):
+        raise TypeError(f"estimator must be one of tensorcep's; got {type(estimator).__name__}.")
+    check_fraction("coverage", coverage)
+    names = _checked_methods(methods, estimator, tensor_train)
+    params = {} if params is None else params
+    for name in params:
+        check_choice("a name in params", name, names)
+    lines = []
+    for name in names:
+        model = clone(estimator).set_params(method=name, **params.get(name, {}))
+        lines.append({"method": name, **measure(model, tensor_train, tensor_test, coverage)})
+    return pd.DataFrame(lines).set_index("method")
+
+
+def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, train: SparseTensor) -> list[str]:
+    """The methods to compare, each one in the registry and able to use the likelihood; by default all that can."""
+    likelihoods = estimator._likelihoods()
+    fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
+    if methods is None:
+        return [name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)]
+    names = [methods] if isinstance(methods, str) else list(methods)
+    if not names or len(set(names)) < len(names):
+        fail_value(f"methods must hold at least one name, each once; got {names}.")
+    for name in names:
+        check_choice(f"a method for the likelihood {likelihoods[0].name!r}", name, fitting)
+    return names
+
+
+def _is_able(model: BaseCP, train: SparseTensor) -> bool:
+    """Whether the method of the estimator can do what its other parameters ask for."""
+    chosen = choose(model, model._likelihood(), train.nnz, train.shape, streaming=False)
+    return all(getattr(METHODS[chosen.method], ability) for ability in abilities_for(chosen))
+
+
+def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:
+    """Fit one estimator to `train` and score it on `test`: a line of the table of `compare`."""
+    _warm_up(model, train)
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        begin = time.perf_counter()
+        model.fit(train)
+        seconds = time.perf_counter() - begin
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+    cost = {"sweeps": model.n_iter_, "seconds": seconds, "peak_mb": (peak - before) / MEGABYTE}
+    return {**scores(model, test, coverage), **cost}
+
+
+def _warm_up(model: Any, train: SparseTensor) -> None:
+    """Let every kernel of the fit compile, or load from the cache, on a few entries, whatever comes of their fit."""
+    few = np.arange(train.nnz) < WARM_UP_ENTRIES
+    small = clone(model).set_params(verbose=0, callbacks=lambda sweep, *_: sweep >= WARM_UP_SWEEPS)
+    with warnings.catch_warnings(), contextlib.suppress(FloatingPointError):
+        warnings.simplefilter("ignore")
+        small.fit(train.select(few))
+
+
+def scores(model: Any, test: SparseTensor, coverage: float) -> dict[str, float]:
+    """Accuracy, log score, coverage and calibration error of a fitted estimator's predictions of `test`."""
+    y = test.values
+    binary, point = hasattr(model, "predict_proba"), isinstance(model.posterior_, PointEstimate)
+    predicted = model.predict_proba(test)[:, 1] if binary else model.predict(test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
+        log_score = float(model.log_score(test, y).mean())
+        if binary:
+            both = 0.0 < y.mean() < 1.0
+            return {
+                "auc": metrics.auc(y, predicted) if both else np.nan,
+                "log_score": log_score,
+                "coverage": np.nan,
+                "calibration_error": metrics.expected_calibration_error(y, predicted),
+            }
+        found = {"rmse": metrics.rmse(y, predicted), "log_score": log_score, "coverage": np.nan}
+        if point:
+            return {**found, "calibration_error": np.nan}
+        covered = {c: metrics.coverage(y, *model.predict_interval(test, c).T) for c in {*LEVELS, coverage}}
+    error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
+    return {**found, "coverage": covered[coverage], "calibration_error": error}

@@ -1,0 +1,60 @@
+"""The draws of a fitted CP model as the groups that ArviZ knows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.arviz import PARAMETERS, arviz_container
+from tensorcep.core.belief import Draws
+from tensorcep.core.checks import check_values
+from tensorcep.core.packing import offsets
+from tensorcep.cp.predict import EntryTheta, draw_latent
+from tensorcep.entries.interop import column_names
+from tensorcep.entries.tensor import SparseTensor
+
+DRAWS = ("chain", "draw")
+
+
+def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.random.Generator) -> Any:
+    """Return posterior draws, predictive ones at X, and the data y there, in the container of ArviZ.
+
+    ``n_samples`` is None for a sampler, all of whose draws are taken, chain by chain.
+    """
+    chains = len(model.posterior_.rows) if isinstance(model.posterior_, Draws) else 1
+    modes = column_names([None if labels is None else labels.name for labels in model.labels_], "component")
+    cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
+    values, theta, distinct, rows = model._row_draws(n_samples, cells, rng)
+
+    def by_chain(draws: np.ndarray) -> np.ndarray:
+        return draws.reshape(chains, -1, *draws.shape[1:])
+
+    posterior: dict[str, Any] = {
+        f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(values[:, a:b]))
+        for k, (a, b) in enumerate(itertools.pairwise(offsets(model.shape_)))
+    }
+    name = PARAMETERS.get(model._likelihood_name())
+    if name is not None:
+        dims, drawn = _parameter(theta, len(values), modes)
+        posterior[name] = (dims, by_chain(drawn))
+    groups: dict[str, Any] = {"posterior": posterior}
+    if X is not None:
+        new = model._observations(draw_latent(values, distinct), rows, theta, rng)
+        groups["posterior_predictive"] = {"y": ((*DRAWS, "entry"), by_chain(new))}
+        y = X.values if y is None and isinstance(X, SparseTensor) else y
+    if y is not None:
+        groups["observed_data"] = {"y": (("entry",), check_values(y, len(rows), name="y"))}
+    coords = {
+        mode: np.asarray(labels.index) for mode, labels in zip(modes, model.labels_, strict=True) if labels is not None
+    }
+    return arviz_container(groups, coords, model.method, approximate=n_samples is not None)
+
+
+def _parameter(theta: EntryTheta, n_draws: int, modes: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Dimensions and draws of the likelihood's parameter: one number, or one per row of a mode."""
+    drawn = np.broadcast_to(theta.values, (n_draws, theta.values.shape[1]))
+    if theta.mode is None:
+        return DRAWS, drawn[:, 0]
+    return (*DRAWS, modes[theta.mode]), drawn

@@ -1,0 +1,187 @@
+"""What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
+
+The rules look at the numbers of entries, rows and modes alone, never at how a fit scores. `scripts/choose_defaults.py`
+studies their constants on held-out training entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.cp.columns import free_columns, parts_of
+from tensorcep.cp.gibbs.chains import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
+from tensorcep.cp.methods import METHODS
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.fixed import Prior
+from tensorcep.priors.learned import KINDS
+
+# One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
+# rows.
+RANKS = (3, 20)
+# Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
+# smallest mode has rows.
+MOST_PAIRS = 8
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+SWEEPS = 200
+# A stream learns its prior from the first batch alone, which may be small: it begins with the paper's prior, and with
+# this rank.
+STREAM_RANK = 8
+# Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
+MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
+# Parameters of CEP alone; where one of them is set, CEP is meant.
+OF_CEP = {
+    "schedule": "modewise",
+    "moments": "cavity",
+    "order": 1,
+    "damping": "auto",
+    "dtype": "float64",
+    "revisit": 0,
+    "n_ensemble": "auto",
+}
+# The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
+SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
+# Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
+OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
+PRIORS = ("auto", "fixed", *KINDS)
+
+
+class Chosen(NamedTuple):
+    """The parameters of a fit that may be "auto".
+
+    Attributes
+    ----------
+    method : str
+    rank : int
+    prior : {"fixed", "learned", "ard"} or Prior
+    parts : dict
+        Columns of each part, as `tensorcep.cp.columns.parts_of` gives them.
+    max_iter : int
+    members : int
+        Fits that are mixed.
+    """
+
+    method: str
+    rank: int
+    prior: Any
+    parts: dict[str, int]
+    max_iter: int
+    members: int
+
+    @property
+    def prior_name(self) -> str:
+        return "given" if isinstance(self.prior, Prior) else str(self.prior)
+
+
+def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:
+    """The parameters of a fit of the estimator `model` to so many entries; `streaming`: the first batch of a stream.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is neither "auto" nor allowed.
+    """
+    prior = checked_prior_kind(model.prior)
+    rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
+    given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
+    name = method_for(model, likelihood, shape, given or every_column(rank, shape), streaming)
+    method = METHODS[name]
+    if given is None:
+        given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
+    if _is_auto(prior):
+        prior = "learned" if method.learns_prior and not streaming else "fixed"
+    sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
+    several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
+    members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    sweeps, members = given_int("max_iter", model.max_iter, sweeps), given_int("n_ensemble", model.n_ensemble, members)
+    return Chosen(name, rank, prior, given, sweeps, members)
+
+
+def abilities_for(chosen: Chosen) -> tuple[str, ...]:
+    """What the method must be able to do beside the likelihood (`tensorcep.cp.methods.ABILITIES`)."""
+    return ("learns_prior",) * (chosen.prior_name in KINDS)
+
+
+def checked_prior_kind(prior: Any) -> Any:
+    """A word of `PRIORS`, or a Prior."""
+    if isinstance(prior, Prior):
+        return prior
+    if not isinstance(prior, str):
+        fail_value(f"prior must be one of {PRIORS} or a tensorcep.Prior; got {prior!r}.")
+    return check_choice("prior", prior, PRIORS)
+
+
+def given_int(name: str, value: Any, auto: int) -> int:
+    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
+    if _is_auto(value):
+        return auto
+    try:
+        return check_int(name, value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _needs_cp(model: Any) -> bool:
+    """Whether what was given fits the columns of the CP component alone."""
+    return isinstance(model.prior, Prior) or not _random_start(model)
+
+
+def _random_start(model: Any) -> bool:
+    return isinstance(model.init, str) and model.init == "random"
+
+
+def rank_for(n_entries: int, shape: Sequence[int]) -> int:
+    """Columns of the CP component."""
+    return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
+
+
+def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
+    if METHODS[method].sampler or method == "wopt":
+        return every_column(rank, shape)
+    if method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2:
+        return parts_of("cp", rank)
+    if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
+        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
+    return parts_of("main+cp", rank)
+
+
+def link_for(model: Any, n_entries: int, shape: Sequence[int], streaming: bool) -> str:
+    """The link of a classifier: "logit" where the method, once chosen for it, knows no other, and "probit" otherwise.
+
+    The sampler of the logit is such a method. It has the better log loss on held-out training entries.
+    """
+    method = METHODS[choose(model, get_likelihood("logit"), n_entries, shape, streaming).method]
+    return "logit" if method.lacks(get_likelihood("probit")) else "probit"
+
+
+def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part for a method that is not harmed by more of them than the data need."""
+    order = len(shape)
+    pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
+    return {"main": 1, "pair": pairs, "cp": rank}
+
+
+def sampler_sweeps(n_entries: int) -> int:
+    """Sweeps of every chain."""
+    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
+
+
+def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
+    """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
+    if not _is_auto(model.method):
+        return check_choice("method", model.method, ("auto", *METHODS))
+    given = any(getattr(model, name) != value for name, value in OF_CEP.items())
+    columns, sampler = free_columns(parts, len(shape)).shape[1], SAMPLERS.get(likelihood.name)
+    draws = SamplerOptions().n_chains * LEAST_DRAWS
+    too_large = 8.0 * draws * columns * sum(shape) > DRAWS_BYTES
+    return "cep" if streaming or given or too_large or sampler is None else sampler

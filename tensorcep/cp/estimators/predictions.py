@@ -1,0 +1,341 @@
+"""Predictions of a fitted CP model: latent values, observations, draws, the way to a file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.belief import Draws, PointEstimate
+from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
+from tensorcep.core.diagnostics import effective_size, split_r_hat
+from tensorcep.core.packing import offsets, pack
+from tensorcep.cp.columns import free_columns, modes_of_columns
+from tensorcep.cp.estimators.arviz_export import export_draws
+from tensorcep.cp.estimators.components import NEGLIGIBLE, components_table, relevance, signs
+from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.cp.predict import (
+    Belief,
+    EntryTheta,
+    RowDraws,
+    RowMixture,
+    RowMoments,
+    belief_of,
+    draw,
+    draw_latent,
+    known_moments,
+    latent,
+    latent_quantile,
+    observed_logpdf,
+    observed_moments,
+    observed_quantile,
+    per_mode,
+    theta_of,
+)
+from tensorcep.cp.store import write_model
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.record import Likelihood
+
+
+class CPPredictions(BaseEstimator):  # type: ignore[misc]
+    """What a CP estimator can do once `posterior_` is there."""
+
+    # Fitted attributes that are plain values, which files hold.
+    _own_attributes: tuple[str, ...] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
+
+    def _likelihood_name(self) -> str:
+        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
+
+    def _likelihood(self) -> Likelihood:
+        return get_likelihood(self._likelihood_name())
+
+    def _likelihoods(self) -> list[Likelihood]:
+        """Those that a fit may come to, by its method."""
+        return [self._likelihood()]
+
+    @property
+    def _origin(self) -> float:
+        """What a latent value in the units of y is beside the CP sum."""
+        return 0.0
+
+    def _likelihood_of_new(self) -> Likelihood:
+        """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
+        return self._likelihood()
+
+    def _note_source(self, X: Any, first: bool) -> None:
+        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
+
+    def _set_moments(self) -> None:
+        """Set what predictions need from `posterior_` and the prior of unknown rows."""
+        known = known_moments(self.posterior_)
+        if not (np.isfinite(known.mean).all() and np.isfinite(known.cov).all()):
+            raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
+        self.factors_, self.factor_covs_ = per_mode(known, self.shape_)
+        unseen_cov = pack(self._unseen_cov)
+        if isinstance(self.posterior_, PointEstimate):
+            unseen_cov = np.zeros_like(unseen_cov)
+        self._belief = belief_of(self.posterior_, known, RowMoments(self._unseen_mean, unseen_cov))
+
+    @property
+    def column_modes_(self) -> list[tuple[int, ...]]:
+        """The modes that each column of the factors belongs to; in the others it is 1."""
+        check_is_fitted(self, "posterior_")
+        return modes_of_columns(free_columns(self.interactions_, len(self.shape_)))
+
+    @property
+    def relevance_(self) -> np.ndarray:
+        """Share of each component in the mean square of the latent values, (R,)."""
+        check_is_fitted(self, "posterior_")
+        first = offsets(self.shape_)
+        return relevance(self.factors_, [self.posterior_.seen[a:b] for a, b in itertools.pairwise(first)])
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components that are not switched off."""
+        shares = self.relevance_
+        return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
+
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
+        check_is_fitted(self, "posterior_")
+        bounds = self.trace_["lower_bound"]
+        if "member" in self.trace_:  # of a mixture it is that of the best fit, which comes first
+            bounds = bounds[self.trace_["member"] == 0]
+        bound = float(bounds[-1])
+        if np.isnan(bound):
+            raise AttributeError(f"method {self.method_!r} gives no lower bound of the evidence.")
+        return bound
+
+    def components_frame(self, mode: int) -> pd.DataFrame:
+        """Means and standard deviations of the factors of a mode, the most relevant component first.
+
+        Of a component that several modes share, all factors but the first are turned to have a positive sum; products
+        stay as they are. Columns that are held at 1 are left out.
+
+        Parameters
+        ----------
+        mode : int
+
+        Returns
+        -------
+        DataFrame
+            A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
+        """
+        check_is_fitted(self, "posterior_")
+        k, modes = check_int("mode", mode, 0, len(self.shape_) - 1), self.column_modes_
+        order = [r for r in np.argsort(-self.relevance_, kind="stable") if k in modes[r]]
+        index = None if self.labels_[k] is None else self.labels_[k].index
+        sign = signs(self.factors_, modes)[k]
+        return components_table(self.factors_[k], self.factor_covs_[k], sign, np.array(order, dtype=int), index)
+
+    def _fitted_belief(self) -> Belief:
+        check_is_fitted(self, "posterior_")
+        return self._belief
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
+        check_is_fitted(self, "posterior_")
+        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown)
+
+    def _theta(self) -> EntryTheta:
+        return theta_of(self.posterior_, self._likelihood())
+
+    def has_uncertainty(self) -> bool:
+        """Whether the method gave a posterior, not a point estimate."""
+        check_is_fitted(self, "posterior_")
+        return not isinstance(self.posterior_, PointEstimate)
+
+    def _check_has_uncertainty(self, what: str) -> None:
+        if not self.has_uncertainty():
+            fail_value(
+                f"{what} needs a posterior, but method {self.method_!r} gives a point estimate without uncertainty; "
+                "fit with another method, for instance method='cep'."
+            )
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
+
+        The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
+        estimate has variance 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, K), SparseTensor, or DataFrame of labels
+
+        Returns
+        -------
+        mean, variance : ndarray of shape (n,)
+        """
+        mean, variance = latent(self._fitted_belief(), self._rows(X))
+        return mean + self._origin, variance
+
+    def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a new observation of each entry."""
+        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X), self._theta())
+
+    def _predicted(self, X: Any, return_std: bool) -> Any:
+        if return_std:
+            self._check_has_uncertainty("return_std=True")
+        mean, variance = self._observed(X)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def _latent_interval(self, X: Any, coverage: float) -> np.ndarray:
+        """Central posterior interval of the latent value of each entry, (n, 2)."""
+        self._check_has_uncertainty("predict_interval")
+        belief, rows = self._fitted_belief(), self._rows(X)
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        return np.stack([latent_quantile(belief, rows, q, ndtri(q)) for q in (tail, 1.0 - tail)], axis=1)
+
+    def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
+        """Central interval of a new observation of each entry, (n, 2)."""
+        self._check_has_uncertainty("predict_interval")
+        belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        likelihood = self._likelihood_of_new()
+        return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
+
+    def log_score(self, X: Any, y: Any) -> np.ndarray:
+        """Log predictive density or mass of the observations y, (n,)."""
+        likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
+        values = likelihood.check_y(check_values(y, len(rows), name="y"))
+        return observed_logpdf(likelihood, belief, rows, self._theta(), values)
+
+    def _row_draws(
+        self, n_samples: int | None, X: Any, rng: np.random.Generator
+    ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
+        """Draws of all rows, the model's and then the unknown ones of X, and of the parameter; X's packed rows.
+
+        The latter are given twice: counting every unknown row as one of its own, and as `_rows` does.
+        """
+        belief, rows = self._fitted_belief(), self._rows(X)
+        distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
+        if isinstance(belief, RowMoments):
+            belief = RowMoments(belief.mean[origin], belief.cov[origin])
+            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
+        if isinstance(belief, RowMixture):
+            belief = RowMixture(belief.mean[:, origin], belief.cov[:, origin])
+            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
+        values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
+        values = values[:, origin]
+        for new in range(sum(self.shape_), len(origin)):  # unknown rows are independent of each other
+            values[:, new] = belief.values[rng.integers(0, len(belief.values), len(values)), origin[new]]
+        return values, theta, distinct, rows
+
+    def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
+        """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
+        values, theta, distinct, rows = self._row_draws(n_samples, X, rng)
+        return draw_latent(values, distinct), rows, theta
+
+    def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
+        """A new observation for each latent value f (S, n) at packed rows (n, K)."""
+        each = np.broadcast_to(theta.of(rows), f.shape)
+        likelihood = self._likelihood_of_new()
+        return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
+
+    def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
+        """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
+
+        Parameters
+        ----------
+        n_samples : int
+        X : entries as in `predict`, optional
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        list of ndarray (n_samples, n_k, R), or ndarray (n_samples, n)
+            The factors of every mode, or, with X, the latent values of its entries.
+        """
+        self._check_has_uncertainty("sample_posterior")
+        rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
+        if X is not None:
+            return self._draws(n, X, rng)[0] + self._origin
+        draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
+        return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw new observations of the entries X, (n_samples, n): factor uncertainty and observation noise."""
+        self._check_has_uncertainty("sample_y")
+        rng = check_random_state(random_state)
+        f, rows, theta = self._draws(check_int("n_samples", n_samples), X, rng)
+        return self._observations(f, rows, theta, rng)
+
+    def to_arviz(self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None) -> Any:
+        """Draws of the posterior in the container of ArviZ (`pip install 'tensorcep[arviz]'`).
+
+        The group "posterior" holds factor_0, factor_1, ... with one row per index (or label) of the mode, and the
+        noise precision or dispersion where there is one. With X there is "posterior_predictive", and with its values
+        "observed_data".
+
+        Parameters
+        ----------
+        X : entries as in `predict`, optional
+        y : array-like of shape (n,), optional
+            Observed values of the entries X; a SparseTensor brings its own.
+        n_samples : int, default=1000
+            Draws from the posterior of a method that does not sample; they are independent, and the attribute
+            "approximate" of the groups is 1. A sampler's fit gives its chains, all draws of them.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        ValueError
+            If the method gives a point estimate, or y comes without X.
+        """
+        self._check_has_uncertainty("to_arviz")
+        if X is None and y is not None:
+            fail_value("y must be None without X, the entries whose values it holds.")
+        n = None if isinstance(self.posterior_, Draws) else check_int("n_samples", n_samples)
+        return export_draws(self, X, y, n, check_random_state(random_state))
+
+    def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Split R-hat and effective sample size of the latent value of each entry, for methods that draw chains.
+
+        Parameters
+        ----------
+        X : entries as in `predict`
+
+        Returns
+        -------
+        r_hat, effective_size : ndarray of shape (n,)
+            R-hat is near 1 (below 1.01, as a rule) where the chains agree.
+
+        Raises
+        ------
+        ValueError
+            If the method draws no chains.
+        """
+        belief, rows = self._fitted_belief(), self._rows(X)
+        if not isinstance(self.posterior_, Draws) or not isinstance(belief, RowDraws):
+            fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
+        draws = draw_latent(belief.values, rows).reshape(*self.posterior_.rows.shape[:2], len(rows))
+        return split_r_hat(draws), effective_size(draws)
+
+    def to_tensorly(self) -> Any:
+        """The posterior means as a TensorLy CPTensor with unit weights."""
+        from tensorly.cp_tensor import CPTensor
+
+        check_is_fitted(self, "posterior_")
+        return CPTensor((np.ones(self.posterior_.rank), [factor.copy() for factor in self.factors_]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.
+
+        The parameters `callbacks`, `prior`, `init` (when it is an array) and a `random_state` that is not an integer
+        are not part of the file: they have done their work.
+        """
+        check_is_fitted(self, "posterior_")
+        write_model(path, self)

@@ -1,0 +1,165 @@
+"""Models with main effects and interactions in the free columns of every mode alone, and back.
+
+Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do; the others are 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import ModePrior, Posterior
+from tensorcep.core.executor import Threads
+from tensorcep.core.jit import kernel
+from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.cp.columns import CLAMPED
+from tensorcep.cp.model import Entries
+from tensorcep.cp.problem import Problem
+from tensorcep.kernels.rows import gather
+from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
+from tensorcep.priors.learned import Hyper
+
+
+def padded_columns(used: np.ndarray) -> np.ndarray:
+    """The columns used in each mode, (K, Q) int64, of (K, R) bool; -1 where a mode uses fewer than another."""
+    index = np.full((len(used), int(used.sum(axis=1).max())), -1)
+    for row, found in zip(index, used, strict=True):
+        row[: found.sum()] = np.flatnonzero(found)
+    return index
+
+
+class Places(NamedTuple):
+    """Where the numbers of a mode's rows begin: packed second moments and means of the free columns, a one, a zero."""
+
+    second: int
+    mean: int
+    one: int
+    zero: int
+
+    def of_mean(self, free: np.ndarray, a: int) -> int:
+        """Where the mean of column a lies; free (R,) bool are the mode's columns, a = -1 is padding."""
+        if a < 0:
+            return self.zero
+        return self.mean + int(free[:a].sum()) if free[a] else self.one
+
+    def of_second_moment(self, free: np.ndarray, a: int, b: int) -> int:
+        """Where E[u_a u_b] lies: a mean where one of the columns is clamped."""
+        if a < 0 or b < 0:
+            return self.zero
+        if not (free[a] and free[b]):
+            return self.of_mean(free, a if free[a] else b)
+        p, q = sorted((int(free[:a].sum()), int(free[:b].sum())))
+        return self.second + q * (q + 1) // 2 + p
+
+
+def column_groups(free: np.ndarray) -> np.ndarray:
+    """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
+
+    How many columns and modes, and where the first column lies among the free ones of each of these modes, counted
+    through all modes.
+    """
+    Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
+    found: list[list[int]] = []
+    for r, column in enumerate(free.T):
+        if r and (column == free[:, r - 1]).all():
+            found[-1][0] += 1
+            continue
+        modes = np.flatnonzero(column)
+        found.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
+    return np.array(found, dtype=np.int64)
+
+
+@kernel
+def latent_of_groups(first, last, rows, mean, groups, f):
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
+    Q, K = mean.shape[1], rows.shape[1]
+    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
+    w = np.zeros((one + 1, LANES))
+    w[one] = 1.0
+    for b in range(first, last):
+        for k in range(K):
+            gather(rows[b, k], mean, w, k * Q)
+        w[total] = 0.0
+        for g in range(len(groups)):
+            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
+            if modes == 1:
+                for r in range(n):
+                    axpy(w, total, w, total, w, at + r, 1, w, one)
+                continue
+            for j in range(1, modes - 1):
+                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
+                at = product
+            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
+        for lane in range(LANES):
+            f[b, lane] = w[total, lane]
+
+
+def latent_at(entries: Entries, mean: np.ndarray, groups: np.ndarray, threads: Threads) -> np.ndarray:
+    """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
+    f = np.empty(entries.y.shape)
+    threads.over(len(f), lambda a, b: latent_of_groups(a, b, entries.rows, mean, groups, f))
+    f *= entries.weight
+    return f
+
+
+def free_problem(problem: Problem) -> Problem:
+    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
+
+    The prior must not couple free and clamped columns.
+    """
+    free = problem.free
+    if free is None:
+        return problem
+    rows = np.repeat(np.arange(len(free)), problem.shape)
+    index = padded_columns(free)
+    used = index >= 0
+    Lam = _taken(unpack(problem.prior_Lam, problem.rank), index[rows])
+    eta = np.take_along_axis(problem.prior_eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    start = problem.start
+    if start is not None:
+        start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    hyper = problem.hyper
+    if hyper is not None:
+        take = np.maximum(index, 0)
+        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
+        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
+    return problem._replace(rank=index.shape[1], prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
+
+
+def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
+    n = np.arange(len(full))[:, None, None]
+    part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]
+    used = index >= 0
+    part = part * (used[:, :, None] & used[:, None, :])
+    part[:, np.arange(index.shape[1]), np.arange(index.shape[1])] += part[:, :1, 0] * ~used
+    return part
+
+
+def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Row means (n_rows, R) of all columns from those of the free ones."""
+    full = np.ones((len(mean), free.shape[1]))
+    first = offsets(shape)
+    for k, row in enumerate(free):
+        full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
+    return full
+
+
+def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
+    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
+    first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]
+    Lam, eta = np.zeros((len(posterior.eta), R, R)), np.full((len(posterior.eta), R), CLAMPED)
+    Lam[:, np.arange(R), np.arange(R)] = CLAMPED
+    modes = posterior.mode_prior
+    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
+    for k, row in enumerate(free):
+        n, mine = int(row.sum()), slice(first[k], first[k + 1])
+        where = np.flatnonzero(row)
+        Lam[mine, where[:, None], where] = unpack(posterior.Lam[mine], Q)[:, :n, :n]
+        eta[mine, where] = posterior.eta[mine, :n]
+        if modes is not None:
+            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
+            mean[k, where] = modes.mean[k, :n]
+    modes = None if modes is None else ModePrior(mean, precision)
+    return posterior._replace(rank=R, Lam=pack(Lam), eta=eta, mode_prior=modes)

@@ -1,0 +1,276 @@
+"""What the Gibbs samplers of the CP model share: chains, their schedule, the draws of the factor rows, and the result.
+
+A sampler augments the likelihood, so that every entry says something Gaussian about its latent value; then the rows of
+one mode after the other are drawn given everything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Draws
+from tensorcep.core.checks import check_int, fail_value
+from tensorcep.core.executor import Threads
+from tensorcep.core.packing import offsets, pack
+from tensorcep.cp.free_columns import column_groups, free_problem, latent_at
+from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
+from tensorcep.cp.model import EntriesByRow, entries_by_row
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import RowPrior, initial_prior, latent_of_entries, seen_rows
+from tensorcep.kernels import row_draws
+from tensorcep.kernels.rows import arrange
+from tensorcep.kernels.slots import LANES
+from tensorcep.priors.learned import sampled_prior
+
+# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
+KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
+# Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
+AUGMENTATION, TABLES = 1 << 20, 1 << 21
+START = 1 << 48  # in place of the number of the sweep: the rows that chains start from
+
+
+@dataclass(frozen=True)
+class SamplerOptions:
+    """Settings of a sampler.
+
+    Attributes
+    ----------
+    max_iter : int
+        Sweeps of every chain.
+    burn_in : int or None
+        Sweeps at the start that are not kept; None means half of max_iter.
+    thin : int or None
+        Every thin-th draw is kept; None keeps about 100 draws of each chain, of large models down to 25, so that all of
+        them take about 1 GB at most.
+    n_chains : int
+        The first chain starts at the start given, the others at draws from the prior. The posterior of a factorisation
+        has many modes that one chain does not leave in any practical time, so that several chains predict better.
+    """
+
+    max_iter: int = 200
+    burn_in: int | None = None
+    thin: int | None = None
+    n_chains: int = 4
+
+    def __post_init__(self) -> None:
+        check_int("max_iter", self.max_iter)
+        check_int("n_chains", self.n_chains)
+        if self.thin is not None:
+            check_int("thin", self.thin)
+        if self.burn_in is not None and check_int("burn_in", self.burn_in, 0) >= self.max_iter:
+            fail_value(f"burn_in must be below max_iter={self.max_iter}; got {self.burn_in}; increase max_iter.")
+
+    @property
+    def first_kept(self) -> int:
+        """Number of the first sweep whose draw may be kept, counted from 0."""
+        return self.max_iter // 2 if self.burn_in is None else self.burn_in
+
+    def spacing(self, numbers: int) -> int:
+        """Sweeps from one kept draw to the next, where a draw of all chains holds so many numbers."""
+        if self.thin is not None:
+            return self.thin
+        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, numbers))))
+        return max(1, -(-(self.max_iter - self.first_kept) // kept))
+
+
+class Chains(NamedTuple):
+    """Chains of draws.
+
+    Attributes
+    ----------
+    factors : (C, n_rows, R) float64
+        Current rows, clamped columns included.
+    theta : (C, m) float64
+        Current parameter of the likelihood.
+    weight, target : (n,) float64
+        What entries say about their latent values (see `sweep`), room for one chain.
+    by_row : EntriesByRow
+    columns : tuple of ModeColumns, one per mode
+    groups : (G, 2 + K) int64, or None where no column is clamped
+        See `column_groups`.
+    small : Problem
+        The problem in the free columns, whose prior the rows have.
+    priors : tuple of RowPrior, one per chain
+        Where they are learned, `modes` alone is kept up to date.
+    kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
+        The last are rows of the present priors; none where these are not learned.
+    sweeps : int
+    """
+
+    factors: np.ndarray
+    theta: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    by_row: EntriesByRow
+    columns: tuple[ModeColumns, ...]
+    groups: np.ndarray | None
+    small: Problem
+    priors: tuple[RowPrior, ...]
+    kept: tuple[np.ndarray, ...]
+    kept_theta: tuple[np.ndarray, ...]
+    kept_unknown: tuple[np.ndarray, ...]
+    sweeps: int
+
+
+def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
+    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
+    small, n = free_problem(problem), problem.entries.y.size
+    columns = mode_columns(np.ones((len(problem.shape), problem.rank), bool) if problem.free is None else problem.free)
+    factors = np.ones((options.n_chains, *problem.prior_eta.shape))
+    for c in range(options.n_chains):
+        given = c == 0 and small.start is not None
+        start = small.start if given else _draws_from_prior(small, c)
+        for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
+            used = free.free >= 0
+            factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
+    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
+    by_row = entries_by_row(problem.entries)
+    groups = None if problem.free is None else column_groups(problem.free)
+    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, groups, small, priors, (), (), (), 0)
+
+
+def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
+    """A draw of every row from its prior, (n_rows, R)."""
+    Lam, eta = problem.prior_Lam, problem.prior_eta
+    rows, good = np.empty(eta.shape), np.empty(len(eta))
+    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, START + chain, rows, good)
+    return rows
+
+
+def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
+    """Seed, sweep and part of the streams of one step of one chain."""
+    return problem.seed, sweep * (1 << 16) + chain, what
+
+
+def latent_of_chain(chains: Chains, chain: int, problem: Problem, threads: Threads) -> np.ndarray:
+    """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
+    factors, first = chains.factors[chain], offsets(problem.shape)
+    if chains.groups is None:
+        return latent_of_entries(problem.entries, factors, threads)
+    free = np.empty((len(factors), chains.small.rank))
+    for k, columns in enumerate(chains.columns):
+
+        def work(a: int, b: int, i: int = int(first[k]), columns: ModeColumns = columns) -> None:
+            arrange(i + a, i + b, factors, columns.free, free)
+
+        threads.over(problem.shape[k], work)
+    return latent_at(problem.entries, free, chains.groups, threads)
+
+
+def draw_factors(
+    chains: Chains,
+    chain: int,
+    problem: Problem,
+    precision: float,
+    weighted: bool,
+    threads: Threads,
+) -> float:
+    """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
+    R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
+    at, first = layout(R), offsets(problem.shape)
+    for k, columns in enumerate(chains.columns):
+        source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
+        arguments = (
+            int(first[k]),
+            chains.by_row[:3],
+            source,
+            columns,
+            (chains.weight, chains.target, weighted),
+            *_prior_of_mode(prior, k, problem.shape),
+            precision,
+            stream_key(problem, chain, chains.sweeps, k),
+            fit,
+            factors,
+        )
+
+        def lay_out(a: int, b: int, source: np.ndarray = source, columns: ModeColumns = columns) -> None:
+            arrange(a, b, factors, columns.order, source)
+
+        def work(a: int, b: int, arguments: tuple[Any, ...] = arguments, columns: ModeColumns = columns) -> None:
+            draw_rows(a, b, *arguments, room_for(R, columns), at)
+
+        threads.over(len(factors), lay_out)
+        threads.over(problem.shape[k], work, LANES)
+    return float(fit.sum())
+
+
+def _prior_of_mode(prior: RowPrior, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
+    if prior.modes is None:
+        mine = slice(*offsets(shape)[k : k + 2])
+        return prior.Lam[mine], prior.eta[mine]
+    mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
+    return pack(precision), np.einsum("kij,kj->ki", precision, mean)
+
+
+def draw_priors(chains: Chains) -> Chains:
+    """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
+
+    Rows without entries are left out and drawn after it, from it.
+    """
+    small = chains.small
+    if small.hyper is None:
+        return chains
+    priors = []
+    for c, prior in enumerate(chains.priors):
+        rows = []
+        for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
+            rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
+        rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
+        priors.append(prior._replace(modes=sampled_prior(small.hyper, prior.modes, rows, rng)))  # type: ignore[arg-type]
+    return chains._replace(priors=tuple(priors))
+
+
+def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
+    """The free columns of rows (n, R), (n, Q)."""
+    used = columns.free >= 0
+    return rows[:, np.where(used, columns.free, 0)] * used
+
+
+def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
+    """Count the sweep, and keep its draw if it is due."""
+    since = chains.sweeps - options.first_kept
+    if since >= 0 and since % options.spacing(chains.factors.shape[0] * problem.prior_eta.size) == 0:
+        chains = _with_current(chains, problem)
+    return chains._replace(sweeps=chains.sweeps + 1)
+
+
+def _with_current(chains: Chains, problem: Problem) -> Chains:
+    draw = chains.factors.copy()
+    unknown = () if problem.hyper is None else (_unknown_rows(chains, problem),)
+    return chains._replace(
+        kept=(*chains.kept, draw),
+        kept_theta=(*chains.kept_theta, chains.theta.copy()),
+        kept_unknown=(*chains.kept_unknown, *unknown),
+    )
+
+
+def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
+    """A draw of one more row of every mode from the present prior of each chain, (C, K, R).
+
+    Moments over all draws would not do: signs and order of the components differ from chain to chain.
+    """
+    rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
+    for c, prior in enumerate(chains.priors):
+        rng = np.random.default_rng([problem.seed, 5, chains.sweeps, c])
+        modes: Any = prior.modes
+        roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
+        drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))
+        for k, columns in enumerate(chains.columns):
+            mine = columns.free[columns.free >= 0]
+            rows[c, k, mine] = drawn[k, : len(mine)]
+    return rows
+
+
+def collect(chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool) -> Draws:
+    """The kept draws; those of the last sweep when a run was stopped before any was kept."""
+    if not chains.kept:
+        chains = _with_current(chains, problem)
+    rows = np.stack(chains.kept, axis=1)
+    theta = np.stack(chains.kept_theta, axis=1) if has_theta else None
+    unknown = np.stack(chains.kept_unknown, axis=1) if chains.kept_unknown else None
+    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)

@@ -1,0 +1,47 @@
+"""Inference methods for the CP model, by name."""
+
+from __future__ import annotations
+
+from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.loop import Method
+from tensorcep.cp.cep.method import CEP
+from tensorcep.cp.gibbs.gaussian import GIBBS
+from tensorcep.cp.gibbs.polya_gamma import PG_GIBBS
+from tensorcep.cp.laplace.method import LAPLACE
+from tensorcep.cp.meanfield.pg_vb import PG_VB
+from tensorcep.cp.meanfield.vmp import VMP
+from tensorcep.cp.wopt import WOPT
+from tensorcep.likelihoods.record import Likelihood
+
+METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
+
+
+ABILITIES = {
+    "learns_prior": ("learn the prior", "prior='fixed'"),
+    "mixes": ("mix several fits, since its result is no Gaussian posterior", "n_ensemble=1"),
+}
+
+
+def get_method(name: str, likelihood: Likelihood, abilities: tuple[str, ...] = ()) -> Method:
+    """Return the method called `name`, after checking that it can use the likelihood and has the abilities asked for.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, the likelihood lacks a part that it needs, or it lacks an ability of
+        `ABILITIES`; the sentence lists what would do.
+    """
+    method = METHODS[check_choice("method", name, METHODS)]
+    missing = method.lacks(likelihood)
+    if missing:
+        fits = [m.name for m in METHODS.values() if not m.lacks(likelihood)]
+        fail_value(
+            f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
+            f"use one of {fits}."
+        )
+    for ability in abilities:
+        if not getattr(method, ability):
+            fits = [m.name for m in METHODS.values() if getattr(m, ability) and not m.lacks(likelihood)]
+            what, instead = ABILITIES[ability]
+            fail_value(f"method {name!r} cannot {what}; use {instead}, or one of the methods {fits}.")
+    return method

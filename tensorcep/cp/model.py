@@ -1,0 +1,230 @@
+"""The CP model, f = sum_r prod_k u^k[i_k, r]: entries in lanes, row moments, and moments of the latent value.
+
+A matrix factorisation is the CP model of order 2. All modes are packed in one array of rows, so that one compiled
+kernel serves every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.packing import offsets
+from tensorcep.kernels.rows import gather
+from tensorcep.kernels.slots import LANES, dot, multiply
+
+# Partial sums over chunks of entries make the result independent of the number of threads. They may take at most this
+# fraction of the memory of the messages, which also bounds the time to add them up.
+PARTIAL_FRACTION = 0.25
+MAX_CHUNKS = 16
+MIN_BLOCKS_PER_CHUNK = 64
+# Sums per row are cut into this many parts of about as many entries, so that threads have equal shares.
+MAX_PARTS = 64
+
+
+class Entries(NamedTuple):
+    """Observed entries in blocks of LANES, in the order of their coordinates.
+
+    Attributes
+    ----------
+    rows : (n_blocks, K, LANES) int32
+        Packed row of each mode (see `tensorcep.core.belief`). Padding lanes point at row 0.
+    y : (n_blocks, LANES) float64
+    weight : (n_blocks, LANES) float64
+        1 for an entry, 0 for padding.
+    chunk_start : (C + 1,) int64
+        Blocks of chunk c are chunk_start[c]:chunk_start[c + 1].
+    permutation : (N,) int64
+        Entry of the input that lane n holds.
+    offsets : (K + 1,) int64
+        First packed row of each mode.
+    """
+
+    rows: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    chunk_start: np.ndarray
+    permutation: np.ndarray
+    offsets: np.ndarray
+
+
+def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Entries:
+    """Sort entries by coordinate and lay them out in lanes.
+
+    Sorting makes rows of the first mode local in memory, and the result independent of the order of the input.
+    """
+    n, order = coords.shape
+    first = offsets(shape)
+    permutation = np.lexsort(coords.T[::-1])
+    n_blocks = -(-n // LANES)
+    padded = np.zeros((n_blocks * LANES, order), dtype=np.int32)
+    np.add(coords[permutation], first[:-1], out=padded[:n], casting="unsafe")
+    values = np.zeros(n_blocks * LANES)
+    values[:n] = y[permutation]
+    weight = np.zeros(n_blocks * LANES)
+    weight[:n] = 1.0
+    rows = np.ascontiguousarray(padded.reshape(n_blocks, LANES, order).transpose(0, 2, 1))
+    budget = int(PARTIAL_FRACTION * n * order / max(1, first[-1]))
+    n_chunks = max(1, min(MAX_CHUNKS, budget, n_blocks // MIN_BLOCKS_PER_CHUNK))
+    chunk_start = np.linspace(0, n_blocks, n_chunks + 1).astype(np.int64)
+    lanes = (n_blocks, LANES)
+    return Entries(rows, values.reshape(lanes), weight.reshape(lanes), chunk_start, permutation, first)
+
+
+class EntriesByRow(NamedTuple):
+    """The entries of every packed row, for sums per row whose order is fixed.
+
+    Attributes
+    ----------
+    start : (n_rows + 1,) int64
+        Row i has the places start[i]:start[i + 1] of the two arrays below; the modes follow each other.
+    entry : (K * N,) int64
+        Place of the entry in the lanes of `Entries`, counted through all blocks.
+    others : (K * N, K - 1) int32
+        Packed rows of the entry in the other modes.
+    chunks : tuple of (C + 1,) int64
+        Per mode, rows at which it can be cut into parts of about as many entries.
+    """
+
+    start: np.ndarray
+    entry: np.ndarray
+    others: np.ndarray
+    chunks: tuple[np.ndarray, ...]
+
+
+def entries_by_row(entries: Entries) -> EntriesByRow:
+    """Sort the entries by row, once for every mode."""
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    rows = entries.rows.transpose(0, 2, 1).reshape(-1, K)[:n]
+    first = entries.offsets
+    entry = np.concatenate([np.argsort(rows[:, k], kind="stable") for k in range(K)])
+    others = np.empty((K * n, K - 1), dtype=np.int32)
+    for k in range(K):
+        others[k * n : (k + 1) * n] = np.delete(rows, k, axis=1)[entry[k * n : (k + 1) * n]]
+    counts = np.bincount(rows.ravel(), minlength=first[-1])
+    start = np.concatenate([[0], np.cumsum(counts)])
+    parts = np.arange(MAX_PARTS + 1)
+    chunks = [np.searchsorted(start[: b + 1], (k * n) + parts * n // MAX_PARTS) for k, b in enumerate(first[1:])]
+    chunks = [np.unique([a, *np.clip(c, a, b), b]) for c, a, b in zip(chunks, first[:-1], first[1:], strict=True)]
+    return EntriesByRow(start, entry, others, tuple(chunks))
+
+
+@block_kernel
+def sum_products(first, last, by_row, weight, source, out, scratch):
+    """out[i] = sum over the entries n of row i of weight[n] * prod_{l != k} source[row_l(n)], for rows first:last.
+
+    The product is elementwise over the columns of ``source`` (n_rows, W). ``weight`` is flat, one number per lane;
+    ``scratch`` (W,) is work space. A row's sum runs in the order of its entries, whoever computes it.
+    """
+    start, entry, others = by_row.start, by_row.entry, by_row.others
+    last_other, width = others.shape[1] - 1, source.shape[1]
+    for i in range(first, last):
+        total, end = out[i], start[i + 1]
+        total[:] = 0.0
+        n = start[i]
+        while last_other == 1 and n + 1 < end:  # third order, two entries at a time: half as many passes over total
+            w, x, y = weight[entry[n]], source[others[n, 0]], source[others[n, 1]]
+            w2, x2, y2 = weight[entry[n + 1]], source[others[n + 1, 0]], source[others[n + 1, 1]]
+            for p in range(width):
+                total[p] += w * x[p] * y[p] + w2 * x2[p] * y2[p]
+            n += 2
+        for q in range(n, end):
+            w, x = weight[entry[q]], source[others[q, 0]]
+            if last_other == 0:
+                for p in range(width):
+                    total[p] += w * x[p]
+                continue
+            for p in range(width):
+                scratch[p] = w * x[p]
+            for j in range(1, last_other):
+                x = source[others[q, j]]
+                for p in range(width):
+                    scratch[p] *= x[p]
+            y = source[others[q, last_other]]
+            for p in range(width):
+                total[p] += scratch[p] * y[p]
+
+
+@kernel
+def latent_means(first, last, rows, mean, f):
+    """f[block, lane] = sum_r prod_k mean[row_k, r] for the blocks first:last."""
+    R, K = mean.shape[1], rows.shape[1]
+    w = np.zeros((2 * R, LANES))
+    for b in range(first, last):
+        gather(rows[b, 0], mean, w, 0)
+        for k in range(1, K):
+            gather(rows[b, k], mean, w, R)
+            if k < K - 1:
+                multiply(w, 0, w, 0, w, R, R, w, 0)
+        dot(f, b, w, 0, w, R, R, w, 0)
+
+
+@kernel
+def latent_of_draws(values, coords, f):
+    """f[s, n] = sum_r prod_k values[s, coords[n, k], r] for draws of all rows (S, n_rows, R) and entries (n, K)."""
+    S, R = values.shape[0], values.shape[2]
+    n, K = coords.shape
+    product = np.empty(R)
+    for s in range(S):  # all rows of one draw stay in the cache
+        rows = values[s]
+        for i in range(n):
+            x = rows[coords[i, 0]]
+            if K == 1:
+                f[s, i] = x.sum()
+                continue
+            if K > 2:
+                y = rows[coords[i, 1]]
+                for r in range(R):
+                    product[r] = x[r] * y[r]
+                for k in range(2, K - 1):
+                    y = rows[coords[i, k]]
+                    for r in range(R):
+                        product[r] *= y[r]
+                x = product
+            y = rows[coords[i, K - 1]]
+            total = 0.0
+            for r in range(R):
+                total += x[r] * y[r]
+            f[s, i] = total
+
+
+@kernel
+def latent_moments(coords, mean, cov, f, v):
+    """Mean and variance of f at packed rows coords (n, K), for independent Gaussian rows.
+
+    With M the product over modes of m m' and D the product of (S + m m') minus M (elementwise), adding mode k gives
+    D <- D (S_k + m_k m_k') + M S_k and M <- M m_k m_k'. The variance is the sum of D, a sum of positive semidefinite
+    matrices: nothing cancels, unlike in E[f^2] - E[f]^2.
+    """
+    n, K = coords.shape
+    R = mean.shape[1]
+    product = np.empty(R)
+    D = np.empty(cov.shape[1])
+    for i in range(n):
+        product[:] = 1.0
+        D[:] = 0.0
+        for k in range(K):
+            m = mean[coords[i, k]]
+            s = cov[coords[i, k]]
+            p = 0
+            for a in range(R):
+                for b in range(a + 1):
+                    D[p] = D[p] * (s[p] + m[a] * m[b]) + product[a] * product[b] * s[p]
+                    p += 1
+            for a in range(R):
+                product[a] *= m[a]
+        total = 0.0
+        variance = 0.0
+        p = 0
+        for a in range(R):
+            total += product[a]
+            for _ in range(a):
+                variance += 2.0 * D[p]
+                p += 1
+            variance += D[p]
+            p += 1
+        f[i] = total
+        v[i] = variance

@@ -1,0 +1,293 @@
+"""Assumed-density filtering (ADF): a stream of batches, the posterior after each one being the prior of the next.
+
+Inside a batch any method that returns Gaussian rows serves: with CEP this is ADF-CEP, with variational message passing
+it is streaming variational Bayes (POST). Only the rows that a batch touches are read and written, so its cost does not
+depend on the size of the tensor, and rows can be added at any time.
+
+Source: Wang and Zhe, Conditional Expectation Propagation, sec. 4.2 (ADF-CEP); Du et al., Probabilistic streaming tensor
+decomposition (POST). Where we differ: fresh messages and damped sweeps to a tolerance inside the batch, and the guard
+of `learn` instead of replacing bad messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.loop import Method, Run, Sweep, run
+from tensorcep.core.packing import offsets
+from tensorcep.cp.cep.method import CEPOptions
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.stream.reservoir import Reservoir, pack_reservoir, unpack_reservoir
+from tensorcep.likelihoods.record import Likelihood
+
+STREAMING = ("cep", "vmp")
+# Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
+GROWTH = 1.5
+
+
+class ModeRows(NamedTuple):
+    """Rows of one mode, with room for more; those in use come first.
+
+    Attributes
+    ----------
+    Lam, eta : (room, P), (room, R)
+        Natural parameters of the posterior at the time it was last updated.
+    prior_Lam, prior_eta : (room, P), (room, R)
+        Natural parameters of the prior that forgetting returns to.
+    seen : (room,) bool
+        Whether an entry has touched the row.
+    time : (room,) float64
+        Time of the last update.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    prior_Lam: np.ndarray
+    prior_eta: np.ndarray
+    seen: np.ndarray
+    time: np.ndarray
+
+
+class StreamState(NamedTuple):
+    """What is known after the batches so far.
+
+    Attributes
+    ----------
+    rank : int
+    sizes : tuple of int
+        Rows in use of each mode.
+    modes : tuple of ModeRows
+    noise, noise_prior : GammaNoise or None
+        Posterior and first prior of the Gaussian noise precision.
+    time : float
+        Time of the last batch.
+    """
+
+    rank: int
+    sizes: tuple[int, ...]
+    modes: tuple[ModeRows, ...]
+    noise: GammaNoise | None
+    noise_prior: GammaNoise | None
+    time: float
+
+
+class Stream(NamedTuple):
+    """What a model that learns from a stream keeps beside its parameters.
+
+    Attributes
+    ----------
+    state : StreamState
+    keys : tuple of dict or None
+        Per mode with labels, the row of each label.
+    names : tuple
+        The names of the modes, None where they have none.
+    seed : int
+        Of the prior means of new rows.
+    uniform : bool
+        Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
+    reservoir : Reservoir or None
+        Past entries that are learned again, where that was asked for.
+    """
+
+    state: StreamState
+    keys: tuple[dict[Any, int] | None, ...]
+    names: tuple[Any, ...]
+    seed: int
+    uniform: bool
+    reservoir: Reservoir | None = None
+
+
+class Batch(NamedTuple):
+    """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
+
+    `used[k]` holds the rows of mode k that the batch touches, in ascending order; `rows` the packed rows (n, K) of its
+    entries in the problem; `time` is the batch's.
+    """
+
+    problem: Problem
+    used: tuple[np.ndarray, ...]
+    rows: np.ndarray
+    time: float
+
+
+def begin(
+    posterior: Posterior, prior_Lam: np.ndarray, prior_eta: np.ndarray, noise_prior: GammaNoise | None, time: float
+) -> StreamState:
+    """The state after a first batch, of which the packed posterior and prior are given."""
+    packed = (posterior.Lam, posterior.eta, prior_Lam, prior_eta, posterior.seen, np.full(len(prior_eta), time))
+    first = offsets(posterior.shape)
+    modes = tuple(ModeRows(*(array[a:b].copy() for array in packed)) for a, b in itertools.pairwise(first))
+    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time)
+
+
+def grown(
+    state: StreamState, sizes: Sequence[int], prior_of: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
+) -> StreamState:
+    """The state with at least `sizes[k]` rows of mode k; ``prior_of(k, first, last)`` is the prior of new rows."""
+    modes, sizes = list(state.modes), tuple(max(int(n), old) for n, old in zip(sizes, state.sizes, strict=True))
+    for k, (old, new) in enumerate(zip(state.sizes, sizes, strict=True)):
+        if new == old:
+            continue
+        if new > len(modes[k].seen):
+            modes[k] = ModeRows(*(_with_room(array, old, max(new, int(GROWTH * old))) for array in modes[k]))
+        Lam, eta = prior_of(k, old, new)
+        for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
+            array[old:new] = value
+    return state._replace(modes=tuple(modes), sizes=sizes)
+
+
+def _with_room(array: np.ndarray, used: int, room: int) -> np.ndarray:
+    larger = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of some rows at a time: posterior^w prior^(1 - w), w = keep^(time since the last update)."""
+    if keep == 1.0:
+        return mode.Lam[rows], mode.eta[rows]
+    weight = keep ** np.maximum(0.0, time - mode.time[rows])[:, None]
+    prior_Lam, prior_eta = mode.prior_Lam[rows], mode.prior_eta[rows]
+    return prior_Lam + weight * (mode.Lam[rows] - prior_Lam), prior_eta + weight * (mode.eta[rows] - prior_eta)
+
+
+def batch_of(
+    state: StreamState,
+    coords: np.ndarray,
+    y: np.ndarray,
+    likelihood: Likelihood,
+    *,
+    keep: float,
+    time: float,
+    seed: int,
+) -> Batch:
+    """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
+
+    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing.
+    """
+    used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
+    shape = tuple(len(rows) for rows in used)
+    parts = [_at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
+    noise = state.noise
+    if noise is not None and state.noise_prior is not None and keep < 1.0:
+        weight = keep ** max(0.0, time - state.time)
+        noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
+    local_coords = np.stack(local, axis=1)
+    problem = Problem(
+        entries=pack_entries(local_coords, y, shape),
+        shape=shape,
+        rank=state.rank,
+        likelihood=likelihood,
+        prior_Lam=np.concatenate([Lam for Lam, _ in parts]),
+        prior_eta=np.concatenate([eta for _, eta in parts]),
+        start=None,
+        noise_prior=noise,
+        seed=seed,
+    )
+    return Batch(problem, used, local_coords + offsets(shape)[:-1], time)
+
+
+def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
+    """Run a method on one batch; of CEP with a safeguard for labels and counts.
+
+    The published formula learns most: the messages that CEPOptions.positive would limit are the surprising entries'.
+    But when many of them meet in one row they can outweigh its prior. So a batch is learned by the formula, and if an
+    update had to be skipped or a row shrunk on the way, all of it is learned again with positive messages.
+    """
+    settings = dataclasses.replace(settings, anneal=0)
+    if not isinstance(settings, CEPOptions):
+        return run(method, problem, settings, callbacks=callbacks, **how)
+    if problem.noise_prior is not None:
+        a, b = problem.noise_prior
+        # one more entry as the posterior so far expects it, so that the noise starts where it was
+        settings = dataclasses.replace(settings, message_noise=(0.5, 0.5 * b / a))
+        return run(method, problem, settings, callbacks=callbacks, **how)
+    formula = dataclasses.replace(settings, positive=False)
+    result = run(method, problem, formula, callbacks=(*callbacks, _in_trouble), **how)
+    if not (result.trace["skipped"].any() or result.trace["shrunk"].any()):
+        return result
+    return run(method, problem, dataclasses.replace(settings, positive=True), callbacks=callbacks, **how)
+
+
+def _in_trouble(n: int, sweep: Sweep, state: Any) -> bool:
+    return sweep.skipped + sweep.shrunk > 0
+
+
+def absorbed(state: StreamState, batch: Batch, posterior: Posterior) -> StreamState:
+    """The state after a batch with this posterior. The rows it touches are changed in place."""
+    first = offsets(batch.problem.shape)
+    for mode, rows, a, b in zip(state.modes, batch.used, first[:-1], first[1:], strict=True):
+        mode.Lam[rows] = posterior.Lam[a:b]
+        mode.eta[rows] = posterior.eta[a:b]
+        mode.seen[rows] = True
+        mode.time[rows] = batch.time
+    return state._replace(noise=posterior.noise, time=batch.time)
+
+
+def posterior_of(state: StreamState, keep: float) -> Posterior:
+    """The posterior of all rows at the time of the last batch, packed."""
+    parts = [_at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
+    return Posterior(
+        shape=state.sizes,
+        rank=state.rank,
+        Lam=np.concatenate([Lam for Lam, _ in parts]),
+        eta=np.concatenate([eta for _, eta in parts]),
+        noise=state.noise,
+        seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
+    )
+
+
+def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.ndarray:
+    """Draws from U(0, 1) for the rows first:last of a mode, (last - first, rank): the same however rows arrive."""
+    generator = np.random.PCG64(np.random.SeedSequence([seed, mode]))
+    generator.advance(first * rank)
+    return np.random.Generator(generator).random((last - first, rank))
+
+
+def pack_stream(stream: Stream) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A stream as what JSON can hold, and packed arrays; its labels are those of the model."""
+    state = stream.state
+    header = {
+        "rank": state.rank,
+        "sizes": list(state.sizes),
+        "noise": None if state.noise is None else list(state.noise),
+        "noise_prior": None if state.noise_prior is None else list(state.noise_prior),
+        "time": state.time,
+        "seed": stream.seed,
+        "uniform": stream.uniform,
+    }
+    arrays = {
+        name: np.concatenate([getattr(mode, name)[:n] for mode, n in zip(state.modes, state.sizes, strict=True)])
+        for name in ModeRows._fields
+    }
+    if stream.reservoir is not None:
+        header["reservoir"], sample = pack_reservoir(stream.reservoir)
+        arrays.update(sample)
+    return header, arrays
+
+
+def unpack_stream(header: dict[str, Any], arrays: dict[str, np.ndarray], labels: Sequence[Any]) -> Stream:
+    """A stream from what `pack_stream` made of it, and the labels of the model."""
+    sizes = tuple(int(n) for n in header["sizes"])
+    first = offsets(sizes)
+    modes = tuple(
+        ModeRows(*(arrays[name][a:b].copy() for name in ModeRows._fields)) for a, b in itertools.pairwise(first)
+    )
+    noise, prior = (None if header[n] is None else GammaNoise(*header[n]) for n in ("noise", "noise_prior"))
+    state = StreamState(int(header["rank"]), sizes, modes, noise, prior, float(header["time"]))
+    keys, names = keys_of(labels)
+    reservoir = unpack_reservoir(header["reservoir"], arrays) if "reservoir" in header else None
+    return Stream(state, keys, names, int(header["seed"]), bool(header["uniform"]), reservoir)
+
+
+def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:
+    """Per mode the row of each label, and the names of the modes; None where there are no labels."""
+    keys = tuple(None if found is None else {key: i for i, key in enumerate(found)} for found in labels)
+    return keys, tuple(None if found is None else found.name for found in labels)

@@ -1,0 +1,209 @@
+"""CP-WOPT: the factors that maximise the likelihood of the observed entries, by gradients (a point estimate).
+
+The loss is minus the log likelihood, which is half the sum of squared residuals for real values and the logistic,
+probit or Poisson loss otherwise, plus a penalty: by default that of the rows' prior, with which the factors are a
+posterior mode, or a ridge. Value and gradient are compiled; scipy's L-BFGS-B descends.
+
+Source: Acar, Dunlavy, Kolda and Morup (2011), Scalable tensor factorizations for incomplete data, with weights 0 and 1;
+their nonlinear conjugate gradients are replaced by L-BFGS-B, and they have no penalty (ridge=0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
+
+from tensorcep.core.belief import PointEstimate
+from tensorcep.core.checks import check_int, word_or_range
+from tensorcep.core.executor import Threads
+from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.packing import pack
+from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_products
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import (
+    latent_of_entries,
+    log_likelihoods,
+    refresh_rows,
+    relative_change,
+    rows_at_prior,
+    seen_rows,
+    train_score,
+)
+from tensorcep.kernels.rows import packed_products
+
+# The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
+HUGE = 1e100
+
+
+@dataclass(frozen=True)
+class WOPTOptions:
+    """Settings of CP-WOPT.
+
+    Attributes
+    ----------
+    ridge : float or "prior"
+        Penalty, which keeps the factors finite where the entries alone do not (labels that the model can separate, more
+        parameters than entries). A number: the loss grows by ridge / 2 times the sum of squares of the factors.
+        "prior": by minus the log density of the rows' prior, for real values times the noise variance. The residuals of
+        a point estimate shrink as it overfits and do not tell that variance: the variance of the values stands for it.
+    iterations : int
+        L-BFGS-B iterations that one sweep stands for. The search forgets the curvature between sweeps.
+    memory : int
+        Steps from which L-BFGS-B knows the curvature.
+    """
+
+    ridge: float | str = "prior"
+    iterations: int = 20
+    memory: int = 10
+
+    def __post_init__(self) -> None:
+        word_or_range("ridge", self.ridge, ("prior",), 0.0)
+        check_int("iterations", self.iterations)
+        check_int("memory", self.memory)
+
+
+class Penalty(NamedTuple):
+    """weight / 2 times the sum over rows u of (u - mean)' Lam (u - mean).
+
+    Attributes
+    ----------
+    weight : float
+    mean : (n_rows, R) or (1, R)
+    Lam : (n_rows, P) or (1, P), packed
+    """
+
+    weight: float
+    mean: np.ndarray
+    Lam: np.ndarray
+
+
+class WOPTState(NamedTuple):
+    """The factors (n_rows, R) and what the search needs.
+
+    Attributes
+    ----------
+    factors, free : (n_rows, R)
+        Values, and which of them are sought: free columns of rows with entries.
+    by_row : EntriesByRow
+    penalty : Penalty
+    f : (n_blocks, LANES)
+        Latent values of the entries.
+    theta : float
+        Noise precision.
+    """
+
+    factors: np.ndarray
+    free: np.ndarray
+    by_row: EntriesByRow
+    penalty: Penalty
+    f: np.ndarray
+    theta: float
+
+
+def init(problem: Problem, options: WOPTOptions, threads: Threads) -> WOPTState:
+    """The starting means; rows without entries stay at the prior's."""
+    rows = rows_at_prior(problem)
+    refresh_rows(rows, 0, len(rows.good), threads)
+    penalty = _penalty(problem, options, rows.mean.copy())
+    free = np.repeat(seen_rows(problem)[:, None], problem.rank, axis=1)
+    factors = rows.mean
+    if problem.start is not None:
+        factors[free] = problem.start[free]
+    if problem.free is not None:
+        clamped = ~np.repeat(problem.free, problem.shape, axis=0)
+        factors[clamped] = 1.0
+        free &= ~clamped
+    f = latent_of_entries(problem.entries, factors, threads)
+    return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, _precision(problem, f))
+
+
+def _penalty(problem: Problem, options: WOPTOptions, prior_mean: np.ndarray) -> Penalty:
+    if not isinstance(options.ridge, str):
+        return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
+    y = problem.entries.y[problem.entries.weight > 0]
+    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(y.var())
+    return Penalty(noise, prior_mean, problem.prior_Lam)
+
+
+def _precision(problem: Problem, f: np.ndarray) -> float:
+    """The mean of the noise precision given the factors; the likelihood's parameter where there is no such noise."""
+    if problem.noise_prior is None:
+        return problem.likelihood.default_theta
+    (a, b), n = problem.noise_prior, len(problem.entries.permutation)
+    return (a + 0.5 * n) / (b + 0.5 * float(np.einsum("bl,bl->", problem.entries.y - f, problem.entries.y - f)))
+
+
+def loss_and_gradient(
+    factors: np.ndarray, by_row: EntriesByRow, penalty: Penalty, problem: Problem, threads: Threads
+) -> tuple[float, np.ndarray]:
+    """Minus the log likelihood at noise precision 1, plus the penalty, and its gradient (n_rows, R)."""
+    f = latent_of_entries(problem.entries, factors, threads)
+    value, slope, _ = log_likelihoods(problem, f, problem.likelihood.default_theta, threads)
+    value = np.where(value > -HUGE, value, -HUGE)  # of nan too
+    down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
+    gradient = np.empty_like(factors)
+    for chunks in by_row.chunks:
+
+        def add(a: int, b: int, chunks: np.ndarray = chunks) -> None:
+            scratch = np.empty(factors.shape[1])
+            sum_products(chunks[a], chunks[b], by_row, down, factors, gradient, scratch)
+
+        threads.over(len(chunks) - 1, add)
+    apart, pull = factors - penalty.mean, np.empty_like(factors)
+    threads.over(len(factors), lambda a, b: packed_products(a, b, penalty.Lam, apart, pull))
+    gradient += penalty.weight * pull
+    return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def step(state: WOPTState, problem: Problem, options: WOPTOptions, threads: Threads) -> tuple[WOPTState, Sweep]:
+    """A run of L-BFGS-B from where the last one ended."""
+    factors, free = state.factors.copy(), state.free
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        factors[free] = x
+        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, threads)
+        return loss, gradient[free]
+
+    if free.any():
+        limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
+        limits["maxfun"] = 20 * options.iterations
+        # L-BFGS-B's own algebra is on short vectors: more threads cost many times what they save, and change the result
+        with _pools().limit(limits=1, user_api="blas"):
+            factors[free] = minimize(objective, factors[free], jac=True, method="L-BFGS-B", options=limits).x
+    f = latent_of_entries(problem.entries, factors, threads)
+    theta = _precision(problem, f)
+    sweep = Sweep(
+        change=relative_change(f, state.f),
+        noise_precision=theta if problem.noise_prior is not None else np.nan,
+        skipped=0,
+        shrunk=0,
+        train_score=train_score(problem, f, theta),
+    )
+    return state._replace(factors=factors, f=f, theta=theta), sweep
+
+
+def finish(state: WOPTState, problem: Problem) -> PointEstimate:
+    """The factors, and the noise precision that goes with them."""
+    theta = state.theta if problem.noise_prior is not None else None
+    return PointEstimate(problem.shape, problem.rank, state.factors, theta, seen_rows(problem))
+
+
+WOPT = Method(
+    name="wopt",
+    needs=("loglik",),
+    options=WOPTOptions,
+    init=init,
+    step=step,
+    finish=finish,
+    source="Acar et al. (2011), Scalable tensor factorizations for incomplete data",
+)

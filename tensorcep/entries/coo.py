@@ -1,0 +1,226 @@
+"""Array functions on cells: linear indices, repeated cells and their merging, free cells, counts per row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value
+
+Coords = NDArray[np.int64]
+Values = NDArray[np.float64]
+
+
+def linear_index(coords: Coords, shape: Sequence[int]) -> NDArray[np.int64] | None:
+    """Return each cell's position in row-major order, (N,) int64, or None where 64 bits do not hold it."""
+    if math.prod(shape) > INT64_MAX:
+        return None
+    ids = coords[:, 0].copy()
+    for k in range(1, len(shape)):
+        ids *= shape[k]
+        ids += coords[:, k]
+    return ids
+
+
+def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
+    """Return the (N, K) coordinates of row-major positions: the inverse of `linear_index`."""
+    coords = np.empty((ids.shape[0], len(shape)), dtype=np.int64)
+    rest = ids
+    for k in range(len(shape) - 1, 0, -1):
+        rest, coords[:, k] = np.divmod(rest, shape[k])
+    coords[:, 0] = rest
+    return coords
+
+
+def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    """Return None when all cells differ; else where those stand that occur more than once.
+
+    The usual answer, None, costs one sort of the keys without their positions, and nothing when they already ascend.
+
+    Returns
+    -------
+    order : (M,) int64
+        Positions of the entries whose cell occurs more than once, equal cells together and each in entry order.
+    repeats : (M,) bool
+        Whether the entry at `order` repeats the one before.
+    """
+    ids = linear_index(coords, shape)
+    if ids is None:
+        order = np.lexsort(coords.T[::-1])
+        repeats = np.zeros(order.size, dtype=bool)
+        repeats[1:] = (coords[order[1:]] == coords[order[:-1]]).all(axis=1)
+        kept = repeats | np.append(repeats[1:], False)
+        return (order[kept], repeats[kept]) if kept.any() else None
+    if bool((ids[1:] > ids[:-1]).all()):
+        return None
+    ordered = np.sort(ids)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    if again.size == 0:
+        return None
+    found = np.searchsorted(again, ids)
+    order = np.flatnonzero(again[np.minimum(found, again.size - 1)] == ids)
+    order = order[np.argsort(ids[order], kind="stable")]
+    repeats = np.zeros(order.size, dtype=bool)
+    repeats[1:] = ids[order[1:]] == ids[order[:-1]]
+    return order, repeats
+
+
+def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], policy: str) -> tuple[Coords, Values]:
+    """Return entries with every cell once; a merged cell stands where it first stood.
+
+    Parameters
+    ----------
+    policy : {"error", "mean", "sum", "last"}
+        "error" raises ValueError with the first repeated cell and the number of repeats.
+    """
+    check_choice("duplicates", policy, DUPLICATE_POLICIES)
+    repeated = repeated_cells(coords, shape)
+    if repeated is None:
+        return coords, values
+    order, repeats = repeated
+    if policy == "error":
+        _fail_duplicates(coords, order, repeats)
+    starts = np.flatnonzero(~repeats)
+    if policy == "last":
+        merged = values[order[np.append(starts[1:], order.size) - 1]]
+    else:
+        merged = np.add.reduceat(values[order], starts)
+        if policy == "mean":
+            merged /= np.diff(np.append(starts, order.size))
+    values = values.copy()
+    values[order[starts]] = merged
+    keep = np.ones(values.size, dtype=bool)
+    keep[order[repeats]] = False
+    return coords[keep], values[keep]
+
+
+def _fail_duplicates(coords: Coords, order: NDArray[np.int64], repeats: NDArray[np.bool_]) -> None:
+    at = np.flatnonzero(repeats)
+    where = at[np.argmin(order[at])]
+    first = int(order[np.flatnonzero(~repeats[: where + 1])[-1]])
+    cell = tuple(int(i) for i in coords[order[where]])
+    fail_value(
+        f"the cell {cell} (indices from 0) occurs more than once, first at entries {first} and {int(order[where])}, "
+        f"and {at.size} {'entry repeats' if at.size == 1 else 'entries repeat'} an earlier one; "
+        "pass duplicates='mean', 'sum' or 'last' to merge them."
+    )
+
+
+def sample_free_cells(
+    n: int, taken: Sequence[Coords], shape: Sequence[int], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """Return (n, K) distinct cells, uniform without replacement over those not in `taken`, and their share of these.
+
+    Below 2**63 cells the free ones are numbered and drawn by number, so a nearly full tensor costs no more than an
+    empty one. Above that, cells are drawn mode by mode and repeats are drawn again.
+    """
+    stacked = np.concatenate(taken)
+    ids = linear_index(stacked, shape)
+    if ids is None:
+        return _reject_taken(n, stacked, shape, rng), n / math.prod(shape)  # taken cells are too few to count
+    ids = np.unique(ids)
+    total = math.prod(shape)
+    free = total - ids.size
+    if n > free:
+        fail_value(
+            f"n must be at most the {free} free cells (of {total}, {ids.size} are observed or excluded); got {n}."
+        )
+    ranks = _distinct_integers(n, free, rng)
+    # ids[j] - j free cells lie before the j-th taken cell, so the free cell of a rank is that many places further on.
+    ranks += np.searchsorted(ids - np.arange(ids.size), ranks, side="right")
+    return cells_of(ranks, shape), n / max(free, 1)
+
+
+def _distinct_integers(n: int, high: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return n distinct integers from range(high) in random order, in O(n) memory whatever `high` is."""
+    if n > high // 2:
+        return rng.permutation(high)[:n].astype(np.int64)
+    drawn = np.empty(0, dtype=np.int64)
+    while drawn.size < n:
+        more = rng.integers(0, high, size=n - drawn.size + 16, dtype=np.int64)
+        drawn = np.concatenate([drawn, more])
+        _, first = np.unique(drawn, return_index=True)
+        drawn = drawn[np.sort(first)]
+    return drawn[:n]
+
+
+def _reject_taken(n: int, taken: Coords, shape: Sequence[int], rng: np.random.Generator) -> Coords:
+    sizes = np.asarray(shape, dtype=np.int64)
+    pool = taken
+    base = taken.shape[0]
+    while pool.shape[0] - base < n:
+        more = rng.integers(0, sizes, size=(n - (pool.shape[0] - base), sizes.size), dtype=np.int64)
+        pool = np.concatenate([pool, more])
+        repeated = repeated_cells(pool, shape)
+        if repeated is not None:  # a drawn cell stands after the equal taken one, so it is the drawn one that goes
+            order, repeats = repeated
+            keep = np.ones(pool.shape[0], dtype=bool)
+            keep[order[repeats]] = False
+            keep[:base] = True
+            pool = pool[keep]
+    return pool[base:]
+
+
+def unfold_cp(weights: Any, factors: Sequence[Any], coords: Coords) -> Values:
+    """Return sum_r weights_r prod_k factors[k][i_k, r] at the given cells, (N,) float64."""
+    product = np.asarray(factors[0], dtype=np.float64)[coords[:, 0]]
+    if weights is not None:
+        product = product * np.asarray(weights, dtype=np.float64)
+    for k in range(1, len(factors)):
+        product = product * np.asarray(factors[k], dtype=np.float64)[coords[:, k]]
+    return product.sum(axis=1)
+
+
+class TensorInfo(NamedTuple):
+    """What `SparseTensor.info` reports; `str()` of it is readable.
+
+    `counts[k]` is the number of entries in each row of mode k, (n_k,) int64; `empty_rows[k]` the rows without any.
+    """
+
+    shape: tuple[int, ...]
+    names: tuple[Any, ...]
+    n_entries: int
+    density: float
+    counts: tuple[NDArray[np.int64], ...]
+    empty_rows: tuple[NDArray[np.int64], ...]
+    value_min: float
+    value_mean: float
+    value_max: float
+    value_std: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"shape    {' x '.join(map(str, self.shape))}",
+            f"entries  {self.n_entries:,} (density {100 * self.density:.3g} %)",
+            f"values   min {self.value_min:.6g}, mean {self.value_mean:.6g}, max {self.value_max:.6g}, "
+            f"sd {self.value_std:.6g}",
+        ]
+        for k, (count, empty) in enumerate(zip(self.counts, self.empty_rows, strict=True)):
+            name = "" if self.names[k] is None else f" ({self.names[k]})"
+            lines.append(
+                f"mode {k}{name}: {count.size:,} rows, entries per row min {count.min()}, "
+                f"median {np.median(count):g}, max {count.max()}; {empty.size:,} empty"
+            )
+        return "\n".join(lines)
+
+
+def describe(coords: Coords, values: Values, shape: Sequence[int], names: Sequence[Any]) -> TensorInfo:
+    """Return density, entries per row, empty rows and the range of the values (NaN without entries)."""
+    counts = tuple(np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape))
+    y = values if values.size else np.array([np.nan])
+    return TensorInfo(
+        shape=tuple(shape),
+        names=tuple(names),
+        n_entries=values.size,
+        density=values.size / math.prod(shape),
+        counts=counts,
+        empty_rows=tuple(np.flatnonzero(count == 0) for count in counts),
+        value_min=float(y.min()),
+        value_mean=float(y.mean()),
+        value_max=float(y.max()),
+        value_std=float(y.std()),
+    )

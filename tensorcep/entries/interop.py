@@ -1,0 +1,103 @@
+"""From and to the containers of other libraries, as plain (coords, values, shape)."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorcep.core.checks import check_coords, check_shape, fail_value
+from tensorcep.entries.coo import Coords, Values, cells_of, unfold_cp
+
+Parts = tuple[Coords, Any, tuple[int, ...]]
+
+
+def optional_module(name: str, needed_for: str, install: str | None = None) -> ModuleType:
+    """Import an optional library; the ImportError says what needs it and how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"{needed_for} needs {name}, which is not installed; pip install {install or name}."
+        ) from error
+
+
+def scipy_parts(matrix: Any) -> Parts:
+    """Return the stored elements of a scipy.sparse matrix or array; warn that explicit zeros are observations."""
+    if getattr(matrix, "ndim", None) != 2 or not hasattr(matrix, "tocoo"):
+        raise TypeError(f"from_scipy takes a two-dimensional scipy.sparse matrix; got {type(matrix).__name__}.")
+    coo = matrix.tocoo()
+    zeros = int(np.count_nonzero(coo.data == 0))
+    if zeros:
+        warnings.warn(
+            f"{zeros} explicit zeros of the matrix are kept as observed entries; "
+            "call its eliminate_zeros() first if they were not observed.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return np.stack([coo.row, coo.col], axis=1).astype(np.int64), coo.data, tuple(coo.shape)
+
+
+def dense_parts(array: Any, mask: Any = None) -> Parts:
+    """Return the observed cells of a dense array: those that are not NaN, or those where `mask` is true."""
+    array = np.asarray(array)
+    if array.ndim < 2:
+        fail_value(f"a dense array must have at least two dimensions; got {array.ndim}.")
+    if array.dtype.kind not in "iufb":
+        raise TypeError(f"a dense array must hold real numbers; got dtype {array.dtype}.")
+    if mask is None:
+        observed = ~np.isnan(array)
+    else:
+        observed = np.asarray(mask)
+        if observed.shape != array.shape:
+            fail_value(f"mask must have the shape of the array, {array.shape}; got {observed.shape}.")
+        if not np.isin(observed, (0, 1)).all():
+            fail_value("mask must hold only True (observed) and False, or 1 and 0; convert it to bool.")
+        observed = observed.astype(bool)
+    return np.argwhere(observed).astype(np.int64), array[observed], array.shape
+
+
+def tensorly_parts(tensor: Any, mask: Any = None, coords: Any = None) -> Parts:
+    """Return a dense TensorLy tensor's observed cells, or a CPTensor's values at `coords` (default: at every cell)."""
+    if not (hasattr(tensor, "factors") and hasattr(tensor, "weights")):
+        if coords is not None:
+            fail_value("coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed.")
+        return dense_parts(tensor, mask)
+    if mask is not None:
+        fail_value("mask is only for a dense tensor; use coords to choose cells of a CPTensor.")
+    shape = check_shape([len(factor) for factor in tensor.factors])
+    if coords is None:
+        cells = cells_of(np.arange(math.prod(shape), dtype=np.int64), shape)
+    else:
+        cells = check_coords(coords, shape)
+    return cells, unfold_cp(tensor.weights, tensor.factors, cells), shape
+
+
+def sparse_parts(array: Any) -> Parts:
+    """Return the stored elements of a pydata/sparse array (COO, or any of its formats that asformat turns into COO)."""
+    if not hasattr(array, "coords") and hasattr(array, "asformat"):
+        array = array.asformat("coo")
+    if not (hasattr(array, "coords") and hasattr(array, "data") and hasattr(array, "shape")):
+        raise TypeError(f"from_sparse takes a pydata/sparse array; got {type(array).__name__}.")
+    return np.asarray(array.coords).T.astype(np.int64), array.data, tuple(array.shape)
+
+
+def to_dense(coords: Coords, values: Values, shape: Sequence[int], fill: float) -> NDArray[np.float64]:
+    """Return a dense array with `fill` in the cells that were not observed."""
+    dense = np.full(shape, fill, dtype=np.float64)
+    dense[tuple(coords.T)] = values
+    return dense
+
+
+def column_names(names: Sequence[Any], value: Any) -> list[Any]:
+    """Return one distinct column name per mode: the labels' names where there are, else mode_0, mode_1, ..."""
+    found = [f"mode_{k}" if name is None else name for k, name in enumerate(names)]
+    if len({*found, value}) != len(found) + 1:
+        fail_value(f"column names must be distinct; got {[*found, value]}; pass modes= and value=.")
+    return found

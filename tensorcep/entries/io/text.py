@@ -1,0 +1,207 @@
+"""Entries from text files, read in blocks of lines by pandas' C parser, a few at a time in threads.
+
+The parser is asked first for the plain dialect of the first entry (one separator, no comments, no quotes), which it
+reads twice as fast; it accepts nothing wrong there, since every field must be a number. A file that it refuses is read
+again with comments and runs of blanks allowed, and if that fails too, line by line to name the line.
+"""
+
+from __future__ import annotations
+
+import collections
+import csv
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import BytesIO
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tensorcep.core.checks import fail_value
+from tensorcep.entries.io.lines import ENCODING, GZIP_ERRORS, Layout, find_bad_line, open_binary, rows
+
+BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
+_PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
+MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
+# Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
+_EXACT = {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
+    """Return coords (N, K), values (N,) and the shape.
+
+    Raises
+    ------
+    ValueError
+        With the number of the first bad line, counted from 1 with comments and headers; or if there is no entry.
+    """
+    dialects = [_general_dialect(layout)]
+    plain = _plain_separator(layout)
+    if plain is not None:
+        dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE})
+    failure: Exception | None = None
+    for dialect in dialects:
+        try:
+            coords, values, sizes = _parse(layout, dialect, verbose)
+        except _PARSE_ERRORS as error:
+            if isinstance(error.__cause__, GZIP_ERRORS):
+                raise
+            failure = error
+            continue
+        if layout.n_entries is not None and layout.n_entries != values.size:
+            fail_value(
+                f"'{layout.path}' holds {values.size} entries where its header promises {layout.n_entries}; "
+                "it may be truncated."
+            )
+        return coords, values, layout.shape or sizes
+    find_bad_line(layout)
+    raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+
+
+def _plain_separator(layout: Layout) -> str | None:
+    """Return the one character between the fields of the first entry, or None if it takes more to split them."""
+    if layout.separator is not None:
+        return layout.separator
+    for number, fields, text in rows(layout.path, None, layout.comment):
+        if number > layout.skip:
+            return next((c for c in (" ", "\t") if text.rstrip("\r\n").split(c) == fields), None)
+    return None
+
+
+def _general_dialect(layout: Layout) -> dict[str, Any]:
+    if layout.separator is None:
+        return {"sep": r"\s+", "comment": layout.comment, "quoting": csv.QUOTE_NONE}
+    return {"sep": layout.separator, "comment": layout.comment, "skipinitialspace": True}
+
+
+class _RefusedError(ValueError):
+    """The parser took a block that holds no good entries; the line is found afterwards."""
+
+
+class _Block(NamedTuple):
+    coords: NDArray[np.int64]
+    values: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    share: float  # of the file read so far
+
+
+def _parse(
+    layout: Layout, dialect: dict[str, Any], verbose: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
+    """Read all blocks into two arrays, allocated for the number of entries that the first block suggests."""
+    coords, values = np.empty((0, len(layout.modes)), dtype=np.int64), np.empty(0)
+    count, sizes = 0, np.zeros(len(layout.modes), dtype=np.int64)
+    for block in _blocks(layout, dialect, verbose):
+        last = count + block.values.size
+        if last > values.size:
+            room = math.ceil(1.05 * last / block.share)
+            coords, values = _moved(coords, count, room), _moved(values, count, room)
+        coords[count:last] = block.coords
+        values[count:last] = block.values
+        sizes = np.maximum(sizes, block.sizes)
+        count = last
+    if count == 0 or (layout.shape is not None and (sizes > layout.shape).any()):
+        raise _RefusedError
+    coords.resize((count, len(layout.modes)), refcheck=False)
+    values.resize(count, refcheck=False)
+    return coords, values, tuple(int(n) for n in sizes)
+
+
+def _moved(array: NDArray[Any], count: int, room: int) -> NDArray[Any]:
+    larger = np.empty((room, *array.shape[1:]), dtype=array.dtype)
+    larger[:count] = array[:count]
+    return larger
+
+
+def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_Block]:
+    """Yield the parsed blocks in the order of the file; a few are parsed at a time, and no more are in memory."""
+    threads = min(os.cpu_count() or 1, MAX_THREADS)
+    waiting: collections.deque[Future[_Block]] = collections.deque()
+    with open_binary(layout.path, verbose) as (handle, raw), ThreadPoolExecutor(threads) as pool:
+        for _ in range(layout.skip):
+            handle.readline()
+        for lines, share in _whole_lines(handle, raw, os.path.getsize(layout.path)):
+            waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _whole_lines(handle: BinaryIO, raw: Any, size: int) -> Iterator[tuple[bytes, float]]:
+    """Yield blocks of about BLOCK bytes that end with a line, each with the share of the file read so far."""
+    rest = b""
+    while data := handle.read(BLOCK):
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield rest + data[:end], raw.tell() / size
+            rest = b""
+        rest += data[end:]
+    if rest:
+        yield rest, 1.0
+
+
+def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, Any]) -> _Block:
+    types = {**dict.fromkeys(layout.modes, np.int64), layout.value: np.float64}
+    try:
+        # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
+        with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
+            frame = _read_csv(BytesIO(lines), types, {**dialect, "low_memory": True})
+    except pd.errors.EmptyDataError:  # nothing but comments
+        none = np.empty((0, len(layout.modes)), dtype=np.int64)
+        return _Block(none, np.empty(0), none.sum(axis=0), share)
+    if frame.shape[1] != layout.n_fields:
+        raise _RefusedError
+    coords = np.empty((len(frame), len(layout.modes)), dtype=np.int64)
+    sizes = np.empty(len(layout.modes), dtype=np.int64)
+    for k, field in enumerate(layout.modes):
+        column = frame[field].to_numpy()
+        if column.min() < layout.base:
+            raise _RefusedError
+        sizes[k] = column.max() - layout.base + 1
+        np.subtract(column, layout.base, out=coords[:, k])
+    values = frame[layout.value].to_numpy()
+    if not np.isfinite(values).all():
+        raise _RefusedError
+    return _Block(coords, values, sizes, share)
+
+
+def _read_csv(handle: BytesIO | BinaryIO, types: dict[int, Any], dialect: dict[str, Any]) -> pd.DataFrame:
+    options: dict[str, Any] = {**dialect, **_EXACT}
+    frame: pd.DataFrame = pd.read_csv(
+        handle,
+        header=None,
+        dtype=types,
+        na_filter=False,
+        engine="c",
+        encoding=ENCODING,
+        encoding_errors="replace",
+        **options,
+    )
+    return frame
+
+
+def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
+    """Return the fields of a file with labels as a DataFrame, one column per field position.
+
+    pandas chooses the dtype of the labels by looking at the whole column, so this is not read in chunks.
+    """
+    failure: Exception | None = None
+    try:
+        with open_binary(layout.path, verbose) as (handle, _):
+            options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False}
+            frame = _read_csv(handle, {layout.value: np.float64}, options)
+    except _PARSE_ERRORS as error:
+        if isinstance(error.__cause__, GZIP_ERRORS):
+            raise
+        failure, frame = error, pd.DataFrame()
+    # A line that ends early leaves empty text in its last fields.
+    good = frame.shape[1] == layout.n_fields and bool(np.isfinite(frame[layout.value]).all())
+    if not good or any((frame[field] == "").any() for field in layout.modes):
+        find_bad_line(layout)
+        if not good:
+            raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+    return frame

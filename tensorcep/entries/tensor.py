@@ -1,0 +1,333 @@
+"""SparseTensor: the observed entries of a tensor, and what can be done with them before a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from tensorcep.core.checks import (
+    check_columns,
+    check_coords,
+    check_int,
+    check_mask_or_rows,
+    check_mode_count,
+    check_random_state,
+    check_range,
+    check_same_shape,
+    check_shape,
+    check_values,
+    fail_value,
+)
+from tensorcep.entries import interop as _interop
+from tensorcep.entries.coo import TensorInfo, describe, merge_duplicates, sample_free_cells
+from tensorcep.entries.labels import Labels
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseTensor:
+    """Observed entries of a tensor of order 2 (a matrix) or more. An absent cell is unobserved, never zero.
+
+    Parameters
+    ----------
+    coords : array-like of shape (N, K)
+        Row indices of each entry, counted from 0; kept as C-contiguous int64 (not copied when they already are).
+    values : array-like of shape (N,)
+        Finite numbers; kept as float64.
+    shape : sequence of K ints, optional
+        Default: the length of the labels, or else one more than the largest index of each mode.
+    labels : sequence of K Labels, arrays or None, optional
+        The names of the rows of each mode.
+    duplicates : {"error", "mean", "sum", "last"}, default="error"
+        What to do with a cell that occurs more than once. A merged entry stands where the cell first stood.
+    zero_rate : float in (0, 1] or None, default=1
+        For labels 0/1 whose zeros were sampled: the share of the population's zeros that the entries hold. None where
+        it is not one number. `sample_zeros` sets it, and choices of entries, combinations and .npz files keep it;
+        ``CPClassifier(zero_rate="auto")`` reads it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        On indices that are negative, not whole, or beyond the shape; on values that are not finite real numbers; on
+        arrays or labels that do not fit together; on repeated cells. The container may be empty; a fit refuses that.
+    """
+
+    coords: NDArray[np.int64]
+    values: NDArray[np.float64]
+    shape: tuple[int, ...] = None  # type: ignore[assignment]
+    labels: tuple[Labels | None, ...] = None  # type: ignore[assignment]
+    duplicates: InitVar[str] = field(default="error", kw_only=True)
+    zero_rate: float | None = field(default=1.0, kw_only=True)
+
+    def __post_init__(self, duplicates: str) -> None:
+        coords = check_coords(self.coords)
+        values = check_values(self.values, coords.shape[0])
+        labels = _check_labels(self.labels, coords.shape[1])
+        if self.shape is None:
+            sizes = [coords[:, k].max() + 1 if coords.shape[0] else 1 for k in range(coords.shape[1])]
+            shape = tuple(int(n) if found is None else len(found) for n, found in zip(sizes, labels, strict=True))
+        else:
+            shape = check_shape(self.shape, coords.shape[1])
+        for k, found in enumerate(labels):
+            if found is not None and len(found) != shape[k]:
+                fail_value(f"labels of mode {k} must be as many as its {shape[k]} rows; got {len(found)}.")
+        shape = check_shape(shape)
+        coords = check_coords(coords, shape)
+        coords, values = merge_duplicates(coords, values, shape, duplicates)
+        if self.zero_rate is not None:
+            check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
+        self._set(coords, values, shape, labels, self.zero_rate)
+
+    def _set(self, *parts: Any) -> None:
+        for name, value in zip(("coords", "values", "shape", "labels", "zero_rate"), parts, strict=True):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_checked(
+        cls, coords: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, ...], duplicates: str = "error"
+    ) -> SparseTensor:
+        """Return a tensor from arrays that a reader has checked already, looking only for repeated cells."""
+        new = object.__new__(cls)
+        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, (None,) * len(shape), 1.0)
+        return new
+
+    def _with(
+        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
+    ) -> SparseTensor:
+        """Return a tensor of the same shape and labels from entries that are known to be good."""
+        new = object.__new__(type(self))
+        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
+        return new
+
+    @property
+    def order(self) -> int:
+        """The number of modes K."""
+        return len(self.shape)
+
+    @property
+    def nnz(self) -> int:
+        """The number of observed entries N, those of value zero included."""
+        return int(self.values.shape[0])
+
+    @property
+    def density(self) -> float:
+        """Observed entries over cells."""
+        return self.nnz / math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.nnz
+
+    def __repr__(self) -> str:
+        named = [str(k if found.name is None else found.name) for k, found in enumerate(self.labels) if found]
+        labels = f", labels of {', '.join(named)}" if named else ""
+        size = " x ".join(map(str, self.shape))
+        return f"<SparseTensor {size}, {self.nnz:,} entries, density {100 * self.density:.3g} %{labels}>"
+
+    # From and to other containers
+
+    @classmethod
+    def from_coo(
+        cls,
+        coords: ArrayLike,
+        values: ArrayLike,
+        shape: Sequence[int] | None = None,
+        *,
+        labels: Any = None,
+        duplicates: str = "error",
+    ) -> SparseTensor:
+        """Return a tensor from indices (N, K) and values (N,); the same as calling the class."""
+        return cls(coords, values, shape, labels, duplicates=duplicates)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_pandas(
+        cls,
+        df: pd.DataFrame,
+        modes: Sequence[Any],
+        value: Any = "y",
+        *,
+        labels: Sequence[Labels | None] | None = None,
+        duplicates: str = "error",
+    ) -> SparseTensor:
+        """Return a tensor from a long DataFrame: one line per entry, one column per mode, one for the value.
+
+        Parameters
+        ----------
+        modes : sequence of K column names
+            Columns of any dtype; their sorted distinct values become the labels (see `Labels.from_column`).
+        value : column name, default="y"
+        labels : sequence of K Labels or None, optional
+            Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
+        """
+        check_mode_count(modes)
+        check_columns(df.columns, [*modes, value])
+        known = _check_labels(labels, len(modes))
+        found, columns = [], []
+        for name, old in zip(modes, known, strict=True):
+            new, rows = Labels.from_column(df[name], name=name)
+            if old is not None:
+                old = old.extended(new)
+                rows, new = old.rows(new)[rows], old
+            found.append(new)
+            columns.append(rows)
+        return cls(np.stack(columns, axis=1), df[value].to_numpy(), labels=tuple(found), duplicates=duplicates)
+
+    def to_pandas(self, modes: Sequence[Any] | None = None, value: Any = "y") -> pd.DataFrame:
+        """Return a long DataFrame; modes with labels hold these, the others row indices.
+
+        Column names default to the names of the labels, or mode_0, mode_1, ...
+        """
+        names = [None if found is None else found.name for found in self.labels] if modes is None else list(modes)
+        check_mode_count(names, self.order)
+        columns: dict[Any, Any] = {}
+        for k, name in enumerate(_interop.column_names(names, value)):
+            found = self.labels[k]
+            columns[name] = self.coords[:, k] if found is None else found.index.take(self.coords[:, k])
+        columns[value] = self.values
+        return pd.DataFrame(columns, copy=True)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, *, duplicates: str = "error") -> SparseTensor:
+        """Return the stored elements of a scipy.sparse matrix; explicit zeros count as observed, with a warning."""
+        return cls(*_interop.scipy_parts(matrix), duplicates=duplicates)
+
+    def to_scipy(self) -> Any:
+        """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly."""
+        check_mode_count(self.shape, 2, "to_scipy takes")
+        from scipy.sparse import coo_array
+
+        return coo_array((self.values.copy(), (self.coords[:, 0].copy(), self.coords[:, 1].copy())), shape=self.shape)
+
+    @classmethod
+    def from_dense(cls, array: ArrayLike, mask: ArrayLike | None = None, *, labels: Any = None) -> SparseTensor:
+        """Return the observed cells of a dense array: where `mask` is true, or without a mask, where it is not NaN."""
+        return cls(*_interop.dense_parts(array, mask), labels)
+
+    def to_dense(self, fill: float = np.nan) -> NDArray[np.float64]:
+        """Return a dense array with `fill` in the unobserved cells."""
+        return _interop.to_dense(self.coords, self.values, self.shape, fill)
+
+    @classmethod
+    def from_tensorly(
+        cls, tensor: Any, mask: Any = None, *, coords: ArrayLike | None = None, labels: Any = None
+    ) -> SparseTensor:
+        """Return the observed cells of a dense TensorLy tensor, or a CPTensor at `coords` (default: every cell).
+
+        `mask` follows TensorLy: 1 where observed. Tensors of TensorLy's numpy backend, or convertible to numpy.
+        """
+        return cls(*_interop.tensorly_parts(tensor, mask, coords), labels)
+
+    def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved."""
+        return self.to_dense(0.0), _interop.to_dense(self.coords, np.ones(self.nnz), self.shape, 0.0)
+
+    @classmethod
+    def from_sparse(cls, array: Any, *, duplicates: str = "error") -> SparseTensor:
+        """Return the stored elements of a pydata/sparse array."""
+        return cls(*_interop.sparse_parts(array), duplicates=duplicates)
+
+    def to_sparse(self, fill: float = np.nan) -> Any:
+        """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse."""
+        sparse = _interop.optional_module("sparse", "to_sparse")
+        return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
+
+    # Choosing entries
+
+    def select(self, where: ArrayLike) -> SparseTensor:
+        """Return the entries where a boolean array (N,) is true, or those at distinct integer positions."""
+        rows = check_mask_or_rows(where, self.nnz)
+        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
+
+    def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
+        """Return the entries of this and other tensors of the same shape and labels.
+
+        The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
+        """
+        for other in others:
+            check_same_shape(self.shape, other.shape)
+            if self.labels != other.labels:
+                fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
+        coords = np.concatenate([self.coords, *(other.coords for other in others)])
+        values = np.concatenate([self.values, *(other.values for other in others)])
+        several = (self, *others)
+        rates = {item.zero_rate for item in several if (item.values == 0.0).any()} or {t.zero_rate for t in several}
+        rate = rates.pop() if len(rates) == 1 else None
+        return self._with(*merge_duplicates(coords, values, self.shape, duplicates), rate)
+
+    def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
+        """Return (train, test): a random split of the entries by scikit-learn's splitter.
+
+        `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
+        """
+        from sklearn.model_selection import train_test_split
+
+        train, test = train_test_split(
+            np.arange(self.nnz), test_size=test_size, random_state=_splitter_seed(random_state)
+        )
+        return self.select(np.sort(train)), self.select(np.sort(test))
+
+    def kfold(self, n_splits: int = 5, random_state: Any = None) -> Iterator[tuple[SparseTensor, SparseTensor]]:
+        """Yield (train, test) for each of `n_splits` shuffled folds of the entries, by scikit-learn's KFold."""
+        from sklearn.model_selection import KFold
+
+        folds = KFold(n_splits, shuffle=True, random_state=_splitter_seed(random_state))
+        return ((self.select(a), self.select(b)) for a, b in list(folds.split(np.arange(self.nnz))))
+
+    def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
+        """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order."""
+        size = check_int("size", size)
+        order = check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
+        return (self.select(order[n : n + size]) for n in range(0, self.nnz, size))
+
+    def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
+        """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
+
+        Their `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before
+        you hold entries out, or divide the rate by the share of the ones that the fit gets.
+
+        Parameters
+        ----------
+        n : int
+        exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
+            Cells to keep out, for instance the test set.
+        random_state : int, RandomState, Generator or None
+
+        Raises
+        ------
+        ValueError
+            If fewer than `n` cells are free.
+        """
+        n = check_int("n", n, minimum=0)
+        rng = check_random_state(random_state)
+        taken = [self.coords]
+        several = isinstance(exclude, (list, tuple)) and any(isinstance(item, SparseTensor) for item in exclude)
+        for item in exclude if several else [] if exclude is None else [exclude]:
+            if isinstance(item, SparseTensor):
+                check_same_shape(self.shape, item.shape)
+            cells = item.coords if isinstance(item, SparseTensor) else item
+            taken.append(check_coords(cells, self.shape, name="exclude"))
+        cells, share = sample_free_cells(n, taken, self.shape, rng)
+        return self._with(cells, np.zeros(n), share or 1.0)
+
+    def info(self) -> TensorInfo:
+        """Return density, entries per row, empty rows and the range of the values."""
+        names = [None if found is None else found.name for found in self.labels]
+        return describe(self.coords, self.values, self.shape, names)
+
+
+def _check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
+    if labels is None:
+        return (None,) * order
+    check_mode_count(labels, order, "labels must have")
+    return tuple(item if item is None or isinstance(item, Labels) else Labels(item) for item in labels)
+
+
+def _splitter_seed(random_state: Any) -> Any:
+    """scikit-learn's splitters take no Generator: draw an integer seed from it."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    return random_state

@@ -1,0 +1,74 @@
+"""Terms of Gaussian EP that are likelihoods of the package: rank 1, swept by compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from tensorcep.core.checks import check_matrix, fail_value
+from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
+from tensorcep.ep.design import Design
+from tensorcep.ep.sweep import Rows, Term, Work, propose, sequential_sweep
+from tensorcep.kernels.sites import Sites
+from tensorcep.likelihoods.record import Likelihood
+
+
+class CompiledTerm:
+    """The likelihood terms of all entries."""
+
+    def __init__(self, record: Likelihood, y: Any, theta: Any, design: Design, power: float):
+        if design.vector:
+            fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
+        part = "tilted" if power == 1.0 else "loglik"
+        if getattr(record, part) is None:
+            fail_value(f"EP with power={power:g} needs {part}, which the likelihood {record.name!r} does not have.")
+        y = record.check_y(y)
+        n, d = design.rows.shape
+        theta = _parameters(record.default_theta if theta is None else theta, n)
+        signature = TILTED_SIGNATURE if power == 1.0 else LOGLIK_SIGNATURE
+        self._term = Term(y, theta, address_of(getattr(record, part), signature), power)
+        self._rows = _compressed(design)
+        m, v, logz, alpha, beta = (np.empty(n) for _ in range(5))
+        self._work = Work(m, v, logz, alpha, beta, np.empty(d), np.empty(1), np.empty(1), np.empty((4, 1)))
+
+    def start_sites(self, sites: Sites | None) -> Sites:
+        """Return sites of 1, or checked copies of the given ones."""
+        n = self._term.y.size
+        if sites is None:
+            return Sites(np.zeros(n), np.zeros(n), np.zeros(n))
+        if any(np.shape(part) != (n,) for part in sites):
+            fail_value(f"sites must hold {n} numbers each; got shapes {[np.shape(part) for part in sites]}.")
+        return Sites(*(np.array(part, dtype=np.float64) for part in sites))
+
+    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+        """Refine the sites in order, in place; return the largest change and how many were left out."""
+        change, skipped = sequential_sweep(self._rows, self._term, sites, mean, cov, damping, self._work)
+        return float(change), int(skipped)
+
+    def propose_all(self, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[Sites, float, int]:
+        """Return new sites, all from one posterior, the largest change and how many were left out."""
+        new = Sites(*(np.empty_like(part) for part in sites))
+        change, skipped = propose(0, f.size, f, s, self._term, sites, new, damping, self._work)
+        return new, float(change), int(skipped)
+
+
+def _parameters(theta: Any, n: int) -> np.ndarray:
+    """Parameters as one flat array, those of an entry side by side."""
+    array = np.asarray(theta, dtype=np.float64)
+    if array.ndim == 0:
+        array = np.full(n, float(array))
+    if array.ndim == 1:
+        array = array[:, None]
+    array = check_matrix("theta", array)
+    if array.shape[0] != n:
+        fail_value(f"theta must be one number, or hold a row for each of the {n} observations; got {array.shape[0]}.")
+    return array.ravel()
+
+
+def _compressed(design: Design) -> Rows:
+    rows = design.rows
+    if not sparse.issparse(rows):
+        rows = sparse.csr_matrix(rows)
+    return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, design.offset)

@@ -1,0 +1,145 @@
+"""The linear part of Gaussian EP: f = X w with w = m0 + L u, u ~ N(0, I), and the Gaussian that sites leave of u."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from tensorcep.core.checks import check_matrix, fail_value
+from tensorcep.kernels.sites import Sites
+
+
+class Design(NamedTuple):
+    """Rows a_i = L'x_i in the coordinates of u.
+
+    Attributes
+    ----------
+    rows : (n k, r) float64, dense or CSR
+    k : int
+        Rows per term; 1 for terms of one latent value.
+    vector : bool
+        Whether latent values are vectors (even of length 1).
+    offset : (n k,) float64
+        X m0.
+    prior_mean : (d,) float64
+    root : (d,) or (d, r) float64
+        L, or its diagonal.
+    """
+
+    rows: Any
+    k: int
+    vector: bool
+    offset: np.ndarray
+    prior_mean: np.ndarray
+    root: np.ndarray
+
+    def weights(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of w from those of u."""
+        if self.root.ndim == 1:
+            return self.prior_mean + self.root * mean, self.root[:, None] * cov * self.root
+        return self.prior_mean + self.root @ mean, self.root @ cov @ self.root.T
+
+    def latent(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f."""
+        f = self.offset + self.rows @ mean
+        half = np.asarray(self.rows @ cov)
+        if not self.vector:
+            product = self.rows.multiply(half) if sparse.issparse(self.rows) else self.rows * half
+            return f, np.asarray(product.sum(axis=1)).ravel()
+        blocks = (-1, self.k, mean.size)
+        return f, np.einsum("nia,nja->nij", half.reshape(blocks), self.rows.reshape(blocks))
+
+
+class Gaussian(NamedTuple):
+    """Mean and covariance of u, and the log of the integral of prior times sites."""
+
+    mean: np.ndarray
+    cov: np.ndarray
+    log_evidence: float
+
+
+def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
+    """Check X and the prior, and bring them into the coordinates of u."""
+    k, vector = 1, False
+    if X is None:
+        X = sparse.identity(n, format="csr", dtype=np.float64)
+    elif sparse.issparse(X):
+        X = sparse.csr_matrix(X, dtype=np.float64)
+        check_matrix("X", X.data[None, :])
+    else:
+        X = np.asarray(X)
+        if X.ndim == 3:
+            k, vector, X = X.shape[1], True, X.reshape(-1, X.shape[2])
+        X = check_matrix("X", X)
+    if X.shape[0] != n * k:
+        fail_value(f"X must have one row (or block of rows) for each of the {n} observations; got {X.shape[0] // k}.")
+    d = X.shape[1]
+    mean = np.array(np.broadcast_to(_vector("prior_mean", prior_mean, d), (d,)))
+    root = _root(prior_cov, d)
+    offset = np.asarray(X @ mean)
+    if root.ndim == 2:
+        rows = np.ascontiguousarray(X @ root)
+    else:
+        rows = X.multiply(root).tocsr() if sparse.issparse(X) else X * root
+    return Design(rows, k, vector, offset, mean, root)
+
+
+def _vector(name: str, value: Any, d: int) -> np.ndarray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in ((), (d,)) or not np.isfinite(array).all():
+        fail_value(f"{name} must be one finite number or one for each of the {d} weights; got shape {array.shape}.")
+    return array
+
+
+def _root(prior_cov: Any, d: int) -> np.ndarray:
+    """L with L L' = prior_cov, or its diagonal."""
+    cov = np.asarray(prior_cov, dtype=np.float64)
+    if cov.ndim < 2:
+        variance = np.broadcast_to(_vector("prior_cov", cov, d), (d,))
+        if not (variance >= 0.0).all():
+            fail_value(f"prior_cov must be >= 0; got {variance.min():g}.")
+        return np.sqrt(variance)
+    cov = check_matrix("prior_cov", cov)
+    if cov.shape != (d, d) or not np.allclose(cov, cov.T, rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
+        fail_value(f"prior_cov must be a symmetric ({d}, {d}) matrix; got shape {cov.shape}.")
+    try:
+        return np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        values, vectors = linalg.eigh(cov)
+    floor = d * np.finfo(np.float64).eps * max(values[-1], 0.0)
+    if values[0] < -100.0 * floor:
+        fail_value(f"prior_cov must be positive semi-definite; got an eigenvalue of {values[0]:g}.")
+    kept = values > floor
+    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def gaussian_of(design: Design, sites: Sites) -> Gaussian | None:
+    """Return prior times sites, or None where that is not a Gaussian.
+
+    Source: Minka (2008), eqs 40, 41 and 48, with the prior at N(0, I).
+    """
+    rows, offset = design.rows, design.offset
+    if design.vector:
+        blocks = (-1, design.k, rows.shape[1])
+        weighted = (sites.tau @ rows.reshape(blocks)).reshape(rows.shape)
+        tau_offset = (sites.tau @ offset.reshape(-1, design.k, 1)).ravel()
+    else:
+        weighted = sparse.diags(sites.tau) @ rows if sparse.issparse(rows) else sites.tau[:, None] * rows
+        tau_offset = sites.tau * offset
+    product = rows.T @ weighted
+    precision = product.toarray() if sparse.issparse(product) else np.asarray(product)
+    precision = 0.5 * (precision + precision.T)
+    precision[np.diag_indices_from(precision)] += 1.0
+    try:
+        chol = linalg.cholesky(precision, lower=True)
+    except (linalg.LinAlgError, ValueError):
+        return None
+    inv_chol = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
+    cov = inv_chol.T @ inv_chol
+    nu = sites.nu.ravel()
+    pull = rows.T @ (nu - tau_offset)
+    mean = cov @ pull
+    log_evidence = sites.logc.sum() + nu @ offset - 0.5 * (offset @ tau_offset) + 0.5 * (pull @ mean)
+    return Gaussian(mean, cov, float(log_evidence - np.log(np.diag(chol)).sum()))

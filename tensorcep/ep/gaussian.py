@@ -1,0 +1,210 @@
+"""Expectation propagation with a Gaussian posterior for generalised linear models and Gaussian processes.
+
+The model is f_i = x_i'w with w ~ N(m0, V0), and one likelihood term per f_i (rank 1) or per k of them (rank k). Each
+term is replaced by a site, a Gaussian factor in f_i, such that the moments of w agree with those under (cavity x term).
+
+Inside, w = m0 + L u with V0 = L L' and u ~ N(0, I), so that a prior covariance may be singular and is never inverted.
+
+Source: Minka (2008), EP: a quick reference, eqs 17-49 and 95-116; Minka (2001), Expectation propagation for approximate
+Bayesian inference. Where we differ: natural parameters and log scales throughout (the printed scale factors need the
+square root of a site's variance, which may be negative).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
+from tensorcep.ep.blocks import FunctionTerm
+from tensorcep.ep.compiled import CompiledTerm
+from tensorcep.ep.design import Design, Gaussian, design_of, gaussian_of
+from tensorcep.kernels.sites import Sites
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.record import Likelihood
+
+# Parallel updates overshoot where terms are correlated: part of the old site is kept from the start.
+PARALLEL_DAMPING = 0.2
+# When a sweep's change has not fallen below that of the sweep before, this part of the step is kept from then on.
+SLOWER, MOST_DAMPING = 0.7, 0.95
+# Halvings of a parallel step whose posterior is not a Gaussian.
+MAX_HALVINGS = 30
+
+
+class EPResult(NamedTuple):
+    """What EP found.
+
+    Attributes
+    ----------
+    mean, cov : (d,), (d, d) float64
+        Posterior of w; of f itself where X was None.
+    log_evidence : float
+        EP's estimate of the log marginal likelihood.
+    sites : Sites
+    n_iter : int
+        Sweeps.
+    converged : bool
+        Whether the last undamped change was below `tol`.
+    skipped : int
+        Site updates left out in the last sweep because cavity or result was not a Gaussian.
+    trace : dict of (n_iter,) float64
+        Per sweep: change, log_evidence, skipped, seconds.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray
+    log_evidence: float
+    sites: Sites
+    n_iter: int
+    converged: bool
+    skipped: int
+    trace: dict[str, np.ndarray]
+
+
+class _Sweep(NamedTuple):
+    change: float
+    log_evidence: float
+    skipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GaussianEP:
+    """Gaussian EP: prior N(prior_mean, prior_cov) times one likelihood term per row of X.
+
+    Parameters
+    ----------
+    prior_mean : float or (d,)
+    prior_cov : float, (d,) or (d, d)
+        A number or a vector stands for a diagonal. A full matrix may be singular.
+    schedule : {"sequential", "parallel"}
+        Update the posterior after every site (the paper's), or once per sweep from all sites (one matrix product and
+        one Cholesky factor, quicker for many weights, but it may need damping).
+    damping : float in [0, 1), optional
+        Fraction of the old site kept. By default it starts at 0 for sequential and 0.2 for parallel updates, and grows
+        while the changes do not fall.
+    power : float
+        Power EP: the power of a term that is refined at a time (1 is EP, towards 0 variational Bayes).
+    max_iter : int
+        Largest number of sweeps. One sequential sweep is assumed density filtering (ADF).
+    tol : float
+        Stop when no site's undamped update would change the mean of its f by more than this many posterior standard
+        deviations, or the precision by more than this fraction.
+    """
+
+    prior_mean: Any = 0.0
+    prior_cov: Any = 1.0
+    schedule: str = "sequential"
+    damping: float | None = None
+    power: float = 1.0
+    max_iter: int = 100
+    tol: float = 1e-6
+
+    def fit(self, X: Any, y: Any, likelihood: Any, theta: Any = None, sites: Sites | None = None) -> EPResult:
+        """Run EP.
+
+        Parameters
+        ----------
+        X : (n, d), (n, k, d), scipy.sparse matrix (n, d), or None
+            Row i makes f_i = x_i'w; with k rows per term f_i is a vector. None: w is f itself (Gaussian processes, with
+            the kernel matrix as the prior covariance).
+        y : (n,)
+            Observations; for a Python function a sequence of anything.
+        likelihood : str, Likelihood or callable
+            A name or record, which runs compiled; or a Python function ``tilted(y_i, m, V) -> (logz, alpha, beta)``:
+            with f_i ~ N(m, V), the log of E[p(y_i | f_i)], its gradient in m and minus its Hessian. m and V are numbers
+            for an X of two dimensions and (k,) and (k, k) arrays for three. With a power other than 1 the function is
+            that of the term to this power.
+        theta : float, (n,) or (n, p), optional
+            Parameters of the likelihood for each entry; its default if left out.
+        sites : Sites, optional
+            Where to start, such as the sites of an earlier result; by default sites of 1.
+
+        Returns
+        -------
+        EPResult
+
+        Raises
+        ------
+        ValueError, TypeError
+            On input that is not allowed.
+        FloatingPointError
+            If the posterior stops being a Gaussian.
+        """
+        check_choice("schedule", self.schedule, ("sequential", "parallel"))
+        damping = self._first_damping()
+        power = check_range("power", self.power, 0.0, include_low=False)
+        max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
+        if not hasattr(y, "__len__"):
+            raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
+        design = design_of(X, len(y), self.prior_mean, self.prior_cov)
+        term = _term_of(likelihood, y, theta, design, power)
+        sites = term.start_sites(sites)
+        state = _posterior(design, sites)
+        sweeps: list[_Sweep] = []
+        while len(sweeps) < max_iter and not (sweeps and sweeps[-1].change < tol and not sweeps[-1].skipped):
+            begin = time.perf_counter()
+            step = _sequential if self.schedule == "sequential" else _parallel
+            sites, state, change, skipped = step(design, term, sites, state, damping)
+            if self.damping is None and sweeps and change >= sweeps[-1].change:
+                damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
+            sweeps.append(_Sweep(change, state.log_evidence, skipped, time.perf_counter() - begin))
+        last = sweeps[-1]
+        mean, cov = design.weights(state.mean, state.cov)
+        trace = {name: np.array([getattr(s, name) for s in sweeps], dtype=np.float64) for name in _Sweep._fields}
+        converged = last.change < tol and not last.skipped
+        return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
+
+    def _first_damping(self) -> float:
+        if self.damping is None:
+            return 0.0 if self.schedule == "sequential" else PARALLEL_DAMPING
+        return check_range("damping", self.damping, 0.0, 1.0, include_high=False)
+
+
+def _term_of(likelihood: Any, y: Any, theta: Any, design: Design, power: float) -> FunctionTerm | CompiledTerm:
+    if callable(likelihood) and not isinstance(likelihood, Likelihood):
+        if theta is not None:
+            fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
+        return FunctionTerm(likelihood, y, design, power)
+    record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
+    return CompiledTerm(record, y, theta, design, power)
+
+
+Step = Callable[..., tuple[Sites, Gaussian, float, int]]
+
+
+def _posterior(design: Design, sites: Sites) -> Gaussian:
+    state = gaussian_of(design, sites)
+    if state is None:
+        raise FloatingPointError(
+            "the sites leave no Gaussian posterior: use damping or other start sites, or change terms that contradict "
+            "each other, such as labels that a step without slack cannot all satisfy."
+        )
+    return state
+
+
+def _sequential(
+    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float
+) -> tuple[Sites, Gaussian, float, int]:
+    """One sequential sweep; the posterior is then made afresh from the sites, so that rounding does not add up."""
+    sites = Sites(*(part.copy() for part in sites))
+    change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
+    return sites, _posterior(design, sites), change, skipped
+
+
+def _parallel(
+    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float
+) -> tuple[Sites, Gaussian, float, int]:
+    """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
+    f, s = design.latent(state.mean, state.cov)
+    for _ in range(MAX_HALVINGS):
+        new, change, skipped = term.propose_all(f, s, sites, damping)
+        made = gaussian_of(design, new)
+        if made is not None:
+            return new, made, change, skipped
+        damping = 0.5 * (1.0 + damping)
+    raise FloatingPointError("parallel updates found no Gaussian posterior; use schedule='sequential'.")

@@ -1,0 +1,159 @@
+"""Group factor analysis and canonical correlation analysis: views of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import fail_value
+from tensorcep.core.executor import n_threads
+from tensorcep.core.packing import unpack
+from tensorcep.factor_models.base_many import BaseRelations
+from tensorcep.factor_models.new_rows import new_rows
+from tensorcep.factor_models.summary import parameters, predict_block
+
+ROWS = "rows"
+
+
+class GroupFactorAnalysis(BaseRelations):
+    """Factors of several views of the same rows, each of them active in all, some or one of the views.
+
+    x^(m)_ij given u_i . v^(m)_j + bias, u_i ~ N(0, I); the loadings of every view have precisions of their own
+    (Virtanen et al. 2012), so that a factor vanishes from the views that it says nothing about.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+    likelihood : str or sequence of str, default="gaussian"
+        Of all views, or one for each: "gaussian", "bernoulli", "negbinomial".
+    noise : {"feature", "view"}, default="feature"
+        What has a noise variance of its own in Gaussian views.
+    method : {"vb-factorized", "vb", "gibbs"}, default="vb"
+    ard : bool, default=True
+    bias : {"column", "row", "both", "none"}, default="column"
+    absent : {"missing", "zero"}, default="missing"
+    max_iter : int, default=2000
+    tol : float, default=1e-5
+    method_options : dict, optional
+    n_jobs : int, optional
+    random_state : int, RandomState, Generator or None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    scores_ : ndarray (n_rows, K)
+    loadings_ : list of ndarray (n_features, K)
+    factors_, relevance_, explained_variance_, active_, noise_variance_, lower_bound_, n_iter_, converged_, trace_
+        As in `CollectiveMatrixFactorization`.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        likelihood: str | Sequence[str] = "gaussian",
+        noise: str = "feature",
+        method: str = "vb",
+        ard: bool = True,
+        *,
+        bias: str = "column",
+        absent: str = "missing",
+        max_iter: int = 2000,
+        tol: float = 1e-5,
+        method_options: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.likelihood = likelihood
+        self.noise = noise
+        self.method = method
+        self.ard = ard
+        self.bias = bias
+        self.absent = absent
+        self.max_iter = max_iter
+        self.tol = tol
+        self.method_options = method_options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Sequence[Any], y: Any = None) -> Any:
+        """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse)."""
+        return self._fit_views(list(X))
+
+    def _fit_views(self, views: list[Any]) -> Any:
+        if not views:
+            fail_value("X must hold at least one view; got none.")
+        if self.noise not in ("feature", "view"):
+            fail_value(f"noise must be one of 'feature', 'view'; got {self.noise!r}.")
+        likelihoods = [self.likelihood] * len(views) if isinstance(self.likelihood, str) else list(self.likelihood)
+        if len(likelihoods) != len(views):
+            fail_value(f"likelihood must be one word, or one for each of {len(views)} views; got {len(likelihoods)}.")
+        relations = [(ROWS, f"features of view {m}", likelihood) for m, likelihood in enumerate(likelihoods)]
+        return self._fit_relations(views, relations, (ROWS,))
+
+    def _groups(self, likelihood: str) -> str:
+        by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
+        return "column" if by_feature else "all"
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        self.scores_ = self.factors_[ROWS]
+        self.loadings_ = [self.factors_[self._names[link.col]] for link in self._links]
+
+    def _given(self, views: Sequence[Any]) -> Any:
+        """Moments of new rows given some of their views."""
+        check_is_fitted(self, "posterior_")
+        if len(views) != len(self._links) or all(view is None for view in views):
+            fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
+        links = {}
+        for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
+            if view is None:
+                continue
+            matrix = self._matrix(view, link.likelihood, self.absent, m)
+            if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
+                wanted = link.matrix.cells.shape[1]
+                fail_value(f"view {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+            links[m] = link._replace(matrix=matrix)
+        if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
+            fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
+        return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
+
+    def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
+        """Posterior means (and covariances) of the scores of new rows, given the views that are not None."""
+        K = self._where[0].rank
+        found = self._given(X).select(np.arange(K))
+        if not return_cov:
+            return found.mean.copy()
+        return found.mean.copy(), np.broadcast_to(unpack(found.cov, K), (len(found.mean), K, K)).copy()
+
+    def predict_view(self, X: Sequence[Any], m: int) -> np.ndarray:
+        """Predictive means of view m of new rows, given the views in X that are not None."""
+        rows, relation = self._given(X), self._relation(self._number(m))
+        tau, r = parameters(self.posterior_.sites[m])
+        return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
+
+
+class BayesianCCA(GroupFactorAnalysis):
+    """Canonical correlation analysis: group factor analysis of two views (Klami et al. 2013).
+
+    Components active in both views are what they share; those active in one are its own structure. Parameters and
+    attributes are those of `GroupFactorAnalysis`.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Fit to two views with the same rows, as fit(X, Y) or fit([X, Y])."""
+        views = list(X) if y is None else [X, y]
+        if len(views) != 2:
+            fail_value(f"X and y must be two views; got {len(views)}.")
+        return self._fit_views(views)
+
+    @property
+    def shared_(self) -> np.ndarray:
+        """Which components are active in both views, (K,) bool."""
+        check_is_fitted(self, "posterior_")
+        return np.asarray(self.active_.all(axis=0))

@@ -1,0 +1,84 @@
+"""Matrices with gaps as the factor models take them: arrays with NaN, DataFrames, sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from tensorcep.core.checks import check_counts, check_not_empty, check_zero_one
+from tensorcep.factor_models.model import DenseCells, ListedCells
+
+LISTED_BELOW = 0.2  # share of observed cells under which a list of them is faster than the whole matrix
+
+
+class Matrix(NamedTuple):
+    """Which cells are observed, and their values as a cell array (0 where there is none)."""
+
+    cells: Any
+    x: np.ndarray
+
+    def filled(self, values: np.ndarray) -> np.ndarray:
+        """The matrix (N, D) with values (N, D) where nothing is observed."""
+        if isinstance(self.cells, DenseCells):
+            return self.x if self.cells.observed is None else np.where(self.cells.observed > 0.0, self.x, values)
+        result = values.copy()
+        result[self.cells.rows, self.cells.cols] = self.x
+        return result
+
+    def column_means(self) -> np.ndarray:
+        """Mean of the observed cells of each column, the mean of all where a column has none."""
+        sums = self.cells.group_sums(self.x, "column")
+        ones = self.cells.only_observed(np.ones((1,) * self.x.ndim))
+        counts = self.cells.group_sums(ones, "column")
+        overall = sums.sum() / max(1.0, counts.sum())
+        return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
+
+    def sketchable(self) -> Any:
+        """The matrix less its column means, 0 where nothing is observed; sparse where it is a list of cells."""
+        means = self.column_means()
+        if isinstance(self.cells, DenseCells):
+            return self.cells.only_observed(self.x - means)
+        where = (self.cells.rows, self.cells.cols)
+        return sparse.csr_matrix((self.x - means[self.cells.cols], where), shape=self.cells.shape)
+
+
+def read_matrix(X: Any, likelihood: str, absent: str, name: str = "X") -> Matrix:
+    """Return the observed cells of a checked array with NaN where nothing is observed, or of a sparse matrix.
+
+    Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then).
+
+    Raises
+    ------
+    ValueError
+        If no cell is observed, or a value is not one of the likelihood.
+    """
+    if sparse.issparse(X):
+        if absent == "zero":
+            return read_matrix(X.toarray(), likelihood, absent, name)
+        listed = sparse.coo_matrix(X)
+        order = np.lexsort((listed.col, listed.row))
+        order = order[~np.isnan(listed.data[order])]
+        return _listed(X.shape, listed.row[order], listed.col[order], listed.data[order], likelihood, name)
+    missing = np.isnan(X)
+    if not missing.any():
+        check_not_empty(X.size, name)
+        return Matrix(DenseCells(X.shape), _checked(X.ravel(), likelihood, name).reshape(X.shape))
+    if np.mean(missing) > 1.0 - LISTED_BELOW:
+        rows, cols = np.nonzero(~missing)
+        return _listed(X.shape, rows, cols, X[rows, cols], likelihood, name)
+    _checked(X[~missing], likelihood, name)
+    return Matrix(DenseCells(X.shape, (~missing).astype(np.float64)), np.where(missing, 0.0, X))
+
+
+def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, likelihood: str, name: str) -> Matrix:
+    check_not_empty(len(values), name)
+    values = np.asarray(values, dtype=np.float64)
+    return Matrix(ListedCells((int(shape[0]), int(shape[1])), rows, cols), _checked(values, likelihood, name))
+
+
+def _checked(values: np.ndarray, likelihood: str, name: str) -> np.ndarray:
+    if likelihood == "bernoulli":
+        return check_zero_one(name, values)
+    return check_counts(name, values) if likelihood in ("negbinomial", "poisson") else values

@@ -1,0 +1,123 @@
+"""Rows of arrays in lanes: gathered, scattered, and their moments and divergences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.lanes import cholesky, moments, symmetric_times_vector, trace_product
+from tensorcep.kernels.slots import LANES, dot, subtract, tile_add, tile_in
+
+
+@block_kernel
+def arrange(first, last, source, order, out):
+    """out[i, p] = source[i, order[p]] for rows first:last; 0 where order[p] is -1."""
+    for i in range(first, last):
+        for p in range(len(order)):
+            out[i, p] = source[i, order[p]] if order[p] >= 0 else 0.0
+
+
+@block_kernel
+def gather(rows, source, w, slot):
+    """Slots w[slot + p] = source[rows[lane], p] for the lanes of one block and every column p."""
+    width = source.shape[1]
+    tiled = width - width % 4
+    for lane in range(0, LANES, 4):
+        f0, f1, f2, f3 = rows[lane] * width, rows[lane + 1] * width, rows[lane + 2] * width, rows[lane + 3] * width
+        for p in range(0, tiled, 4):
+            tile_in(w, slot + p, lane, source, f0 + p, f1 + p, f2 + p, f3 + p)
+    for p in range(tiled, width):
+        for lane in range(LANES):
+            w[slot + p, lane] = source[rows[lane], p]
+
+
+@block_kernel
+def scatter_add(rows, values, total):
+    """total[rows[lane], p] += values[p, lane] for the lanes of one block and every column p."""
+    width = total.shape[1]
+    tiled = width - width % 4
+    for lane in range(0, LANES, 4):
+        f0, f1, f2, f3 = rows[lane] * width, rows[lane + 1] * width, rows[lane + 2] * width, rows[lane + 3] * width
+        for p in range(0, tiled, 4):
+            tile_add(total, f0 + p, f1 + p, f2 + p, f3 + p, values, p, lane)
+    for p in range(tiled, width):
+        for lane in range(LANES):
+            total[rows[lane], p] += values[p, lane]
+
+
+@kernel
+def row_moments(first, last, Lam, eta, mean, cov, good):
+    """Mean (n_rows, R) and packed covariance (n_rows, P) of rows first:last; good[i] = 0 where Lam is not positive."""
+    R, P = eta.shape[1], Lam.shape[1]
+    a, s, t, m, inv_diag, ok, vt = 0, P, 2 * P, 2 * P + R, 2 * P + 2 * R, 2 * P + 3 * R, 2 * P + 3 * R + 1
+    w = np.zeros((vt + R * R, LANES))
+    index = np.empty(LANES, dtype=np.int32)
+    for block in range(first, last, LANES):
+        for lane in range(LANES):
+            index[lane] = min(block + lane, last - 1)
+            w[ok, lane] = 1.0
+        gather(index, Lam, w, a)
+        gather(index, eta, w, t)
+        moments(w, a, t, s, m, vt, inv_diag, ok, R)
+        for lane in range(min(LANES, last - block)):
+            i = block + lane
+            good[i] = w[ok, lane]
+            for p in range(P):
+                cov[i, p] = w[s + p, lane]
+            for r in range(R):
+                mean[i, r] = w[m + r, lane]
+
+
+@block_kernel
+def second_moments(first, last, mean, cov, out):
+    """Packed out[i] = cov_i + mean_i mean_i' of rows first:last."""
+    for i in range(first, last):
+        p = 0
+        for a in range(mean.shape[1]):
+            for b in range(a + 1):
+                out[i, p] = cov[i, p] + mean[i, a] * mean[i, b]
+                p += 1
+
+
+@kernel
+def packed_products(first, last, Lam, x, out):
+    """out[i] = Lam_i x_i for rows first:last of x (n_rows, R); Lam (n_rows, P) is packed, or (1, P) for all rows."""
+    for i in range(first, last):
+        j, p = min(i, len(Lam) - 1), 0
+        for a in range(x.shape[1]):
+            total = 0.0
+            for b in range(a):
+                total += Lam[j, p + b] * x[i, b]
+                out[i, b] += Lam[j, p + b] * x[i, a]
+            out[i, a] = total + Lam[j, p + a] * x[i, a]
+            p += a + 1
+
+
+@kernel
+def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
+    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
+
+    The prior itself gives log|prior_Lam_i| / 2.
+    """
+    R, P = rows.mean.shape[1], rows.Lam.shape[1]
+    a, b, s, d, t, inv_diag, ok = 0, P, 2 * P, 3 * P, 3 * P + R, 3 * P + 2 * R, 3 * P + 3 * R
+    w = np.zeros((ok + 3, LANES))
+    index = np.empty(LANES, dtype=np.int32)
+    for block in range(first, last, LANES):
+        for lane in range(LANES):
+            index[lane] = min(block + lane, last - 1)
+        gather(index, rows.Lam, w, a)
+        gather(index, prior_Lam, w, b)
+        gather(index, rows.cov, w, s)
+        gather(index, rows.mean, w, d)
+        gather(index, prior_mean, w, t)
+        subtract(w, d, w, d, w, t, R, w, 0)
+        cholesky(w, a, inv_diag, ok, R)
+        trace_product(w, b, s, ok + 1, R)
+        symmetric_times_vector(w, b, d, t, R)
+        dot(w, ok + 2, w, d, w, t, R, w, 0)
+        for lane in range(min(LANES, last - block)):
+            total = 0.5 * (w[ok + 1, lane] + w[ok + 2, lane] - R)
+            for r in range(R):
+                total -= np.log(w[inv_diag + r, lane])
+            out[block + lane] = total

@@ -1,0 +1,53 @@
+"""What the likelihoods of 0/1 labels share: coding, predictive distribution and sampling.
+
+Inside, a label is +1 or -1; what goes in and comes out (labels, means, quantiles, draws) is 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tensorcep.core.checks import check_fraction, check_values, check_zero_one
+from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.record import Likelihood
+
+
+def code_labels(y: ArrayLike) -> np.ndarray:
+    """Return labels 0/1 or booleans as (n,) float64 -1/+1."""
+    return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
+
+
+def binary_likelihood(
+    name: str, tilted: Any, loglik: Any, cdf: Callable[[np.ndarray], np.ndarray], tilted2: Any = None
+) -> Likelihood:
+    """Return the record of P(y = 1 | f) = cdf(f) with a cdf that is symmetric about 0."""
+
+    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return tilted_moments(tilted, y, m, v, theta)[0]
+
+    return label_record(name, logpdf, cdf)._replace(tilted=tilted, loglik=loglik, tilted2=tilted2)
+
+
+def label_record(
+    name: str, logpdf: Callable[..., np.ndarray], probability: Callable[[np.ndarray], np.ndarray]
+) -> Likelihood:
+    """Return the record that predicts labels, from the log predictive mass and P(y = 1 | f); it cannot be fitted."""
+
+    def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        one = np.exp(logpdf(1.0, m, v, theta))
+        zero = np.exp(logpdf(-1.0, m, v, theta))
+        return one, one * zero
+
+    def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        zero = np.exp(logpdf(-1.0, m, v, theta))
+        return np.where(check_fraction("q", q) <= zero, 0.0, 1.0)
+
+    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f = np.atleast_1d(np.asarray(f, dtype=np.float64))
+        return (rng.random(f.shape) < probability(f)).astype(np.float64)
+
+    return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample)

@@ -1,0 +1,46 @@
+"""The prior of the rows that a user gives: one Gaussian per row, in natural parameters for the methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tensorcep.core.packing import pack, unpack
+
+ArrayPerMode = Sequence[ArrayLike]
+
+
+class Prior(NamedTuple):
+    """Gaussian prior of the factor rows, one item per mode.
+
+    Attributes
+    ----------
+    mean : sequence of arrays
+        Per mode, anything that broadcasts to (n_k, R): a number, (R,), or one mean per row (n_k, R).
+    precision : sequence of arrays
+        Per mode a number, the diagonal (R,), a shared matrix (R, R), or one matrix per row (n_k, R, R).
+    """
+
+    mean: ArrayPerMode
+    precision: ArrayPerMode
+
+
+def _precision_rows(value: ArrayLike, n: int, rank: int) -> np.ndarray:
+    matrix = np.asarray(value, dtype=np.float64)
+    if matrix.ndim < 2:
+        matrix = np.eye(rank) * np.broadcast_to(matrix, (rank,))
+    return np.broadcast_to(pack(np.broadcast_to(matrix, (*matrix.shape[:-2], rank, rank))), (n, rank * (rank + 1) // 2))
+
+
+def natural_prior(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The prior's natural parameters for every row: Lam (n_rows, P) and eta (n_rows, R)."""
+    Lam, eta = [], []
+    for n, mean, precision in zip(shape, prior.mean, prior.precision, strict=True):
+        rows = _precision_rows(precision, n, rank)
+        centre = np.broadcast_to(np.asarray(mean, dtype=np.float64), (n, rank))
+        Lam.append(rows)
+        eta.append(np.einsum("nij,nj->ni", unpack(rows, rank), centre))
+    return np.ascontiguousarray(np.concatenate(Lam)), np.ascontiguousarray(np.concatenate(eta))

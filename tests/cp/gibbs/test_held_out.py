@@ -1,0 +1,104 @@
+"""The Gaussian noise from entries left out in the burn-in: no chain interpolates, none ends at zero factors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.problems import build, cells
+
+from tensorcep.core.belief import GammaNoise
+from tensorcep.core.loop import run
+from tensorcep.core.packing import offsets
+from tensorcep.cp.gibbs.gaussian import GibbsOptions
+from tensorcep.cp.gibbs.held_out import HeldOut, hold_out, law_of_noise, update_noise
+from tensorcep.cp.methods import METHODS
+from tensorcep.priors.fixed import Prior
+
+SHAPE = (30, 25, 20)
+SD = 0.5
+
+
+def data(rng, n=2000, true_rank=2):
+    """Entries of a CP model of low rank, their latent values, and noise of standard deviation SD."""
+    coords = cells(rng, SHAPE, n)
+    f = np.prod([rng.standard_normal((m, true_rank))[i] for m, i in zip(SHAPE, coords.T, strict=True)], axis=0)
+    f = f.sum(axis=1)
+    return coords, f, f + SD * rng.standard_normal(n)
+
+
+def sample(coords, y, R, sweeps=120, threads=1, **given):
+    scale = (y.std() / np.sqrt(R)) ** (1.0 / 3.0)
+    p = build(coords, y, SHAPE, R, prior=Prior([0.0] * 3, [scale**-2] * 3))
+    return run(METHODS["gibbs"], p, GibbsOptions(max_iter=sweeps, **given), max_iter=sweeps, tol=0.0, n_threads=threads)
+
+
+def error(posterior, coords, f):
+    rows = posterior.rows.reshape(-1, sum(SHAPE), posterior.rank)
+    mean = rows[:, coords + offsets(SHAPE)[:-1]].prod(axis=2).sum(axis=2).mean(axis=0)
+    return np.sqrt(np.mean((mean - f) ** 2))
+
+
+def test_no_chain_interpolates_where_parameters_outnumber_entries(rng):
+    coords, f, y = data(rng)
+    train, left = slice(0, 1500), slice(1500, None)
+    found = {how: sample(coords[train], y[train], 20, noise=how).posterior for how in ("held-out", "sampled")}
+    assert found["sampled"].theta.mean() > 4.0 / SD**2  # the twin without the remedy
+    assert 0.2 / SD**2 < found["held-out"].theta.mean() < 3.0 / SD**2
+    assert error(found["held-out"], coords[left], f[left]) < 0.9 * error(found["sampled"], coords[left], f[left])
+
+
+def test_chains_of_low_rank_find_the_noise_and_do_not_collapse_to_zero(rng):
+    coords, f, y = data(rng, true_rank=1)
+    posterior = sample(coords, y, 2).posterior
+    np.testing.assert_allclose(posterior.theta.mean(axis=(1, 2)), 1.0 / SD**2, rtol=0.5)
+    for chain in posterior.rows:
+        assert error(posterior._replace(rows=chain[None]), coords, f) < 0.5 * f.std()
+
+
+def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
+    """Draws and truth with variance 2 around a common mean, noise of variance 3."""
+    n, C, sweeps = 20_000, 3, 200
+    mean = rng.standard_normal(n)
+    y = mean + np.sqrt(2.0) * rng.standard_normal(n) + np.sqrt(3.0) * rng.standard_normal(n)
+    held = HeldOut(np.arange(n), np.arange(n)[:, None], np.zeros((C, n)), 1.0, 1.0)
+    for sweep in range(sweeps):
+        draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
+        held = update_noise(held, sweep, draws[:, :, None], y)
+    # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
+    assert held.noise == pytest.approx(3.0 + 2 * 2 / 39, abs=0.15)
+    assert held.noise_of_mixture == pytest.approx(3.0, abs=0.15)
+    law = law_of_noise(held, GammaNoise(1.0, 2.0))
+    assert law == pytest.approx((1.0 + n / 2, 2.0 + held.noise * n / 2))
+
+
+def test_entries_left_out_come_back_after_the_burn_in(rng):
+    coords, _, y = data(rng, 600)
+    weights = []
+    p = build(coords, y, SHAPE, 2)
+    options = GibbsOptions(max_iter=6, burn_in=3, n_chains=2)
+    watch = [lambda number, sweep, state: weights.append(state.chains.weight[:-1].copy())]
+    first = run(METHODS["gibbs"], p, options, max_iter=6, tol=0.0, callbacks=watch)
+    used = np.array(weights)[:, : len(y)]
+    held = hold_out(p, 2, 1.0)
+    assert ((used[:3] == 0.0).sum(axis=1) == 60).all()
+    assert (used[:3, held.place] == 0.0).all()
+    assert (used[3:] == 1.0).all()
+    assert first.state.held.place.tolist() == held.place.tolist()
+
+
+@pytest.mark.parametrize(("n", "given"), [(499, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled"})])
+def test_few_entries_or_no_burn_in_leave_nothing_out(rng, n, given):
+    coords, _, y = data(rng, n)
+    assert sample(coords, y, 2, 2, **given).state.held is None
+
+
+def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):
+    coords, _, y = data(rng)
+    one, two = (sample(coords, y, 3, 6, threads, n_chains=2).posterior for threads in (1, 2))
+    np.testing.assert_array_equal(one.rows, two.rows)
+    np.testing.assert_array_equal(one.theta, two.theta)
+
+
+def test_noise_must_be_a_known_word():
+    with pytest.raises(ValueError, match="noise must be one of"):
+        GibbsOptions(noise="cv")

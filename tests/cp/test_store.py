@@ -1,0 +1,286 @@
+"""Saved models: the same bits back, nothing pickled, and a clear sentence about every file that is not right."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.data import NAMES, SHAPE, entries, fitted, new
+
+import tensorcep as tc
+from tensorcep.core.belief import Dispersion, Draws, PointEstimate
+from tensorcep.cp import store as persist
+
+EVERY = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.npz"
+    fitted("regressor").save(path)
+    return path
+
+
+def edit(path, arrays=None, drop=(), **header):
+    """Write the file again with other arrays, without some, or with other header fields (None removes one)."""
+    with np.load(path, allow_pickle=False) as archive:
+        content = {name: archive[name] for name in archive.files if name not in drop}
+    fields = {**json.loads(content["header"].tobytes()), **header}
+    text = json.dumps({k: v for k, v in fields.items() if v is not None})
+    content["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez(path, **{**content, **(arrays or {})})
+
+
+def refused(path, *words):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the words are checked below
+        tc.load(path)
+    text = str(caught.value)
+    assert "model.npz" in text
+    assert "\n" not in text
+    for word in words:
+        assert word in text, text
+
+
+@EVERY
+def test_load_gives_the_same_predictions_bit_by_bit(name, tmp_path):
+    model, (X, y) = fitted(name), entries(name)
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    np.testing.assert_array_equal(again.log_score(X, y), model.log_score(X, y))
+    np.testing.assert_array_equal(again.sample_y(X[:9], 4, 0), model.sample_y(X[:9], 4, 0))
+    for one, other in zip(again.factor_covs_, model.factor_covs_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.warns(UserWarning, match="prior is used"):
+        unknown = again.predict_latent([[99, 0, 0]])
+    with pytest.warns(UserWarning, match="prior is used"):
+        np.testing.assert_array_equal(unknown, model.predict_latent([[99, 0, 0]]))
+
+
+@EVERY
+def test_load_restores_attributes_and_parameters(name, tmp_path):
+    model = new(name, shape=SHAPE, n_jobs=2).fit(*entries(name))
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert again.get_params() == model.get_params()
+    for attribute in ("n_iter_", "converged_", "shape_", "labels_", "n_features_in_"):
+        assert getattr(again, attribute) == getattr(model, attribute)
+    assert set(again.trace_) == set(model.trace_)
+    for key, values in model.trace_.items():
+        np.testing.assert_array_equal(again.trace_[key], values)
+    again.fit(*entries(name))
+    np.testing.assert_array_equal(again.posterior_.eta, model.posterior_.eta)
+
+
+def other_results(rng):
+    """What methods return besides Gaussian posteriors with noise, for the shape of the test data."""
+    n, seen = sum(SHAPE), np.ones(sum(SHAPE), dtype=bool)
+    rows = rng.standard_normal((2, 5, n, 2))
+    per_row = Dispersion(1, rng.gamma(2.0, size=SHAPE[1]), rng.gamma(2.0, size=SHAPE[1]))
+    return {
+        "draws": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, 1)), None, seen),
+        "draws by row": Draws(SHAPE, 2, rows, rng.gamma(2.0, size=(2, 5, SHAPE[2])), 2, seen),
+        "draws without a parameter": Draws(SHAPE, 2, rows, None, None, seen),
+        "draws with unknown rows": Draws(SHAPE, 2, rows, None, None, seen, rng.random((2, 5, len(SHAPE), 2))),
+        "point": PointEstimate(SHAPE, 2, rows[0, 0], 2.5, seen),
+        "dispersion": fitted("regressor").posterior_._replace(noise=None, dispersion=per_row),
+    }
+
+
+KINDS = ["draws", "draws by row", "draws without a parameter", "draws with unknown rows", "point", "dispersion"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
+    model = new("regressor", shape=SHAPE).fit(*entries("regressor"))
+    model.posterior_ = other_results(rng)[kind]
+    model._set_moments()
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    X, y = entries("regressor")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.log_score(X, y), model.log_score(X, y))
+    with pytest.warns(UserWarning, match="prior is used"):
+        np.testing.assert_array_equal(again.predict(X + 9), model.predict(X + 9))
+    if kind == "point":
+        with pytest.raises(ValueError, match="return_std=True needs a posterior, but method 'cep' gives a point"):
+            again.predict(X, return_std=True)
+        with pytest.raises(ValueError, match="sample_posterior needs a posterior"):
+            again.sample_posterior()
+    else:
+        np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+        np.testing.assert_array_equal(again.sample_y(X[:9], 4, 0), model.sample_y(X[:9], 4, 0))
+    if kind in ("draws by row", "point"):  # `edit` drops the header fields that are null in the others
+        edit(tmp_path / "model.npz", arrays={"rows": np.ones((2, 5, 3, 2))})
+        refused(tmp_path / "model.npz", "do not fit its shape")
+
+
+def test_load_of_an_unknown_kind_of_result(saved):
+    edit(saved, result="oracle")
+    refused(saved, "unknown kind 'oracle'")
+
+
+def test_load_restores_labels(tmp_path):
+    X, y = entries("regressor")
+    frame = pd.DataFrame(
+        {
+            "who": np.char.add("ü", X[:, 0].astype(str)),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(X[:, 1], "D"),
+        }
+    ).assign(dose=X[:, 2] / 2, y=y)
+    model = new("regressor").fit(tc.SparseTensor.from_pandas(frame, ["who", "day", "dose"]))
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert again.labels_ == model.labels_
+    assert [found.name for found in again.labels_] == ["who", "day", "dose"]
+    wanted = frame[["who", "day", "dose"]]
+    np.testing.assert_array_equal(again.predict(wanted), model.predict(wanted))
+
+
+def test_saved_file_holds_no_pickle(saved):
+    with np.load(saved, allow_pickle=False) as archive:
+        assert all(not archive[name].dtype.hasobject for name in archive.files)
+        header = json.loads(archive["header"].tobytes())
+    assert header["kind"] == "tensorcep.model"
+    assert header["version"] == persist.VERSION
+
+
+def test_save_leaves_out_what_json_cannot_hold(tmp_path):
+    model = new("regressor", callbacks=[lambda *_: None], random_state=np.random.default_rng(0))
+    model.fit(*entries("regressor")).save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert again.callbacks is None
+    assert again.random_state is None
+
+
+def test_model_with_a_prior_record_can_be_fitted_again_after_loading(tmp_path):
+    X, y = entries("regressor")
+    model = new("regressor", prior=tc.Prior([0.3] * 3, [1.0] * 3)).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert again.prior == "auto" or isinstance(again.prior, tc.Prior)
+    again.fit(X, y)
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.999])
+def test_load_refuses_a_truncated_file(saved, keep):
+    data = saved.read_bytes()
+    saved.write_bytes(data[: int(keep * len(data))])
+    refused(saved, "truncated or damaged", "write it again")
+
+
+def test_load_refuses_a_damaged_file(saved):
+    data = bytearray(saved.read_bytes())
+    data[data.index(b"Lam.npy") + 200] ^= 0xFF  # within the numbers, which have a checksum
+    saved.write_bytes(bytes(data))
+    refused(saved, "truncated or damaged")
+
+
+def test_load_refuses_files_that_are_not_ours(tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_text("id,value\n1,2\n")
+    refused(path, "is not a tensorcep.model file")
+    path.write_bytes(b"")
+    refused(path, "is not a tensorcep.model file")
+    np.savez(path, a=np.arange(3))
+    refused(path, "has no tensorcep header")
+    with path.open("wb") as handle:
+        np.save(handle, np.arange(3))
+    refused(path, "is not a tensorcep.model file")
+    np.savez(path, header=np.array([{"kind": "tensorcep.model"}], dtype=object))
+    refused(path, "model.npz")
+
+
+def test_load_refuses_a_saved_tensor(tmp_path):
+    X, y = entries("regressor")
+    tc.write_tensor(tc.SparseTensor(X, y), tmp_path / "model.npz")
+    refused(tmp_path / "model.npz", "is a tensorcep.tensor file, not a tensorcep.model file")
+
+
+def test_load_refuses_a_newer_version(saved):
+    edit(saved, version=persist.VERSION + 1)
+    refused(saved, f"format version {persist.VERSION + 1}", "update tensorcep")
+
+
+def test_load_refuses_an_unknown_class(saved):
+    edit(saved, **{"class": "CPDreamer"})
+    refused(saved, "'CPDreamer'", "CPRegressor", "update tensorcep")
+
+
+@pytest.mark.parametrize("missing", ["Lam", "eta", "seen", "unseen_mean", "unseen_cov"])
+def test_load_refuses_a_file_without_an_array(saved, missing):
+    edit(saved, drop=[missing])
+    refused(saved, "not a complete model", missing)
+
+
+@pytest.mark.parametrize("missing", ["class", "params", "shape", "rank", "noise", "n_iter", "converged", "labels"])
+def test_load_refuses_a_header_without_a_field(saved, missing):
+    edit(saved, **{missing: None})
+    refused(saved, "not a complete model", missing)
+
+
+@pytest.mark.parametrize("name", ["Lam", "eta"])
+def test_load_refuses_arrays_of_a_wrong_shape(saved, name):
+    with np.load(saved) as archive:
+        short = archive[name][:-1]
+    edit(saved, {name: short})
+    refused(saved, "do not fit its shape")
+
+
+WRONG = {
+    "parameters that this version does not have": {"params": {"rank": 2, "flavour": "up"}},
+    "a shape that is no list": {"shape": "large"},
+    "a noise of one number": {"noise": [1.0]},
+    "no noise for a regressor": {"noise": 0},
+    "labels for another number of modes": {"labels": [None]},
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "parameters that this version does not have",
+        "a shape that is no list",
+        "a noise of one number",
+        "no noise for a regressor",
+        "labels for another number of modes",
+    ],
+)
+def test_load_refuses_a_header_that_makes_no_sense(saved, case):
+    edit(saved, **WRONG[case])
+    refused(saved)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["seen", "unseen_mean"],
+)
+def test_load_refuses_the_smaller_arrays_of_a_wrong_shape(saved, name):
+    with np.load(saved) as archive:
+        short = archive[name][:-1]
+    edit(saved, {name: short})
+    refused(saved)
+
+
+def test_load_says_which_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file '.*model\.npz'"):
+        tc.load(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_interrupted_save_leaves_the_old_file(saved, monkeypatch, error):
+    before = saved.read_bytes()
+
+    def half(handle, **arrays):
+        handle.write(b"PK half of a file")
+        raise error
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(type(error)):
+        fitted("classifier").save(saved)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == ["model.npz"]

@@ -1,0 +1,202 @@
+"""CP-WOPT: gradients, optima in closed form, invariances, and what it refuses to say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.models import paper
+from helpers.problems import build, cells, fit, problem, structured
+from scipy.special import expit, gammaln, log_ndtr
+from scipy.stats import multivariate_normal
+
+from tensorcep import CPClassifier, CPRegressor, load
+from tensorcep.core.executor import Threads
+from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model import entries_by_row
+from tensorcep.cp.wopt import HUGE, Penalty, WOPTOptions, loss_and_gradient
+from tensorcep.priors.fixed import Prior
+
+LIKELIHOODS = pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
+
+
+def wopt(p, sweeps, **settings):
+    return fit(p, sweeps, method="wopt", **{"ridge": 0.0, **settings})
+
+
+def ridge_of(weight, R):
+    return Penalty(weight, np.zeros((1, R)), pack(np.eye(R)[None]))
+
+
+def plain_loss(factors, coords, y, likelihood, ridge):
+    f = factors[coords].prod(axis=1).sum(axis=1)
+    each = {
+        "gaussian": lambda: -0.5 * (y - f) ** 2 - 0.5 * np.log(2 * np.pi),
+        "probit": lambda: log_ndtr(y * f),
+        "logit": lambda: np.log(expit(y * f)),
+        "poisson": lambda: y * f - np.exp(f) - gammaln(y + 1),
+    }[likelihood]()
+    return -each.sum() + 0.5 * ridge * np.sum(factors**2)
+
+
+@LIKELIHOODS
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
+    coords, y, p = problem(rng, K, 3, 30, likelihood)
+    if likelihood == "logit":
+        y = np.sign(y)
+        p = build(coords, y, p.shape, 3, "logit")
+    factors, rows, h = 0.5 * rng.standard_normal((sum(p.shape), 3)), coords + offsets(p.shape)[:-1], 1e-5
+    threads = Threads(1)
+    loss, gradient = loss_and_gradient(factors, entries_by_row(p.entries), ridge_of(0.7, 3), p, threads)
+    assert loss == pytest.approx(plain_loss(factors, rows, y, likelihood, 0.7), rel=1e-12)
+    for i, r in np.ndindex(*factors.shape):
+        there = [factors.copy(), factors.copy()]
+        there[0][i, r] -= h
+        there[1][i, r] += h
+        low, high = (plain_loss(u, rows, y, likelihood, 0.7) for u in there)
+        assert gradient[i, r] == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
+    """Its gradient, by differences, with precisions that couple the columns; times the variance of real values."""
+    root = rng.standard_normal((3, 2, 2))
+    prior = Prior(list(rng.standard_normal((3, 2))), list(root @ root.transpose(0, 2, 1) + np.eye(2)))
+    _, y, p = problem(rng, 3, 2, 30, likelihood, prior=prior)
+    state = METHODS["wopt"].init(p, WOPTOptions(), Threads(1))
+    assert state.penalty.weight == pytest.approx(y.var() if likelihood == "gaussian" else 1.0)
+    first = offsets(p.shape)
+
+    def penalty(u):
+        parts = [multivariate_normal(m, np.linalg.inv(L)) for m, L in zip(prior.mean, prior.precision, strict=True)]
+        return -state.penalty.weight * sum(q.logpdf(u[first[k] : first[k + 1]]).sum() for k, q in enumerate(parts))
+
+    u, h = rng.standard_normal(p.prior_eta.shape), 1e-5
+    arguments = (state.by_row, state.penalty, p, Threads(1))
+    bare = (state.by_row, ridge_of(0.0, 2), p, Threads(1))
+    gradient = loss_and_gradient(u, *arguments)[1] - loss_and_gradient(u, *bare)[1]
+    for i, r in np.ndindex(*u.shape):
+        move = np.zeros_like(u)
+        move[i, r] = h
+        assert gradient[i, r] == pytest.approx((penalty(u + move) - penalty(u - move)) / (2 * h), rel=1e-5, abs=1e-6)
+    far = u + 1.0
+    gained = loss_and_gradient(far, *arguments)[0] - loss_and_gradient(far, *bare)[0]
+    gained -= loss_and_gradient(u, *arguments)[0] - loss_and_gradient(u, *bare)[0]
+    assert gained == pytest.approx(penalty(far) - penalty(u), rel=1e-9)
+
+
+def test_wopt_of_main_effects_alone_is_ridge_regression(rng):
+    """Clamped columns stay at 1; the free ones are the posterior mode at the noise that stands for it."""
+    p, _ = structured(rng, 3, parts={"main": 1, "pair": 0, "cp": 0})
+    n, first = len(p.entries.permutation), offsets(p.shape)
+    rows, y = p.entries.rows.transpose(0, 2, 1).reshape(-1, 3)[:n], p.entries.y.ravel()[:n]
+    X = np.zeros((n, first[-1]))
+    X[np.arange(n)[:, None], rows] = 1.0
+    own = np.repeat(np.arange(3), p.shape)  # the column of each row's effect
+    mean = (p.prior_eta / unpack(p.prior_Lam, 3)[:, range(3), range(3)])[np.arange(first[-1]), own]
+    wanted = mean + np.linalg.solve(X.T @ X + 1.7 * y.var() * np.eye(first[-1]), X.T @ (y - X @ mean))
+    u = wopt(p, 60, tol=1e-12, ridge="prior").posterior.rows
+    np.testing.assert_allclose(u[np.arange(first[-1]), own], wanted, atol=1e-5)
+    assert (u[~np.repeat(p.free, p.shape, axis=0)] == 1.0).all()
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.8])
+def test_wopt_of_a_full_matrix_is_its_truncated_singular_value_decomposition(rng, ridge):
+    """Eckart and Young without a ridge; with one, every singular value is lowered by it."""
+    Y = rng.standard_normal((7, 5))
+    coords = np.stack(np.unravel_index(np.arange(35), Y.shape), axis=1)
+    p = build(coords, Y.ravel(), Y.shape, 3, start=rng.standard_normal((12, 3)))
+    u = wopt(p, 30, ridge=ridge).posterior.rows
+    left, values, right = np.linalg.svd(Y)
+    kept = np.maximum(values[:3] - ridge, 0.0)
+    np.testing.assert_allclose(u[:7] @ u[7:].T, (left[:, :3] * kept) @ right[:3], atol=1e-6)
+
+
+def test_wopt_noise_precision_is_its_posterior_mean_given_the_factors(rng):
+    coords, y, p = problem(rng, 3, 2, 60)
+    run = wopt(p, 5)
+    residual = y - run.posterior.rows[coords + offsets(p.shape)[:-1]].prod(axis=1).sum(axis=1)
+    assert run.posterior.theta == pytest.approx((1e-3 + 30) / (1e-3 + 0.5 * residual @ residual), rel=1e-10)
+    assert run.trace["noise_precision"][-1] == run.posterior.theta
+    score = -0.5 * np.log(2 * np.pi) + 0.5 * np.log(run.posterior.theta) - 0.5 * run.posterior.theta * residual**2
+    assert run.trace["train_score"][-1] == pytest.approx(score.mean(), rel=1e-9)
+    assert np.isnan(run.trace["lower_bound"]).all()
+
+
+@LIKELIHOODS
+def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
+    _, y, p = problem(rng, 3, 2, 60, "probit" if likelihood == "logit" else likelihood)
+    if likelihood == "logit":
+        p = p._replace(likelihood=paper(CPClassifier, link="logit")._likelihood())
+    run = wopt(p, 60, tol=1e-9, ridge=0.5)
+    threads = Threads(1)
+    _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, ridge_of(0.5, 2), p, threads)
+    assert run.converged
+    assert np.abs(gradient).max() < 1e-4 * (1.0 + np.abs(y).sum())
+    assert (np.diff(run.trace["train_score"]) > -1.0).all()
+
+
+@LIKELIHOODS
+def test_wopt_gives_the_same_bits_for_any_order_and_number_of_threads(rng, likelihood):
+    base = "probit" if likelihood == "logit" else likelihood
+    coords, y, p = problem(rng, 3, 3, 5000, base, shape=(30, 25, 20))
+    shuffle = rng.permutation(5000)
+    q = build(coords[shuffle], y[shuffle], p.shape, 3, likelihood, start=p.start)
+    p = build(coords, y, p.shape, 3, likelihood, start=p.start)
+    runs = [wopt(p, 2, threads=1, iterations=4), wopt(p, 2, threads=2, iterations=4), wopt(q, 2, iterations=4)]
+    for other in runs[1:]:
+        np.testing.assert_array_equal(runs[0].posterior.rows, other.posterior.rows)
+        np.testing.assert_array_equal(runs[0].trace["train_score"], other.trace["train_score"])
+
+
+def test_wopt_rows_without_entries_stay_at_the_prior(rng):
+    prior = Prior([0.5] * 3, [2.0] * 3)
+    empty = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, prior=prior)
+    result = wopt(empty, 2, ridge=1.0).posterior
+    np.testing.assert_allclose(result.rows, 0.5)
+    assert not result.seen.any()
+    coords = cells(rng, (4, 5, 6), 30)
+    p = build(coords, rng.standard_normal(30), (6, 5, 7), 2, prior=prior, start=rng.random((18, 2)))
+    result = wopt(p, 2, ridge=1.0).posterior
+    np.testing.assert_allclose(result.rows[~result.seen], 0.5)
+    assert (np.abs(result.rows[result.seen] - 0.5) > 1e-6).all()
+
+
+def test_wopt_recovers_from_a_loss_that_overflows(rng):
+    _, _, p = problem(rng, 2, 1, 30, "poisson")
+    far = np.full((12, 1), 40.0)  # e^1600 is not a float
+    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), ridge_of(0.0, 1), p, Threads(1))
+    assert 25 * HUGE < loss < 31 * HUGE
+    assert np.isfinite(gradient).all()
+    u = wopt(p._replace(start=far / 8), 20, ridge=0.1).posterior.rows
+    assert np.abs(u[:7] @ u[7:].T).max() < 10.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ridge": -1.0}, r"ridge must be 'prior', or a number >= 0; got -1\.0"),
+        ({"iterations": 0}, r"iterations must be an integer >= 1; got 0"),
+        ({"memory": 2.5}, r"memory must be an integer >= 1; got 2\.5"),
+    ],
+)
+def test_wopt_refuses_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        WOPTOptions(**settings)
+
+
+def test_wopt_estimate_says_that_it_has_no_standard_deviation(rng, tmp_path):
+    coords, y, _ = problem(rng, 3, 2, 60)
+    model = paper(CPRegressor, 2, method="wopt", method_options={"ridge": 0.1}, random_state=0, max_iter=50).fit(
+        coords, y
+    )
+    with pytest.raises(
+        ValueError, match=r"return_std=True needs a posterior, but method 'wopt' gives a point estimate"
+    ):
+        model.predict(coords, return_std=True)
+    with pytest.raises(ValueError, match=r"predict_interval needs a posterior"):
+        model.predict_interval(coords)
+    assert np.corrcoef(model.predict(coords), y)[0, 1] > 0.8
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(load(tmp_path / "model.npz").predict(coords), model.predict(coords))

@@ -1,0 +1,113 @@
+"""Labels: the map between names and rows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorcep.entries.labels import Labels
+
+
+def test_labels_map_both_ways() -> None:
+    labels = Labels(["b", "a", "c"], name="user")
+    assert len(labels) == 3
+    assert labels.name == "user"
+    assert labels[1] == "a"
+    assert labels[[2, 0]].tolist() == ["c", "b"]
+    np.testing.assert_array_equal(labels.rows(["c", "b", "c"]), [2, 0, 2])
+    assert "a" in labels
+    assert "z" not in labels
+    assert repr(labels) == "Labels(['b', 'a', 'c'], n=3, name='user')"
+
+
+def test_labels_extended_keeps_rows_and_appends_new_ones_in_order_of_appearance() -> None:
+    labels = Labels(["b", "a"])
+    longer = labels.extended(["z", "a", "c", "z"])
+    assert list(longer) == ["b", "a", "z", "c"]
+    assert list(labels) == ["b", "a"]
+    assert labels.extended(["a"]) is labels
+
+
+def test_labels_unknown_label_is_an_error_or_minus_one() -> None:
+    labels = Labels([10, 20], name="age")
+    with pytest.raises(ValueError, match=r"label 30 is not among the 2 labels of mode 'age' \(2 unknown in all\)"):
+        labels.rows([10, 30, 40])
+    np.testing.assert_array_equal(labels.rows([20, 30], unknown="ignore"), [1, -1])
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([30, 10, 30], [10, 30]),
+        (["b", "a", "b"], ["a", "b"]),
+        (
+            pd.to_datetime(["2024-03-01", "2024-01-01", "2024-03-01"]),
+            list(pd.to_datetime(["2024-01-01", "2024-03-01"])),
+        ),
+        (pd.Series([3, 1, 3], dtype="Int64"), [1, 3]),
+        (pd.Categorical(["x", "y", "x"], categories=["y", "z", "x"]), ["y", "z", "x"]),
+        ([True, False, True], [False, True]),
+        ([1.5, -2.0, 1.5], [-2.0, 1.5]),
+    ],
+)
+def test_labels_from_column_sorts_any_dtype(column: object, expected: list[object]) -> None:
+    labels, rows = Labels.from_column(column, name="k")
+    assert list(labels) == expected
+    assert [labels[row] for row in rows] == list(pd.Series(column))
+
+
+def test_labels_that_cannot_be_compared_keep_their_order() -> None:
+    labels, rows = Labels.from_column(pd.Series([(2, "x"), "a", (2, "x"), frozenset([1])], dtype=object))
+    assert set(labels) == {(2, "x"), "a", frozenset([1])}
+    assert rows[0] == rows[2]
+    assert [labels[row] for row in rows] == [(2, "x"), "a", (2, "x"), frozenset([1])]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a", "b", "a"], "labels must be distinct; got 'a' more than once"),
+        (["a", None], "labels must not be missing; got .* at row 1"),
+        ([1.0, np.nan], "labels must not be missing; got .*nan.* at row 1"),
+        ("abc", "labels must be a one-dimensional list or array; got 'abc'"),
+        (np.zeros((2, 2)), "labels must be a one-dimensional list or array"),
+    ],
+)
+def test_labels_refuse_bad_values(values: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Labels(values)
+
+
+def test_labels_missing_in_a_column_names_the_column_and_entry() -> None:
+    with pytest.raises(ValueError, match="column 'user' has 2 missing labels, the first at entry 1; drop"):
+        Labels.from_column(pd.Series(["a", None, "b", None], name="user"))
+
+
+def test_labels_equality_is_by_value_and_order() -> None:
+    assert Labels(["a", "b"]) == Labels(np.array(["a", "b"], dtype=object))
+    assert Labels(["a", "b"]) != Labels(["b", "a"])
+    assert Labels([1, 2]) != Labels([1, 2, 3])
+    assert Labels([1, 2]) != [1, 2]
+
+
+def test_labels_survive_pickle_and_copy() -> None:
+    labels = Labels(pd.date_range("2024", periods=3, tz="Europe/Paris"), name="day")
+    for twin in (pickle.loads(pickle.dumps(labels)), copy.deepcopy(labels)):
+        assert twin == labels
+        assert twin.name == "day"
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(), unique=True), st.lists(st.text()))
+def test_labels_extended_is_a_bijection_that_contains_the_old_one(first: list[str], more: list[str]) -> None:
+    labels = Labels(first)
+    longer = labels.extended(more)
+    assert list(longer)[: len(first)] == first
+    assert set(longer) == {*first, *more}
+    np.testing.assert_array_equal(longer.rows(list(longer)), np.arange(len(longer)))

@@ -1,0 +1,80 @@
+"""Cells and moments of relations against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorcep.core.executor import Threads
+from tensorcep.core.packing import pack, unpack
+from tensorcep.factor_models.model import (
+    DenseCells,
+    ListedCells,
+    Moments,
+    as_packed,
+    latent_moments,
+    packed_index,
+    second_moments,
+)
+
+OVER = Threads(1).over
+
+
+def packed(rng, n, C):
+    root = rng.standard_normal((n, C, C))
+    return Moments(rng.standard_normal((n, C)), pack(0.2 * root @ root.transpose(0, 2, 1)), False)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_relations_latent_moments_are_those_of_draws(rng, shared):
+    u, v = packed(rng, 1 if shared else 3, 2), packed(rng, 4, 2)
+    if shared:
+        u = Moments(rng.standard_normal((3, 2)), u.cov, False)
+    f, variance = latent_moments(DenseCells((3, 4)), u, v, OVER)
+    n = 40000
+    covs = [np.broadcast_to(unpack(m.cov, 2), (len(m.mean), 2, 2)) for m in (u, v)]
+    a, b = (
+        np.stack([rng.multivariate_normal(mean, cov, n) for mean, cov in zip(m.mean, c, strict=True)], axis=1)
+        for m, c in zip((u, v), covs, strict=True)
+    )
+    psi = np.einsum("snk,smk->snm", a, b)
+    np.testing.assert_allclose(f, psi.mean(axis=0), atol=6.0 * np.sqrt(variance.max() / n))
+    np.testing.assert_allclose(variance, psi.var(axis=0), rtol=0.1)
+
+
+def test_relations_diagonal_moments_are_packed_ones(rng):
+    u, v = (Moments(rng.standard_normal((n, 3)), rng.random((n, 3)), True) for n in (4, 5))
+    cells = DenseCells((4, 5))
+    diagonal = latent_moments(cells, u, v, OVER)
+    full = latent_moments(cells, as_packed(u), as_packed(v), OVER)
+    np.testing.assert_allclose(diagonal, full, rtol=1e-12)
+
+
+def test_relations_select_takes_coordinates_in_their_order(rng):
+    m = packed(rng, 3, 4)
+    coords = np.array([2, 0, 3])
+    found = m.select(coords)
+    np.testing.assert_array_equal(found.mean, m.mean[:, coords])
+    np.testing.assert_array_equal(unpack(found.cov, 3), unpack(m.cov, 4)[:, coords][:, :, coords])
+    np.testing.assert_allclose(
+        unpack(second_moments(m), 4), unpack(m.cov, 4) + np.einsum("ni,nj->nij", m.mean, m.mean), rtol=1e-12
+    )
+    assert packed_index(np.array([1, 0])).tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("groups", ["all", "row", "column"])
+def test_relations_listed_cells_sum_as_dense_ones(rng, groups):
+    seen = rng.random((6, 5)) < 0.5
+    rows, cols = np.nonzero(seen)
+    dense, listed = DenseCells((6, 5), seen.astype(float)), ListedCells((6, 5), rows, cols)
+    values, B = rng.standard_normal((6, 5)), rng.standard_normal((5, 2))
+    own = values[rows, cols]
+    np.testing.assert_allclose(
+        dense.group_sums(dense.only_observed(values), groups), listed.group_sums(own, groups), rtol=1e-12
+    )
+    group = np.arange({"all": 1, "row": 6, "column": 5}[groups], dtype=float)
+    spread = np.broadcast_to(dense.spread(group, groups), (6, 5))[rows, cols]
+    np.testing.assert_array_equal(np.broadcast_to(listed.spread(group, groups), own.shape), spread)
+    found = listed.row_sums(own, B, OVER)
+    np.testing.assert_allclose(found, dense.row_sums(dense.only_observed(values), B, OVER), atol=1e-12)
+    assert dense.n_observed == listed.n_observed == seen.sum()

@@ -1,0 +1,119 @@
+"""The joint test of Geweke (2004, JASA 99) for the samplers: simulate (rows, parameter, y) in two ways.
+
+Directly from the prior and the model; and as a chain that alternates one sweep of the sampler given y with new data
+given the rows. If the sampler leaves the posterior invariant, both have the same law.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.belief import GammaNoise, ModePrior
+from tensorcep.core.executor import Threads
+from tensorcep.core.packing import offsets
+from tensorcep.cp.columns import CLAMPED
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.learned import Hyper, sampled_prior
+
+SHAPE = (3, 2, 2)
+COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])
+SD = 0.6
+MEAN = 0.3
+THETA_PRIOR = (6.0, 4.0)
+CP = np.ones((3, 2), dtype=bool)
+# A main effect, a pair and a full component; every mode has clamped columns, and not equally many.
+STRUCTURED = np.array([[1, 1, 1], [0, 1, 1], [0, 0, 1]], dtype=bool)
+
+
+def prior_of(free):
+    """Prior of the columns, those that are not free clamped at 1."""
+    return Prior(list(np.where(free, MEAN, 1.0)), list(np.where(free, 1.0 / SD**2, CLAMPED)))
+
+
+def hyper_of(free):
+    # so strong that latent values have moderate tails: chains then leave the tails soon
+    return Hyper("learned", np.where(free, MEAN, 1.0), np.full(free.shape, SD), free, strength=10.0)
+
+
+def draw_rows(free, learned, rng):
+    """Rows from their prior, which is drawn too where it is learned."""
+    prior = prior_of(free)
+    modes = ModePrior(np.array(prior.mean), np.array([np.diag(p) for p in prior.precision]))
+    if learned:
+        modes = sampled_prior(hyper_of(free), modes, [np.empty((0, free.shape[1]))] * 3, rng)
+    rows = []
+    for n, mean, precision, mine in zip(SHAPE, *modes, free, strict=True):
+        root = np.linalg.cholesky(np.linalg.inv(precision))
+        rows.append(np.where(mine, mean + rng.standard_normal((n, len(mine))) @ root.T, 1.0))
+    return np.concatenate(rows)
+
+
+def latent(rows):
+    packed = COORDS + offsets(SHAPE)[:-1]
+    return rows[packed].prod(axis=1).sum(axis=1)
+
+
+def statistics(rows, theta, y):
+    f = latent(rows)
+    log_theta = np.log(theta)
+    return np.array(
+        [
+            np.tanh(rows).mean(),
+            (np.tanh(rows) ** 2).mean(),
+            np.tanh(f).mean(),
+            np.tanh(f) @ np.tanh(f),
+            log_theta,
+            log_theta**2,
+            (np.log1p(np.abs(y)) * np.tanh(f)).mean(),
+        ]
+    )
+
+
+def new_data(name, rows, theta, rng):
+    likelihood = get_likelihood(name)
+    y = likelihood.check_y(likelihood.sample(rng, latent(rows), np.full(len(COORDS), theta)))
+    return np.minimum(y, 1e5)
+
+
+def direct(name, n, rng, free, learned):
+    found = []
+    for _ in range(n):
+        rows = draw_rows(free, learned, rng)
+        theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
+        found.append(statistics(rows, theta, new_data(name, rows, theta, rng)))
+    return np.array(found)
+
+
+def chained(method, options, name, n, rng, free, learned):
+    likelihood, threads = get_likelihood(name), Threads(1)
+    noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
+    rows = draw_rows(free, learned, rng)
+    theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
+    R, found = free.shape[1], []
+    prior = natural_prior(prior_of(free), SHAPE, R)
+    hyper = hyper_of(free) if learned else None
+    for sweep in range(n):
+        y = new_data(name, rows, theta, rng)
+        p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, R, likelihood, *prior, rows, noise, sweep, hyper)
+        p = p._replace(free=None if free.all() else free)
+        state = method.init(p, options, threads)
+        state.chains.theta[:] = theta
+        state, _ = method.step(state, p, options, threads)
+        rows = state.chains.factors[0].copy()
+        theta = float(state.chains.theta[0, 0])
+        if name not in ("gaussian", "tobit", "negbinomial"):  # no parameter: keep the two laws comparable
+            theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
+        found.append(statistics(rows, theta, y))
+    return np.array(found)
+
+
+def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=False):
+    """Differences of the statistics' means in standard errors; those of the chain from 30 batches."""
+    a = direct(name, 4 * n, np.random.default_rng([seed, 0]), free, learned)
+    b = chained(method, options, name, n, np.random.default_rng([seed, 1]), free, learned)
+    batches = b[: n - n % 30].reshape(30, -1, b.shape[1]).mean(axis=1)
+    variance = a.var(axis=0) / len(a) + batches.var(axis=0, ddof=1) / 30
+    return (a.mean(axis=0) - b.mean(axis=0)) / np.sqrt(variance + 1e-300)

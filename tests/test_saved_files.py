@@ -1,0 +1,247 @@
+"""Files that earlier versions wrote: read by this one, they predict what the version that wrote them predicted.
+
+A folder under `saved` holds what one version wrote, packed in one archive, the inputs of its predictions, and what it
+answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from tensorcep import load, read_tensor
+
+SAVED = Path(__file__).parent / "saved"
+VERSIONS = tuple(sorted(path.name for path in SAVED.iterdir() if path.is_dir()))
+# What the values of entries are called in the inputs.
+VALUES = {"CPRegressor": "real", "CPClassifier": "binary", "CPCountRegressor": "counts"}
+# A batch that is learned after loading passes through sweeps, in which rounding adds up; a prediction does not.
+CLOSE, AFTER_SWEEPS = 1e-10, 1e-8
+
+
+@cache
+def arrays(version: str, name: str) -> dict[str, np.ndarray]:
+    """The arrays of the inputs or of the expectations."""
+    with np.load(SAVED / version / name, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+@cache
+def contents(version: str) -> dict[str, bytes]:
+    """The saved files, byte by byte as they were written."""
+    with tarfile.open(SAVED / version / "files.tar.xz") as archive:
+        return {item.name: archive.extractfile(item).read() for item in archive.getmembers()}  # type: ignore[union-attr]
+
+
+def unpacked(version: str, name: str, folder: Path) -> Path:
+    """A saved file, in a folder of the test."""
+    (folder / name).write_bytes(contents(version)[name])
+    return folder / name
+
+
+@cache
+def files(version: str) -> tuple[str, ...]:
+    """The saved files that there are expectations for."""
+    return tuple(sorted({key.split("/")[0] for key in arrays(version, "expected.npz")}))
+
+
+CASES = [(version, name) for version in VERSIONS for name in files(version)]
+MODELS = [case for case in CASES if case[1].startswith("model-")]
+TENSORS = [case for case in CASES if case[1].startswith("tensor-")]
+CHECKPOINTS = [(version, name) for version, name in MODELS if f"{name}/resumed" in arrays(version, "expected.npz")]
+
+
+# What is asked of a model: functions of it and of the inputs. Those of CP models come first.
+
+
+def labelled(model: Any, coords: np.ndarray) -> pd.DataFrame:
+    """Entries by the labels of a model all of whose modes have some."""
+    columns = {found.name: found.index.take(coords[:, k]) for k, found in enumerate(model.labels_)}
+    return pd.DataFrame(columns)
+
+
+def learn_more(model: Any, inputs: dict[str, np.ndarray], time: float | None = None) -> Any:
+    """Predictions after one more batch, some of whose rows are new."""
+    y = inputs[f"batch_{VALUES[type(model).__name__]}"]
+    X: Any = inputs["batch_coords"]
+    if all(found is not None for found in model.labels_):
+        X = pd.DataFrame({found.name: inputs[f"batch_names_{k}"] for k, found in enumerate(model.labels_)})
+    elif model.shape is not None:
+        keep = (np.array(model.shape) > X).all(axis=1)
+        X, y = X[keep], y[keep]
+    model.partial_fit(X, y, time=time)
+    return np.concatenate(model.predict_latent(inputs["coords"]))
+
+
+def points(model: Any, inputs: dict[str, np.ndarray], name: str = "points") -> Any:
+    """Feature vectors, of the kind that the model was fitted to."""
+    X = inputs[name]
+    if hasattr(model, "feature_names_in_"):
+        return pd.DataFrame(X, columns=model.feature_names_in_)
+    return X
+
+
+def learn_more_points(model: Any, inputs: dict[str, np.ndarray]) -> Any:
+    y = model.classes_[inputs["batch_codes"]]
+    model.partial_fit(points(model, inputs, "batch_points"), y)
+    return np.concatenate(model.predict_latent(points(model, inputs)))
+
+
+def rows(model: Any, inputs: dict[str, np.ndarray]) -> Any:
+    """New rows of the matrix, with missing cells."""
+    X = inputs[f"rows_{getattr(model, 'likelihood', 'gaussian')}"]
+    if hasattr(model, "feature_names_in_"):
+        return pd.DataFrame(X, columns=model.feature_names_in_)
+    return X
+
+
+def views(model: Any, inputs: dict[str, np.ndarray]) -> list[Any]:
+    """New rows of the views, the last view left out."""
+    kinds = model.likelihood if isinstance(model.likelihood, (list, tuple)) else [model.likelihood] * 2
+    return [inputs[f"rows_{kind}"] for kind in kinds[:-1]] + [None]
+
+
+def flat(items: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(item) for item in items])
+
+
+def made(model: Any) -> str:
+    """The class and the parameters, tuples as lists, and the link of a classifier."""
+    params = {"class": type(model).__name__, **model.get_params(deep=False)}
+    return json.dumps({**params, "link_": getattr(model, "link_", None)}, sort_keys=True, default=str)
+
+
+def facts(model: Any) -> np.ndarray:
+    """Fitted attributes of a CP model that are numbers."""
+    found = [model.n_iter_, model.converged_, model.n_samples_seen_, model.n_batches_, *model.shape_]
+    found += [model.n_revisited_, model.n_revisits_skipped_, *model.relevance_]
+    for name in ("noise_precision_", "lower_limit_", "zero_rate_"):
+        value = getattr(model, name, None)
+        found.append(np.nan if value is None else value)
+    return np.array(found, dtype=float)
+
+
+CALLS: dict[str, Callable[[Any, dict[str, np.ndarray]], Any]] = {
+    "made": lambda m, d: made(m),
+    "facts": lambda m, d: facts(m),
+    "predict": lambda m, d: m.predict(d["coords"]),
+    "std": lambda m, d: m.predict(d["coords"], return_std=True)[1],
+    "interval": lambda m, d: m.predict_interval(d["coords"], 0.8),
+    "proba": lambda m, d: m.predict_proba(d["coords"]),
+    "decision": lambda m, d: m.decision_function(d["coords"]),
+    "latent": lambda m, d: np.concatenate(m.predict_latent(d["coords"])),
+    "log_score": lambda m, d: m.log_score(d["coords"], d[f"new_{VALUES[type(m).__name__]}"]),
+    "unknown": lambda m, d: np.concatenate(m.predict_latent(d["unknown_coords"])),
+    "chains": lambda m, d: np.concatenate(m.chain_diagnostics(d["coords"])),
+    "bound": lambda m, d: np.array(m.lower_bound_),
+    "labels": lambda m, d: np.array([str(label) for found in m.labels_ if found is not None for label in found]),
+    "labelled": lambda m, d: m.predict(labelled(m, d["coords"])),
+    "after": lambda m, d: learn_more(m, d),
+    "after_forget": lambda m, d: learn_more(m, d, time=7.5),
+    "point_latent": lambda m, d: np.concatenate(m.predict_latent(points(m, d))),
+    "point_proba": lambda m, d: m.predict_proba(points(m, d)),
+    "point_sparse": lambda m, d: m.predict_proba(sparse.csr_array(d["points"])),
+    "point_predict": lambda m, d: m.predict(points(m, d)),
+    "coef": lambda m, d: flat([m.coef_, m.intercept_]),
+    "evidence": lambda m, d: np.array(m.log_evidence_),
+    "after_points": learn_more_points,
+    "transform": lambda m, d: flat(m.transform(rows(m, d), return_cov=True)),
+    "score_samples": lambda m, d: m.score_samples(rows(m, d)),
+    "missing": lambda m, d: flat(m.predict_missing(rows(m, d), return_std=True)),
+    "inverse": lambda m, d: m.inverse_transform(d["scores"]),
+    "training": lambda m, d: flat([m.reconstruct(), *m.predict_latent()]),
+    "summary": lambda m, d: flat([m.components_, m.explained_variance_, m.relevance_, m.mean_]),
+    "reconstruct": lambda m, d: flat([m.reconstruct(k) for k in range(len(m.explained_variance_))]),
+    "shares": lambda m, d: flat([m.explained_variance_, m.active_, *m.relevance_.values()]),
+    "factors": lambda m, d: flat(m.factors_.values()),
+    "view_transform": lambda m, d: flat(m.transform(views(m, d), return_cov=True)),
+    "view": lambda m, d: m.predict_view(views(m, d), len(m.loadings_) - 1),
+    "shared": lambda m, d: m.shared_,
+}
+LEARNING = ("after", "after_forget", "after_points")
+
+
+def answer(call: str, model: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """What the model says; that a batch was not learned to the end, or rows are unknown, is as it should be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return np.asarray(CALLS[call](model, inputs))
+
+
+def compare(found: np.ndarray, expected: np.ndarray, rtol: float, what: str) -> None:
+    assert found.shape == expected.shape, what
+    if expected.dtype.kind in "US":
+        assert found.tolist() == expected.tolist(), what
+    else:
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-2 * rtol, err_msg=what)
+
+
+def check_answers(version: str, name: str, path: Path, rtol: float) -> None:
+    """Compare all that the model in a file answers; the batch that it learns in the end is the last question."""
+    expected, inputs = arrays(version, "expected.npz"), arrays(version, "inputs.npz")
+    calls = {key.split("/")[1] for key in expected if key.startswith(f"{name}/")} - {"resumed"}
+    model = load(path)
+    for call in sorted(calls, key=lambda call: (call in LEARNING, call)):
+        found, then = answer(call, model, inputs), expected[f"{name}/{call}"]
+        if call == "made":  # a later version may have more parameters
+            now, before = json.loads(found.item()), json.loads(then.item())
+            assert {key: now.get(key) for key in before} == before
+        else:
+            compare(found, then, AFTER_SWEEPS if call in LEARNING else rtol, f"{version}/{name}: {call}")
+
+
+@pytest.mark.parametrize(("version", "name"), MODELS)
+def test_saved_model_predicts_what_it_did(version: str, name: str, tmp_path: Path) -> None:
+    check_answers(version, name, unpacked(version, name, tmp_path), CLOSE)
+
+
+@pytest.mark.parametrize(("version", "name"), MODELS)
+def test_saved_model_saved_again_predicts_the_same(version: str, name: str, tmp_path: Path) -> None:
+    load(unpacked(version, name, tmp_path)).save(tmp_path / "again.npz")
+    check_answers(version, name, tmp_path / "again.npz", CLOSE)
+
+
+@pytest.mark.parametrize(("version", "name"), TENSORS)
+def test_saved_tensor_holds_the_same_entries(version: str, name: str, tmp_path: Path) -> None:
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    expected = arrays(version, "expected.npz")
+    tensor = read_tensor(unpacked(version, name, tmp_path))
+    compare(tensor.coords, expected[f"{name}/coords"], 0.0, name)
+    compare(tensor.values, expected[f"{name}/values"], 0.0, name)
+    compare(np.array(tensor.shape), expected[f"{name}/shape"], 0.0, name)
+    compare(np.array(tensor.zero_rate), expected[f"{name}/zero_rate"], 0.0, name)
+    names = [str(label) for found in tensor.labels if found is not None for label in [found.name, *found]]
+    compare(np.array(names), expected[f"{name}/labels"], 0.0, name)
+
+
+@pytest.mark.parametrize(("version", "name"), CHECKPOINTS)
+def test_saved_checkpoint_is_resumed_by_the_command(version: str, name: str, tmp_path: Path) -> None:
+    """The command goes on from the checkpoint, and ends where the run that was not interrupted ended."""
+    expected, inputs = arrays(version, "expected.npz"), arrays(version, "inputs.npz")
+    stem = name.removeprefix("model-").removesuffix(".npz")
+    unpacked(version, name, tmp_path).rename(tmp_path / "model.npz")
+    unpacked(version, "stream-data.csv", tmp_path).rename(tmp_path / "data.csv")
+    for file in ("aside.csv", "trace.csv"):
+        unpacked(version, f"{stem}-{file}", tmp_path).rename(tmp_path / file)
+    options = json.loads(str(inputs[f"{stem}_options"]))
+    environment = {**os.environ, "PYTHONPATH": str(SAVED.parents[1])}
+    run = [sys.executable, "-m", "tensorcep", *options, "--resume"]
+    done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "resumed     after 30 entries, 2 batches" in done.stdout
+    model = load(tmp_path / "model.npz")
+    compare(answer("latent", model, inputs), expected[f"{name}/resumed"], AFTER_SWEEPS, name)
