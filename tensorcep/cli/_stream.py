@@ -33,7 +33,7 @@ from tensorcep.cli._fit import (
 from tensorcep.core.checks import check_int, check_range, fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.entries.io import FileBatch
+    from tensorcep.entries.io import Batch
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
@@ -105,7 +105,7 @@ class Work:
     aside: BinaryIO | None
     trace: BinaryIO | None
 
-    def batches(self) -> Iterator[FileBatch]:
+    def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
         from tensorcep.entries.io import read_batches
 

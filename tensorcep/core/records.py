@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -143,7 +142,6 @@ def _record(kind: Any, tree: Any, name: str) -> Any:
     return kind(**{field: read_as(hints[field], tree[field], f"{name}.{field}".lstrip(".")) for field in known})
 
 
-@cache
 def _field_types(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
