@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from _common import Row, row
-from _heldout import Split, aucs
+from sklearn.base import clone
 
-from tensorcep.metrics import brier, expected_calibration_error, log_loss, rmse
+from scripts.lib.common import Row, row
+from scripts.lib.heldout import LABELLED, Split, aucs
+from tensorcep.metrics import brier, coverage, expected_calibration_error, log_loss, rmse
 
 # What tells one model from another in the rows of these scripts.
 MODEL = ("data", "rank", "method", "fitted_by", "link", "prior", "interactions", "ensemble", "noise", "sweeps", "inner")
@@ -42,6 +43,8 @@ SHOWN = (
     *("seconds_fit", "cpu_seconds_fit", "sweeps_done"),
 )
 TIMES = ("seconds_fit", "cpu_seconds_fit", "sweeps_done")
+WARM_UP_SWEEPS = 20
+DRAWS = 300  # of each held-out value
 
 
 def train_share_weights(split: Split) -> np.ndarray:
@@ -96,6 +99,34 @@ def draw_scores(split: Split, draws: np.ndarray, below: np.ndarray) -> dict[str,
     apart = 2.0 * (steps * np.sort(draws, axis=0)).sum(axis=0) / (n * (n - 1))  # mean distance between two draws
     crps = np.abs(draws - split.held.y).mean(axis=0) - 0.5 * apart
     return {"coverage_90_pit": float(np.mean(np.abs(below - 0.5) <= 0.45)), "crps": float(crps.mean())}
+
+
+def warm_up(model: Any, split: Split) -> None:
+    """Fit 200 entries, so that what the timed fit runs is compiled."""
+    coords, y = split.train
+    some = np.linspace(0, len(y) - 1, 200).astype(int)
+    small = np.stack([np.unique(column, return_inverse=True)[1] for column in coords[some].T], axis=1)
+    clone(model).set_params(shape=None, max_iter=WARM_UP_SWEEPS).fit(small, y[some])
+
+
+def model_scores(model: Any, split: Split) -> tuple[dict[str, float], tuple[np.ndarray, ...] | None]:
+    """Scores of a fitted model, and what its curve is drawn from.
+
+    That is y, the probabilities of a one and the weights for labels, the probabilities below the held-out values for
+    real values, and None where the model has no uncertainty.
+    """
+    held = split.held
+    if split.data in LABELLED:
+        p = model.predict_proba(held.coords)[:, 1]
+        return label_scores(split, p), (held.y, p, train_share_weights(split))
+    found = value_scores(split, model.predict(held.coords))
+    found["log_score"] = float(np.mean(model.log_score(held.coords, held.y)))
+    if not model.has_uncertainty():
+        return found, None
+    found["coverage_90"] = coverage(held.y, *model.predict_interval(held.coords, 0.9).T)
+    draws = model.sample_y(held.coords, DRAWS, random_state=0)
+    below = probability_below(split, draws)
+    return found | draw_scores(split, draws, below), (below,)
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:

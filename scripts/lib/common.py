@@ -6,13 +6,17 @@ import argparse
 import inspect
 import json
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tensorcep.core.files import atomic_write
 
 Row = dict[str, Any]
+ROOT = Path(__file__).parents[2]
 
 # The columns that a row starts with, where it has them; what else a script measures comes after.
 COLUMNS = ("data", "fold", "rank", "method", "sweep", "metric", "value", "seconds")
@@ -78,10 +82,16 @@ def _position(name: str) -> int:
 PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1, "max_iter": 200}
 
 
-def paper_model(estimator: Any, rank: int, **changes: Any) -> Any:
+def paper_model(estimator: Any, rank: int = 8, **changes: Any) -> Any:
     """An estimator of this class with the settings of the CEP paper, but for `changes`: no limit, no learned prior."""
     limit = {"lower_limit": None} if "lower_limit" in inspect.signature(estimator).parameters else {}
     return estimator(rank, **{**PAPER, **limit, **changes})
+
+
+def fresh_process(*command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run Python with these arguments in a process of its own, in the root folder; stdout is kept."""
+    given = [sys.executable, *command]
+    return subprocess.run(given, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, **environment}, check=False)
 
 
 def say(text: str) -> None:

@@ -1,8 +1,8 @@
 """Test error of the Bayes point machine over random splits, as in Minka (2001), figure 4, and a support vector machine.
 
-    python scripts/reproduce_bpm.py                                   # ionosphere and sonar, 40 splits
-    python scripts/reproduce_bpm.py --data heart,thyroid --heart heart.dat --thyroid new-thyroid.data
-    python scripts/reproduce_bpm.py --data toy --figure toy.png       # three points, as in figure 3
+    python -m scripts.papers.reproduce_bpm                                   # ionosphere and sonar, 40 splits
+    python -m scripts.papers.reproduce_bpm --data heart,thyroid --heart heart.dat --thyroid new-thyroid.data
+    python -m scripts.papers.reproduce_bpm --data toy --figure toy.png       # three points, as in figure 3
 
 Each data set is split 60 : 40 at random, standardised by the training part, and classified with zero slack and a
 Gaussian kernel of standard deviation 3. Published test errors (EP, mean over 40 splits): heart .203, thyroid .037,
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _bayes_point import draw_toy, toy_errors
-from _common import Row, parser, report, row, say, words
 from sklearn.svm import SVC
 
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.papers.baselines.bayes_point import draw_toy, toy_errors
 from tensorcep import BayesPointMachine, datasets
 from tensorcep.entries.datasets import Points
 

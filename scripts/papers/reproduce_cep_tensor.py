@@ -1,13 +1,14 @@
 """Every inference method on Alog and Enron, as in figures 3 and 4 of the CEP paper.
 
-    python scripts/reproduce_cep_tensor.py --json rows.json --figure curves.png            # all of it
-    python scripts/reproduce_cep_tensor.py --methods cep --folds 1,2,3 --sweeps 20         # published trajectories
-    python scripts/reproduce_cep_tensor.py --methods cep --schedules parallel,modewise     # five-fold means
+    python -m scripts.papers.reproduce_cep_tensor --json rows.json --figure curves.png         # all of it
+    python -m scripts.papers.reproduce_cep_tensor --methods cep --folds 1,2,3 --sweeps 20      # published trajectories
+    python -m scripts.papers.reproduce_cep_tensor --methods cep --schedules parallel,modewise  # five-fold means
 
-Folds, priors and scores are the published ones (scripts/_published.py). cep: first messages of precision 1e-6, damping
-0.5 in the parallel schedule; the modewise schedule needs no damping for real values. vmp: as published. wopt: a sweep
-is one iteration of L-BFGS-B. Samplers: one chain, the mean prediction of the draws so far without the first fifth.
-Other methods have their default settings, with damping 0.5 for labels. Methods for logistic models see Enron only.
+Folds, priors and scores are the published ones (`scripts.lib.published`). cep: first messages of precision 1e-6,
+damping 0.5 in the parallel schedule; the modewise schedule needs no damping for real values. vmp: as published. wopt: a
+sweep is one iteration of L-BFGS-B. Samplers: one chain, the mean prediction of the draws so far without the first
+fifth. Other methods have their default settings, with damping 0.5 for labels. Methods for logistic models see Enron
+only.
 
 Rows: the metric after each reported sweep and the seconds until then, the median seconds of a sweep, and the means and
 standard deviations over folds.
@@ -20,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
-from _published import SHAPES, load, options_with, scores
 
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.published import SHAPES, load, options_with, scores
 from tensorcep.core.files import atomic_write
 from tensorcep.core.loop import Sweep, run
 from tensorcep.cp.cep.method import CEPOptions

@@ -1,10 +1,10 @@
 """The clutter problem of Minka (2001), figures 1 and 2: cost against accuracy of six methods, and their posteriors.
 
-    python scripts/reproduce_clutter.py            # n = 20: typical, with a mode far out, with three modes; n = 200
-    python scripts/reproduce_clutter.py --figure clutter.png
+    python -m scripts.papers.reproduce_clutter    # n = 20: typical, with a mode far out, three modes; n = 200
+    python -m scripts.papers.reproduce_clutter --figure clutter.png
 
-Exact values come from a grid. Cost is in floating point operations, counted as in `_clutter.py`, as in the paper, and
-in seconds of the whole run here (EP is compiled, the other methods are numpy). For each method: evidence, mean and
+Exact values come from a grid. Cost is in floating point operations, counted as in `baselines.clutter`, as in the paper,
+and in seconds of the whole run here (EP is compiled, the other methods are numpy). For each method: evidence, mean and
 variance at its end, their errors, and the errors that it had after the operations that EP took to converge
 ("at_ep_cost"). All Gaussian methods catch one mode only where there are several; EP is the most accurate elsewhere.
 """
@@ -18,8 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _clutter import LISTED, METHODS, SAMPLERS, STOP, TYPICAL, Estimate, exact, fit_ep, log_joint, simulate
-from _common import Row, parser, report, row, say, words
+
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.papers.baselines.clutter import (
+    LISTED,
+    METHODS,
+    SAMPLERS,
+    STOP,
+    TYPICAL,
+    Estimate,
+    exact,
+    fit_ep,
+    log_joint,
+    simulate,
+)
 
 N_LARGE = 200
 # A draw with three modes, found by going through seeds.

@@ -13,9 +13,9 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, paper_model, parser, report, row, say, words
-from _heldout import Entries, aucs, dblp_entries
 
+from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.lib.heldout import Entries, aucs, dblp_entries
 from tensorcep import datasets
 from tensorcep.cp.methods import METHODS
 from tensorcep.estimators import CPClassifier

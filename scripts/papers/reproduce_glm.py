@@ -1,9 +1,9 @@
 """Probit and logistic regression as in the CEP paper: tables 1 and 2 (six data sets, five splits), and figures 1 and 2.
 
-    python scripts/reproduce_glm.py --tables                                 # published settings, and at convergence
-    python scripts/reproduce_glm.py --simulations --figure kl.png            # figure 1: KL to NUTS against time
-    python scripts/reproduce_glm.py --tables --seconds-figure seconds.png    # figure 2: seconds of each method
-    python scripts/reproduce_glm.py --tables --methods is --folds 1          # slow: about a second a sweep
+    python -m scripts.papers.reproduce_glm --tables                               # as published, and at convergence
+    python -m scripts.papers.reproduce_glm --simulations --figure kl.png          # figure 1: KL to NUTS against time
+    python -m scripts.papers.reproduce_glm --tables --seconds-figure seconds.png  # figure 2: seconds of each method
+    python -m scripts.papers.reproduce_glm --tables --methods is --folds 1        # slow: about a second a sweep
 
 Settings "published" are those of the authors' code: prior N(0, 1), no intercept, messages of precision 1e-6 at first,
 their damping, nine Gauss-Hermite nodes for CEP with the logit, CEP-2 after their number of CEP-1 sweeps, and their
@@ -11,9 +11,9 @@ stopping rule (sum of squared changes of natural means, over the number of point
 square of the step: with rho = 0.01 the runs end far from a fixed point. "converged" takes the package's own damping and
 stops when no weight would move by more than 1e-4 posterior standard deviations; "ep" has a full covariance.
 
-The paper's sampled baselines are factorised EP too, at its damping: "kjit" learns the moments just in time (`_kjit`),
-"is" samples them from the prior (`_sampled_ep`). "is-ep" is what method="is" of the estimators does instead:
-importance sampling of the whole posterior, with proposals from EP's.
+The paper's sampled baselines are factorised EP too, at its damping: "kjit" learns the moments just in time
+(`baselines.kjit`), "is" samples them from the prior (`baselines.sampled_ep`). "is-ep" is what method="is" of the
+estimators does instead: importance sampling of the whole posterior, with proposals from EP's.
 
 That KJIT is worst does not survive either: scores of ours are within 0.001 of those of factorised EP (sonar with the
 probit 0.003), at published settings in 7 to 27 times its seconds. On the simulations its KL after the published 1,000
@@ -57,11 +57,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from _common import Row, parser, report, row, say
-from _glm_figures import draw_curves, draw_seconds
-from _kjit import JustInTime
-from _sampled_ep import importance_moments, sampled_ep
 
+from scripts.lib.common import Row, parser, report, row, say
+from scripts.papers.baselines.kjit import JustInTime
+from scripts.papers.baselines.sampled_ep import importance_moments, sampled_ep
+from scripts.papers.glm_figures import draw_curves, draw_seconds
 from tensorcep import datasets
 from tensorcep.core.loop import run
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
@@ -321,7 +321,7 @@ def run_tables(names: list[str], folds: list[int], methods: list[str], effort: E
     return [*rows, *found]
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     everything, usual = (*METHODS, *SLOW_METHODS), ",".join(METHODS)
     args_of = parser(__doc__, data=",".join(datasets.UCI_NAMES), folds="1,2,3,4,5", methods=usual, sweeps=5000, seed=0)
     args_of.add_argument("--draws", type=int, default=100_000, help="draws of kjit, is and is-ep (default: 100000)")
@@ -331,7 +331,7 @@ def main() -> None:
     args_of.add_argument(
         "--seconds-figure", metavar="FILE", help="draw figure 2: published settings, where it has them"
     )
-    args = args_of.parse_args()
+    args = args_of.parse_args(arguments)
     for name, found, allowed in (("data", args.data, datasets.UCI_NAMES), ("methods", args.methods, everything)):
         for item in found:
             if item not in allowed:

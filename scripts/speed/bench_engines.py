@@ -1,9 +1,9 @@
 """Time one full sweep of every inference method on Alog-shaped entries.
 
-The entries are random cells of a (200, 100, 200) tensor, N = 21,076 (scripts/bench_sweep.py); one sweep is the method's
-`step`: every update, the latent means, the train score, and the lower bound where there is one. A sweep of wopt is one
-iteration of L-BFGS-B, timed over the first ten of a search. Setting up is not timed, and neither is the first step,
-which may compile.
+The entries are random cells of a (200, 100, 200) tensor, N = 21,076 (`scripts.lib.simulated_entries`); one sweep is the
+method's `step`: every update, the latent means, the train score, and the lower bound where there is one. A sweep of
+wopt is one iteration of L-BFGS-B, timed over the first ten of a search. Setting up is not timed, and neither is the
+first step, which may compile.
 
 Rows: "us_per_entry" (the fastest sweep), its median, and the time as a multiple of that of cep.
 """
@@ -14,10 +14,10 @@ import time
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
-from _published import options_with
-from bench_sweep import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.published import options_with
+from scripts.lib.simulated_entries import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 from tensorcep.core.executor import Threads
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.problem import Problem

@@ -10,22 +10,20 @@ BayesPy: 500 x 30 with half of the cells missing, 5 components, 50 sweeps. mofap
 from __future__ import annotations
 
 import argparse
-import subprocess
-import tempfile
 import time
-import venv
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
-from reproduce_polya_gamma import METHODS, Watch, link_of, simulate
 from scipy.special import expit
 from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from scripts.lib.common import ROOT, Row, parser, report, row, say, words
+from scripts.lib.peers.environment import prepare, run_worker
+from scripts.lib.polya_gamma import METHODS, Watch, link_of, simulate
 from tensorcep import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.fit import RELATION_METHODS, build_problem, fit_problem
 from tensorcep.factor_models.sites import Priors
@@ -33,6 +31,7 @@ from tensorcep.factor_models.sites import Priors
 GOALS = (0.044, 0.036)
 TIMED = ("pg-direct-f", "pg-direct-f-best", "pg-direct-naive", "pg-noise-f", "pg-direct-gibbs", "boehning")
 PEERS = ("bayespy", "mofapy2")
+WORKER = ROOT / "scripts" / "lib" / "peers" / "factor.py"
 
 
 def time_sweeps(method: str, options: argparse.Namespace) -> list[Row]:
@@ -107,28 +106,11 @@ def against_sklearn(options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def peer_python(folder: Path, names: list[str]) -> Path:
-    """The interpreter of an environment that holds the peers, made where there is none."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        say(f"making an environment for {', '.join(names)} in {folder}")
-        venv.create(folder, with_pip=True)
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *names], check=True)
-    return python
-
-
-def run_peer(name: str, x: np.ndarray, rank: int, sweeps: int, options: argparse.Namespace) -> tuple[np.ndarray, float]:
+def peer_fit(name: str, x: np.ndarray, rank: int, sweeps: int, options: argparse.Namespace) -> tuple[np.ndarray, float]:
     """Latent values and seconds of a peer, in a process of its environment with one thread."""
-    python = peer_python(Path(options.environment), [name])
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        np.savez(source, x=x, rank=rank, sweeps=sweeps, seed=options.seed)
-        script = str(Path(__file__).with_name("_factor_peers.py"))
-        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-        command = [str(python), script, name, str(source), str(target)]
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-        with np.load(target) as found:
-            return found["latent"], float(found["seconds"])
+    python = prepare(Path(options.environment), [name])
+    found = run_worker(python, WORKER, name, 1, x=x, rank=rank, sweeps=sweeps, seed=options.seed)
+    return found["latent"], float(found["seconds"])
 
 
 def against_bayespy(options: argparse.Namespace) -> list[Row]:
@@ -147,7 +129,7 @@ def against_bayespy(options: argparse.Namespace) -> list[Row]:
         error = float(np.sqrt(np.mean((model.reconstruct() - truth)[hidden] ** 2)))
         rows.append(row("hidden rmse", error, method=method, seconds=seconds, **common))
     if "bayespy" in options.peers:
-        latent, seconds = run_peer("bayespy", x, 5, 50, options)
+        latent, seconds = peer_fit("bayespy", x, 5, 50, options)
         error = float(np.sqrt(np.mean((latent - truth)[hidden] ** 2)))
         rows.append(row("hidden rmse", error, method="bayespy", seconds=seconds, **common))
     say(", ".join(f"{r['method']} {r['seconds']:.2f} s {r['value']:.3f}" for r in rows))
@@ -172,7 +154,7 @@ def against_mofa(options: argparse.Namespace) -> list[Row]:
         seconds = quiet_fit(model, x)
         rows.append(row("hidden log likelihood", score(model.reconstruct()), method=method, seconds=seconds, **common))
     if "mofapy2" in options.peers:
-        latent, seconds = run_peer("mofapy2", x, K, sweeps, options)
+        latent, seconds = peer_fit("mofapy2", x, K, sweeps, options)
         rows.append(row("hidden log likelihood", score(expit(latent)), method="mofapy2", seconds=seconds, **common))
     say(", ".join(f"{r['method']} {r['seconds']:.2f} s {r['value']:.4f}" for r in rows))
     return rows

@@ -1,6 +1,6 @@
 """Seconds of Bayesian probit and logistic regression: to convergence on 5,000 x 4, and per sweep on sparse data.
 
-    python scripts/bench_glm.py --sizes 1000000 --columns 100 --density 0.01
+    python -m scripts.speed.bench_glm --sizes 1000000 --columns 100 --density 0.01
 
 The first part fits the four simulations of the CEP paper (published MATLAB: 9 to 43 s for CEP, hours for LP) to a
 change of 1e-4 posterior standard deviations, after a fit that compiles; scikit-learn's LogisticRegression at the same
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from scripts.lib.common import Row, numbers, parser, report, row, say
 from tensorcep import datasets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.linear.data import GLMProblem, as_csr
@@ -115,14 +115,15 @@ def sweeps(args: Any, n: int, d: int, threads: int) -> list[Row]:
     return rows
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
     args_of = parser(__doc__, methods=",".join(METHODS), sweeps=16, seed=0, threads="1")
     args_of.add_argument("--sizes", type=numbers, default=[1_000_000], help="rows of the sparse data (default: 1e6)")
     args_of.add_argument("--columns", type=int, default=100, help="columns of the sparse data (default: 100)")
     args_of.add_argument("--density", type=float, default=0.01, help="part of them that is not 0 (default: 0.01)")
     args_of.add_argument("--repeats", type=int, default=3, help="fits of which the quickest counts (default: 3)")
     args_of.add_argument("--no-simulations", action="store_true", help="leave out the fits to published data")
-    args = args_of.parse_args()
+    args = args_of.parse_args(arguments)
     for method in args.methods:
         if method not in METHODS:
             args_of.error(f"argument --methods: {method!r} is not among {', '.join(METHODS)}")

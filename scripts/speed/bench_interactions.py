@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say, words
 
+from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from tensorcep import CPClassifier, CPRegressor, SparseTensor, simulate_cp
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import time
 import warnings
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, paper_model, parser, report, row, say, words
+
+from scripts.lib.common import Row, fresh_process, numbers, paper_model, parser, report, row, say, words
 
 ORDER = 3
 WARM_UP_ENTRIES = 2_000
@@ -76,7 +76,7 @@ def child(n: int, rank: int, dtype: str, sweeps: int, threads: int, seed: int) -
 def measure(n: int, rank: int, dtype: str, options: argparse.Namespace) -> list[Row]:
     """All rows of one case."""
     case = [str(n), str(rank), dtype, str(options.sweeps), str(options.threads[0]), str(options.seed)]
-    found = subprocess.run([sys.executable, __file__, "--child", *case], stdout=subprocess.PIPE, check=False)
+    found = fresh_process("-m", __spec__.name, "--child", *case)
     common = {"data": "simulated", "rank": rank, "method": "cep", "entries": n, "dtype": dtype}
     common["threads"] = options.threads[0]
     if found.returncode != 0:

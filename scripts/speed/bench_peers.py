@@ -1,6 +1,6 @@
 """Time a sweep of our methods and of SMURFF and myFM on the same folds of Alog.
 
-    python scripts/bench_peers.py
+    python -m scripts.speed.bench_peers
 
 The peers are Gibbs samplers with learned hyper-parameters: SMURFF of the same CP model, myFM of a factorisation machine
 (pairwise products of rows). They are installed into an environment of their own, which the first run makes, and run in
@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
-from _heldout import splits
-from _peer_fits import ENVIRONMENT, PEERS, PeerSetting, prepare, run_peer
-from _published import load, options_with, scores
 
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.heldout import splits
+from scripts.lib.peers.environment import prepare
+from scripts.lib.peers.fits import ENVIRONMENT, PEERS, PeerSetting, run_peer
+from scripts.lib.published import load, options_with, scores
 from tensorcep.core.loop import run
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     if wrong:
         p.error(f"argument --methods: {wrong[0]!r} is not among {', '.join(able)}")
     peers = [name for name in options.peers if name != "none"]
-    python = prepare(options.environment) if peers else Path(sys.executable)
+    python = prepare(options.environment, PEERS) if peers else Path(sys.executable)
     rows: list[Row] = []
     for rank in options.ranks:
         for threads in options.threads:

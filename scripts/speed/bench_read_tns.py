@@ -7,20 +7,17 @@ reads blocks in threads, checks every number, counts from 0, packs the indices a
 
 from __future__ import annotations
 
-import argparse
 import collections
-import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from scripts.lib.common import Row, parser, report, row
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.tensor import SparseTensor
 
@@ -48,7 +45,7 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(lines: int, seed: int, repeats: int) -> list[dict[str, Any]]:
+def measure(lines: int, seed: int, repeats: int) -> list[Row]:
     """Return flat rows: seconds of each reader, and the ratios."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "entries.tns"
@@ -63,31 +60,20 @@ def measure(lines: int, seed: int, repeats: int) -> list[dict[str, Any]]:
             for name, reader in readers.items():
                 seconds[name] = min(seconds[name], timed(reader))
         megabytes = path.stat().st_size / 1e6
-    common = {"data": "simulated", "lines": lines, "megabytes": round(megabytes, 1), "seed": seed}
-    rows = [{**common, "method": m, "metric": "seconds", "value": s, "seconds": s} for m, s in seconds.items()]
+    about = {"data": "simulated", "lines": lines, "megabytes": round(megabytes, 1), "seed": seed}
+    rows = [row("seconds", best, **about, method=name, seconds=best) for name, best in seconds.items()]
     for name in ("pandas.read_csv", "pandas.read_csv chunks"):
-        ratio = seconds["read_tensor"] / seconds[name]
-        rows.append({**common, "method": "read_tensor", "metric": f"ratio to {name}", "value": ratio, "seconds": None})
+        rows.append(row(f"ratio to {name}", seconds["read_tensor"] / seconds[name], **about, method="read_tensor"))
     return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=1_000_000, help="entries in the file (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="the best of so many timings (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", metavar="FILE", help="write the rows as JSON to this file, or to stdout with -")
-    options = parser.parse_args(arguments)
-    rows = measure(options.lines, options.seed, options.repeats)
-    text = json.dumps(rows, indent=1)
-    if options.json == "-":
-        sys.stdout.write(text + "\n")
-        return
-    if options.json:
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
-    for row in rows:
-        print(f"{row['method']:24} {row['metric']:32} {row['value']:.3f}")
+    p = parser(__doc__, seed=0)
+    p.add_argument("--lines", type=int, default=1_000_000, help="entries in the file (default: %(default)s)")
+    p.add_argument("--repeats", type=int, default=5, help="the best of so many timings (default: %(default)s)")
+    options = p.parse_args(arguments)
+    report(measure(options.lines, options.seed, options.repeats), options.json)
 
 
 if __name__ == "__main__":

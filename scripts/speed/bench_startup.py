@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, paper_model, parser, report, row, say, words
+
+from scripts.lib.common import Row, fresh_process, paper_model, parser, report, row, say, words
 
 DEPENDENCIES = ("numpy", "scipy", "numba", "pandas", "sklearn")
 ESTIMATORS = {"gaussian": "CPRegressor", "probit": "CPClassifier", "poisson": "CPCountRegressor"}
@@ -43,10 +43,8 @@ print(json.dumps({"seconds": seconds, "loaded": [name for name in sys.modules if
 
 def fresh(command: list[str], cache: str | None = None) -> Any:
     """The JSON that a new Python process prints."""
-    environment = dict(os.environ)
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = cache
-    done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, env=environment, check=True)
+    done = fresh_process(*command, **({} if cache is None else {"NUMBA_CACHE_DIR": cache}))
+    done.check_returncode()
     return json.loads(done.stdout)
 
 
@@ -98,7 +96,7 @@ def compiled(cache: str) -> int:
 
 def fit_rows(likelihood: str, method: str, rank: int, entries: int, repeats: int) -> list[Row]:
     """First fits with a cold and with a warm cache."""
-    case = [__file__, "--child", likelihood, method, str(rank), str(entries)]
+    case = ["-m", __spec__.name, "--child", likelihood, method, str(rank), str(entries)]
     common = {"data": f"simulated {likelihood}", "rank": rank, "method": method, "entries": entries}
     with tempfile.TemporaryDirectory() as cache:
         cold = fresh([*case, "1"], cache)["seconds"][0]

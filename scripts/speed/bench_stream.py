@@ -12,7 +12,6 @@ revisit  prequential scores and seconds against the size of the reservoir of pas
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 import warnings
@@ -21,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Row, numbers, paper_model, parser, report, row, say, words
 
+from scripts.lib.common import Row, fresh_process, numbers, paper_model, parser, report, row, say, words
 from tensorcep.core.files import atomic_write
 from tensorcep.estimators import CPClassifier, CPRegressor
 from tensorcep.metrics import auc
@@ -110,8 +109,9 @@ def memory_child(n: int, size: int, rank: int, seed: int, points: int) -> list[d
 def memory(args: Any) -> list[Row]:
     rows: list[Row] = []
     rank, size = args.ranks[0], args.batch_sizes[-1]
-    case = ["--child", *map(str, (args.stream_entries[0], size, rank, args.seed, args.points))]
-    done = subprocess.run([sys.executable, __file__, *case], stdout=subprocess.PIPE, check=True)
+    case = map(str, (args.stream_entries[0], size, rank, args.seed, args.points))
+    done = fresh_process("-m", __spec__.name, "--child", *case)
+    done.check_returncode()
     for point in json.loads(done.stdout):
         about = {"data": "simulated", "rank": rank, "method": "cep", "batch_size": size}
         about |= {"entries": int(point["entries"]), "seconds": point["seconds"]}

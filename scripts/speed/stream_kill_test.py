@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say
 
+from scripts.lib.common import ROOT, Row, numbers, parser, report, row, say
 from tensorcep.cp.simulate import simulate_cp
 
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")
@@ -40,7 +40,7 @@ def start(folder: Path, data: Path, options: list[str], resume: bool) -> subproc
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tensorcep", "stream", str(data), "-o", WRITTEN[0], "--bad-lines", WRITTEN[1]]
     command += ["--trace", WRITTEN[2], "--forget", "0.001", "--quiet", *options, *(["--resume"] if resume else [])]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
 
 

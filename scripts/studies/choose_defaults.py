@@ -1,10 +1,10 @@
 """What the estimators' defaults should be, judged by held-out training entries of Alog, Enron and DBLP.
 
-    python scripts/choose_defaults.py --json defaults.json
-    python scripts/choose_defaults.py --quick
+    python -m scripts.studies.choose_defaults --json defaults.json
+    python -m scripts.studies.choose_defaults --quick
 
-This is the study behind the constants in tensorcep/estimators/_defaults.py. No test entry takes part in it: a fifth of
-the training entries of each fold of Alog and Enron is held out and scored, and a tenth of DBLP's. A setting is a
+This is the study behind the constants in tensorcep/cp/estimators/defaults.py. No test entry takes part in it: a fifth
+of the training entries of each fold of Alog and Enron is held out and scored, and a tenth of DBLP's. A setting is a
 method, and what it is given of interactions, prior, rank, lower limit and sweeps; "auto" and 1 are the rules as they
 are. Each of these is varied with the others left at the rules; --grid fits all combinations instead. "pair4" is the
 main effects, 4 columns for each pair of modes and the CP component. Factors multiply what the rules give.
@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
-from _heldout import LABELLED, SHAPES, Split, inner, splits
-from measure_accuracy import scores, warm_up
 from scipy.stats import rankdata
 
+from scripts.lib.accuracy import model_scores, warm_up
+from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.heldout import LABELLED, SHAPES, Split, inner, splits
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.estimators.defaults import SWEEPS, rank_for, sampler_sweeps
@@ -112,7 +112,7 @@ def fitted_scores(split: Split, setting: Setting, seed: int) -> dict[str, float]
         begin = time.perf_counter()
         model.fit(*split.train)
         seconds = time.perf_counter() - begin
-        found = scores(model, split, "", None)
+        found, _ = model_scores(model, split)
         found["log_score"] = float(np.mean(model.log_score(*split.held)))
     found |= {"seconds_fit": seconds, "sweeps_done": model.n_iter_, "rank_fitted": model.rank_}
     found["columns_fitted"] = model.factors_[0].shape[1]

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import Row, paper_model, parser, report, row, say, words
-from measure_coverage import FIT_SEED, LATENT_SD, latent_of, scores
 from sklearn.exceptions import ConvergenceWarning
 
+from scripts.lib.common import Row, paper_model, parser, report, row, say, words
+from scripts.lib.coverage import FIT_SEED, LATENT_SD, interval_scores, latent_of
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
 from tensorcep.core.belief import PointEstimate
 from tensorcep.cp.methods import METHODS
@@ -101,7 +101,7 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
         if isinstance(model.posterior_, PointEstimate):
             found["rmse"] = float(np.sqrt(np.mean((model.predict_latent(coords)[0] - truth) ** 2)))
         else:
-            found |= scores(model, coords, truth, options.coverage)
+            found |= interval_scores(model, coords, truth, options.coverage)
         rows += [row(m, value, **about, sweep=model.n_iter_, seconds=seconds) for m, value in found.items()]
         say(
             f"{likelihood} seed {seed} {name}: {model.n_iter_} sweeps, {seconds:.1f} s, "

@@ -1,18 +1,18 @@
 """How accurate and how well calibrated the estimators are on held-out entries of Alog, Enron and DBLP.
 
-    python scripts/measure_accuracy.py --methods default,cep,gibbs --figure calibration.png
+    python -m scripts.studies.measure_accuracy --methods default,cep,gibbs --figure calibration.png
 
 "default" is the bare estimator: nothing but the shape and the seed is given to it, whatever the other options say. The
 other methods take --ranks, --priors, --interactions, --ensembles and --sweeps, and otherwise the estimator's own
 defaults; those of "paper" are CEP, the settings of its paper, and rank 8. "all" is every method of ours that can serve.
 What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their
-defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for (scripts/_peer_fits.py
-has them). With --inner a fifth of the training entries is held out and scored instead of the test entries: settings are
-chosen that way, so that no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to
-the tables at the end.
+defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for
+(`scripts.lib.peers.fits` has them). With --inner a fifth of the training entries is held out and scored instead of the
+test entries: settings are chosen that way, so that no test entry takes part in a choice. --with adds the rows that
+earlier runs wrote as JSON to the tables at the end.
 
 Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
-DBLP the mean over the test sets), log loss and Brier score; scripts/_accuracy.py says more. A small fit before the
+DBLP the mean over the test sets), log loss and Brier score; `scripts.lib.accuracy` says more. A small fit before the
 first one keeps compilation out of the times.
 """
 
@@ -28,23 +28,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _accuracy import draw_scores, label_scores, probability_below, summary, tables, train_share_weights, value_scores
-from _common import PAPER, Row, numbers, parser, report, row, say, words
-from _heldout import LABELLED, SHAPES, Split, inner, splits
-from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
-from sklearn.base import clone
 
+from scripts.lib.accuracy import model_scores, summary, tables, warm_up
+from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.lib.heldout import LABELLED, SHAPES, Split, inner, splits
+from scripts.lib.peers.environment import prepare
+from scripts.lib.peers.fits import ENVIRONMENT, PEERS, measure_peer, peer_settings
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.core.files import atomic_write
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.metrics import coverage, reliability_curve
+from tensorcep.metrics import reliability_curve
 
 LIKELIHOODS = {True: ("probit", "logit"), False: ("gaussian",)}
 PEER_NAMES = tuple(f"{peer}{which}" for peer in PEERS for which in ("", "-default"))
 LEVELS = np.linspace(0.05, 0.95, 19)
-WARM_UP_SWEEPS = 20
-DRAWS = 300  # of each held-out value
 Curves = dict[tuple[str, str], list[tuple[np.ndarray, ...]]]  # by data and model: what --figure draws
 
 
@@ -75,9 +73,7 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
     """The estimator of a setting, not fitted."""
     chosen: dict[str, Any] = {"random_state": seed, "shape": split.shape}
     labelled = split.data in LABELLED
-    if setting.method == "paper":
-        chosen |= {"rank": 8, **PAPER} | ({} if labelled else {"lower_limit": None})
-    elif setting.method != "default":
+    if setting.method not in ("default", "paper"):
         chosen["method"] = setting.method
     if setting.method != "default":
         if labelled:
@@ -92,7 +88,8 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
-    return CPClassifier(**chosen) if labelled else CPRegressor(**chosen)
+    kind = CPClassifier if labelled else CPRegressor
+    return paper_model(kind, **chosen) if setting.method == "paper" else kind(**chosen)
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
@@ -111,33 +108,6 @@ def described(model: Any, setting: Setting) -> dict[str, Any]:
         "interactions": parts,
         "ensemble": given["n_ensemble"],
     }
-
-
-def warm_up(model: Any, split: Split) -> None:
-    """Fit 200 entries, so that what the timed fit runs is compiled."""
-    coords, y = split.train
-    some = np.linspace(0, len(y) - 1, 200).astype(int)
-    small = np.stack([np.unique(column, return_inverse=True)[1] for column in coords[some].T], axis=1)
-    clone(model).set_params(shape=None, max_iter=WARM_UP_SWEEPS).fit(small, y[some])
-
-
-def scores(model: Any, split: Split, label: str, curves: Curves | None) -> dict[str, float]:
-    """Scores of a fitted model; keeps what the figure needs if `curves` is not None."""
-    held = split.held
-    kept: list[tuple[np.ndarray, ...]] = [] if curves is None else curves.setdefault((split.data, label), [])
-    if split.data in LABELLED:
-        p = model.predict_proba(held.coords)[:, 1]
-        kept.append((held.y, p, train_share_weights(split)))
-        return label_scores(split, p)
-    found = value_scores(split, model.predict(held.coords))
-    found["log_score"] = float(np.mean(model.log_score(held.coords, held.y)))
-    if model.has_uncertainty():
-        found["coverage_90"] = coverage(held.y, *model.predict_interval(held.coords, 0.9).T)
-        draws = model.sample_y(held.coords, DRAWS, random_state=0)
-        below = probability_below(split, draws)
-        found |= draw_scores(split, draws, below)
-        kept.append((below,))
-    return found
 
 
 def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespace, curves: Curves | None) -> list[Row]:
@@ -161,7 +131,9 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
         about |= described(model, setting)
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
-        found = scores(model, split, label, curves)
+        found, curve = model_scores(model, split)
+    if curves is not None:
+        curves.setdefault((split.data, label), []).extend([] if curve is None else [curve])
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
     found |= {"updates_skipped": model.trace_["skipped"].sum()} if "skipped" in model.trace_ else {}
     say(f"{split.data} fold {split.fold} {label} seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
@@ -189,7 +161,7 @@ def measured(data: str, names: list[str], options: argparse.Namespace, curves: C
     rows: list[Row] = []
     for name in names:
         if name in PEER_NAMES:
-            python = prepare(options.environment)
+            python = prepare(options.environment, PEERS)
             for chosen in peer_settings(name, data, options.ranks):
                 for split, seed in fits:
                     rows += measure_peer(python, name, split, chosen, seed, options.inner)

@@ -13,17 +13,14 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, paper_model, parser, report, row, say, words
-from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
+from scripts.lib.common import Row, paper_model, parser, report, row, say, words
+from scripts.lib.coverage import FIT_SEED, LATENT_SD, interval_scores, latent_of
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
-from tensorcep.cp.simulate import CPSimulation, simulate_cp
+from tensorcep.cp.simulate import simulate_cp
 
 LIKELIHOODS = ("gaussian", "probit", "logit", "poisson")
-# A product of normal factors has heavy tails: at sd 1 the largest of 50,000 latent values is 12, a count of 180,000.
-LATENT_SD = {"gaussian": 1.0, "probit": 1.0, "logit": 1.0, "poisson": 0.5}
-FIT_SEED = 1000  # added to the seed of the data, so that a fit does not start at the draws that made them
 
 
 def estimator(likelihood: str, rank: int, **parameters: Any) -> Any:
@@ -33,28 +30,6 @@ def estimator(likelihood: str, rank: int, **parameters: Any) -> Any:
     if likelihood == "poisson":
         return paper_model(CPCountRegressor, rank, **parameters)
     return paper_model(CPClassifier, rank, link=likelihood, **parameters)
-
-
-def latent_of(simulated: CPSimulation, coords: np.ndarray) -> np.ndarray:
-    """The true latent value of any cells."""
-    product = np.ones((len(coords), simulated.factors[0].shape[1]))
-    for k, factor in enumerate(simulated.factors):
-        product *= factor[coords[:, k]]
-    return simulated.intercept + product.sum(axis=1)
-
-
-def scores(model: Any, coords: np.ndarray, truth: np.ndarray, coverage: float) -> dict[str, float]:
-    """Coverage, mean width and error of the intervals, and the mean square of the standardised error."""
-    mean, variance = model.predict_latent(coords)
-    sd = np.sqrt(variance)
-    z = float(ndtri(0.5 + 0.5 * coverage))
-    error = np.abs(truth - mean)
-    return {
-        "coverage": float(np.mean(error <= z * sd)),
-        "width": float(np.mean(2.0 * z * sd)),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "z2": float(np.mean((error / sd) ** 2)),
-    }
 
 
 def measure(likelihood: str, rank: int, seed: int, options: argparse.Namespace) -> list[Row]:
@@ -89,7 +64,7 @@ def measure(likelihood: str, rank: int, seed: int, options: argparse.Namespace) 
     unobserved = simulated.tensor.sample_zeros(simulated.tensor.nnz, random_state=seed).coords
     rows = []
     for cells, coords in (("observed", simulated.tensor.coords), ("unobserved", unobserved)):
-        for metric, value in scores(model, coords, latent_of(simulated, coords), options.coverage).items():
+        for metric, value in interval_scores(model, coords, latent_of(simulated, coords), options.coverage).items():
             rows.append(
                 row(
                     metric,

@@ -15,13 +15,13 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
 from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from tensorly.datasets import load_IL2data
 
+from scripts.lib.common import Row, parser, report, row, say, words
 from tensorcep import BayesianFactorAnalysis, BayesianPCA, CollectiveMatrixFactorization
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(30)

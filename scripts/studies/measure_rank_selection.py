@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from _common import Row, numbers, parser, report, row, say, words
 from sklearn.exceptions import ConvergenceWarning
 
+from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from tensorcep import CPRegressor, SparseTensor, select_rank, simulate_cp
 
 PATIENCE = 2
@@ -73,24 +73,25 @@ def summary(rows: list[Row]) -> list[Row]:
     return result
 
 
-def main() -> None:
-    arguments = parser(__doc__, seed=0)
-    arguments.add_argument("--true-ranks", type=numbers, default=[3, 5, 8], help="default: 3,5,8")
-    arguments.add_argument(
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    p = parser(__doc__, seed=0)
+    p.add_argument("--true-ranks", type=numbers, default=[3, 5, 8], help="default: 3,5,8")
+    p.add_argument(
         "--noise", type=lambda text: [float(word) for word in text.split(",")], default=[0.25, 0.5, 1.0], metavar="S,S"
     )
-    arguments.add_argument("--criteria", type=words(*CRITERIA), default=list(CRITERIA), help="default: all")
-    arguments.add_argument("--seeds", type=int, default=10, help="tensors of each kind (default: 10)")
-    arguments.add_argument("--shape", type=numbers, default=[60, 50, 40], help="default: 60,50,40")
-    arguments.add_argument("--entries", type=int, default=8000, help="observed entries (default: 8000)")
-    arguments.add_argument("--below", type=int, default=2, help="ranks tried below the true one (default: 2)")
-    arguments.add_argument("--above", type=int, default=3, help="ranks tried above the true one (default: 3)")
-    arguments.add_argument("--largest", type=int, default=12, help="rank that ARD prunes from (default: 12)")
-    arguments.add_argument("--starts", type=int, default=3, help="runs of each lower bound (default: 3)")
-    arguments.add_argument("--cv", type=int, default=3, help="folds of the held-out log score (default: 3)")
-    arguments.add_argument("--score-method", default="vmp", help="inference method of the folds (default: vmp)")
-    arguments.add_argument("--score-prior", default="learned", help="prior of the rows there (default: learned)")
-    options = arguments.parse_args()
+    p.add_argument("--criteria", type=words(*CRITERIA), default=list(CRITERIA), help="default: all")
+    p.add_argument("--seeds", type=int, default=10, help="tensors of each kind (default: 10)")
+    p.add_argument("--shape", type=numbers, default=[60, 50, 40], help="default: 60,50,40")
+    p.add_argument("--entries", type=int, default=8000, help="observed entries (default: 8000)")
+    p.add_argument("--below", type=int, default=2, help="ranks tried below the true one (default: 2)")
+    p.add_argument("--above", type=int, default=3, help="ranks tried above the true one (default: 3)")
+    p.add_argument("--largest", type=int, default=12, help="rank that ARD prunes from (default: 12)")
+    p.add_argument("--starts", type=int, default=3, help="runs of each lower bound (default: 3)")
+    p.add_argument("--cv", type=int, default=3, help="folds of the held-out log score (default: 3)")
+    p.add_argument("--score-method", default="vmp", help="inference method of the folds (default: vmp)")
+    p.add_argument("--score-prior", default="learned", help="prior of the rows there (default: learned)")
+    options = p.parse_args(arguments)
     rows: list[Row] = []
     for seed in range(options.seed, options.seed + options.seeds):
         for true in options.true_ranks:

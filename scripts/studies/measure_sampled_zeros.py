@@ -13,10 +13,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _common import Row, parser, report, row, say, words
 from scipy.special import expit, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
+from scripts.lib.common import Row, parser, report, row, say, words
 from tensorcep import CPClassifier, SparseTensor, metrics
 
 # link -> P(y = 1 | f), and what the latent values of the probit are multiplied by

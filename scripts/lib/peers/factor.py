@@ -1,4 +1,4 @@
-"""Runs one peer on one matrix, in the peer's own environment: python _factor_peers.py NAME IN.npz OUT.npz.
+"""Runs BayesPy or mofapy2 on one matrix, in an environment that has it: python factor.py PEER IN.npz OUT.npz.
 
 The input holds x (NaN where missing), rank, sweeps and seed; the output the expected latent values and the seconds.
 """

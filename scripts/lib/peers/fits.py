@@ -8,20 +8,19 @@ that do well on it.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
-import venv
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _accuracy import draw_scores, label_scores, probability_below, value_scores
-from _common import Row, row, say
-from _heldout import LABELLED, Split
+
+from scripts.lib.accuracy import draw_scores, label_scores, probability_below, value_scores
+from scripts.lib.common import Row, row, say
+from scripts.lib.heldout import LABELLED, Split
+from scripts.lib.peers.environment import run_worker
 
 PEERS = ("smurff", "myfm")
-WORKER = Path(__file__).with_name("_peers.py")
+WORKER = Path(__file__).with_name("run.py")
 ENVIRONMENT = Path(tempfile.gettempdir()) / "tensorcep-peers"
 
 
@@ -49,17 +48,6 @@ CHOSEN = {
 }
 
 
-def prepare(folder: Path) -> Path:
-    """The Python of an environment that has the peers; makes it if need be."""
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    check = [str(python), "-c", "import " + ", ".join(PEERS)]
-    if not python.exists() or subprocess.run(check, capture_output=True, check=False).returncode:
-        say(f"installing {' and '.join(PEERS)} into {folder}")
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEERS], check=True)
-    return python
-
-
 def run_peer(
     python: Path,
     peer: str,
@@ -70,21 +58,12 @@ def run_peer(
     threads: int = 1,
     predict: bool = True,
 ) -> dict[str, np.ndarray]:
-    """What scripts/_peers.py writes about one fit."""
+    """What run.py writes about one fit."""
     fold: dict[str, Any] = {"shape": split.shape, "coords": split.train.coords, "y": split.train.y}
     if predict:
         fold |= {"test_coords": split.held.coords, "test_y": split.held.y}
     settings = {**setting._asdict(), "labels": split.data in LABELLED, "seed": seed, "threads": threads}
-    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    with tempfile.TemporaryDirectory() as folder:
-        given, result = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        np.savez(given, settings=json.dumps(settings), **fold)
-        command = [str(python), str(WORKER), str(given), peer, str(result)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **limits}, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{peer} failed: {done.stderr.strip().splitlines()[-1:]}")
-        with np.load(result) as found:
-            return dict(found)
+    return run_worker(python, WORKER, peer, threads, settings=json.dumps(settings), **fold)
 
 
 def peer_settings(name: str, data: str, ranks: list[int] | None) -> list[PeerSetting]:

@@ -1,4 +1,4 @@
-"""Fits SMURFF or myFM to one fold, in the environment of scripts/_peer_fits.py: python _peers.py IN.npz PEER OUT.npz
+"""Fits SMURFF or myFM to one fold, in an environment that has them: python run.py PEER IN.npz OUT.npz
 
 IN.npz holds shape, coords, y, and as JSON text the settings labels, rank, sweeps, burn_in, precision, grouped,
 threads, seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the
@@ -130,7 +130,7 @@ def predictions(draws: Draws, settings: dict[str, Any], y: np.ndarray) -> dict[s
 
 def main() -> None:
     """Run from the command line."""
-    path, peer, result = sys.argv[1:]
+    peer, path, result = sys.argv[1:]
     with np.load(path) as loaded:
         fold = dict(loaded)
     settings = json.loads(str(fold["settings"]))

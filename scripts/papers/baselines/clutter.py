@@ -2,7 +2,8 @@
 
 y_i ~ (1 - w) N(x, I) + w N(0, a I), x ~ N(0, 100 I), of any dimension d; w = 1/2 and a = 10 in the paper. EP and ADF
 run on `GaussianEP`: in one dimension the term is a compiled likelihood, in d dimensions a Python function of rank d
-with spherical moments. Laplace's method, variational Bayes, importance and Gibbs sampling are for one dimension.
+with spherical moments. Laplace's method, variational Bayes, importance and Gibbs sampling, for one dimension, are the
+paper's baselines.
 
 Each method yields an Estimate per iteration, with the floating point operations so far: those that the formulas need
 for every observation, counted by hand, with one for an exp or log (as Matlab's `flops` did, the paper's measure).

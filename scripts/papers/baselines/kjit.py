@@ -6,7 +6,7 @@ incoming parameters feed a Bayesian linear regression on the outgoing ones. Wher
 above the gate, the oracle is asked, its answer is used, and the regression learns it.
 
 Source: Jitkrittum et al. (2015), "Kernel-based just-in-time learning for passing expectation propagation messages";
-the KJIT baseline of Wang and Zhe, "Conditional Expectation Propagation", sec. 6.1. Where we differ from the original
+the paper's baseline in Wang and Zhe, "Conditional Expectation Propagation", sec. 6.1. Where we differ from the original
 code (C#, Infer.NET): the kernel is Gaussian in the parameters of the message instead of on its mean embedding, the
 features' widths are fixed instead of cross-validated, the most uncertain row is asked first, and the posterior of the
 weights is factorised, as it is for the methods beside it.
@@ -15,9 +15,9 @@ weights is factorised, as it is for the methods beside it.
 from __future__ import annotations
 
 import numpy as np
-from _sampled_ep import CDF
 from scipy.special import ndtri
 
+from scripts.papers.baselines.sampled_ep import CDF
 from tensorcep.linear.data import GLMProblem
 
 FEATURES = 300

@@ -1,4 +1,4 @@
-"""Factorised EP whose tilted moments come from a function that may sample or predict: the paper's IS baseline.
+"""Factorised EP whose tilted moments come from a function that may sample or predict: the paper's baseline IS.
 
 Every row of X sends each of its weights one Gaussian message; all messages of a sweep are made from the same posterior
 and go a fraction of the way to their new values, as in the published code.
