@@ -149,7 +149,7 @@ CALLS: dict[str, Callable[[Any, dict[str, np.ndarray]], Any]] = {
     "bound": lambda m, d: np.array(m.lower_bound_),
     "labels": lambda m, d: np.array([str(label) for found in m.labels_ if found is not None for label in found]),
     "labelled": lambda m, d: m.predict(labelled(m, d["coords"])),
-    "after": lambda m, d: learn_more(m, d),
+    "after": learn_more,
     "after_forget": lambda m, d: learn_more(m, d, time=7.5),
     "point_latent": lambda m, d: np.concatenate(m.predict_latent(points(m, d))),
     "point_proba": lambda m, d: m.predict_proba(points(m, d)),

@@ -16,7 +16,7 @@ from scripts.papers import reproduce_glm
 from scripts.papers.baselines import kjit, sampled_ep
 from scripts.speed import bench_memory, bench_peers
 from tensorcep import datasets
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.cep import method as cep
 from tensorcep.likelihoods import get_likelihood
@@ -31,7 +31,7 @@ def test_plain_twin_equals_the_lane_sweep(likelihood):
     options = cep.CEPOptions(
         schedule="parallel", damping=0.5, positive=False, message_noise=(0.5, 0.5), noise_moments="cavity"
     )
-    threads = Threads(1)
+    threads = ThreadExecutor(1)
     state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
     for _ in range(2):
         state, _ = cep.step(state, problem, options, threads)
@@ -98,7 +98,7 @@ def test_bench_memory_derives_what_the_arrays_add_up_to():
     n, rank = 1600, 3  # whole blocks of lanes: no padding
     problem = simulated_entries.simulate(simulated_entries.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)
     for dtype in ("float64", "float32"):
-        state = cep.init(problem, cep.CEPOptions(dtype=dtype), Threads(1))
+        state = cep.init(problem, cep.CEPOptions(dtype=dtype), ThreadExecutor(1))
         entries = problem.entries
         kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
         assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]

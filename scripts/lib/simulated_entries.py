@@ -14,7 +14,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
 ALOG_ENTRIES = 21_076
 ORDER = 3
@@ -57,12 +57,10 @@ def simulate(case: Case, seed: int) -> Problem:
     y = likelihood.check_y(likelihood.sample(rng, f, np.full(case.n, likelihood.default_theta)))
     scale = case.rank ** (-0.5 / ORDER)
     prior = Prior([0.0] * ORDER, [1.0 / scale**2] * ORDER)
-    prior_Lam, prior_eta = natural_prior(prior, case.shape, case.rank)
+    rows_prior = FixedPrior(*natural_prior(prior, case.shape, case.rank))
     noise = GammaNoise(1e-3, 1e-3) if case.likelihood == "gaussian" else None
     entries = pack_entries(coords, y, case.shape)
-    return Problem(
-        entries, case.shape, case.rank, likelihood, prior_Lam, prior_eta, np.concatenate(factors), noise_prior=noise
-    )
+    return Problem(entries, case.shape, case.rank, likelihood, rows_prior, np.concatenate(factors), noise_prior=noise)
 
 
 def damping_of(likelihood: str, schedule: str) -> float:

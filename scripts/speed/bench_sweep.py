@@ -19,7 +19,7 @@ import numpy as np
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.simulated_entries import ORDER, Case, damping_of, entry_counts, shape_of, simulate
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.cep import method as cep
 from tensorcep.cp.problem import Problem
 from tests.oracles.plain_sweep import plain_state, plain_sweep
@@ -90,7 +90,7 @@ def time_sweep(
     """Seconds of each sweep, and of the kernel in it; the first sweep, which may compile, is left out."""
     damping = damping_of(problem.likelihood.name, schedule)
     options = cep.CEPOptions(schedule=schedule, damping=damping, dtype=dtype)
-    threads = Threads(n_threads)
+    threads = ThreadExecutor(n_threads)
     module: Any = cep  # the name that `step` looks up is replaced while it is timed
     kernel = module.sweep_chunks
     clock = KernelClock(kernel)

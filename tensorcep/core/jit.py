@@ -6,6 +6,7 @@ is first called.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,10 @@ inlined: Callable[..., Any] = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False, forceinline=True
 )
 
+# NUMBA_DISABLE_JIT=1: kernels run as Python, under a debugger or for coverage. NUMBA_BOUNDSCHECK=1: they are compiled
+# so that an index beyond an array raises IndexError.
+AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHECK)
+
 f64 = types.float64
 i64 = types.int64
 vec = types.Array(f64, 1, "C")
@@ -42,6 +47,31 @@ TILTED_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec)
 TILTED2_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec, vec, vec)
 # loglik(y, f, theta, value, d1, d2): log p(y | f) and its first two derivatives in f, in-place over n entries
 LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
+
+
+def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate the Python form of an operation whose compiled form is LLVM IR, ``rule(*types) -> (signature, code)``.
+
+    Kernels that run as Python use the Python form; those whose bounds are checked compile it, where it is `checkable`.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Any:
+        if AS_PYTHON:
+            return python
+        if CHECKED and checkable:
+            return inlined(python)
+
+        def definition(typing_context: Any, *args: Any) -> Any:
+            return rule(*args)
+
+        parameters = [inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        parameters += inspect.signature(python).parameters.values()
+        definition.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        definition.__name__, definition.__qualname__ = python.__name__, python.__qualname__
+        definition.__doc__, definition.__module__ = python.__doc__, python.__module__
+        return intrinsic(definition)
+
+    return decorate
 
 
 def address_of(function: Any, signature: Any) -> int:

@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tensorcep.core.jit import block_kernel
-from tensorcep.kernels.slots import emit_add_product, emit_loop
+from tensorcep.kernels.slots_rules import emit_add_product, emit_loop
 
 # A tile has ROWS x COLUMNS numbers: eight registers of four, which leaves half of AVX2's for the operands.
 ROWS, COLUMNS, LENGTH = 4, 8, 4

@@ -32,14 +32,14 @@ from tensorcep.cp.estimators.options import (
     start_means,
 )
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.estimators.structure import structure, structured_prior, structured_start
+from tensorcep.cp.estimators.structure import Learner, structure, structured_prior, structured_start
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.starts import mixed, run_from_starts
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import KINDS, Hyper
+from tensorcep.priors import LEARNED
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
 
 class BaseCP(StreamingCP):
@@ -172,19 +172,17 @@ class BaseCP(StreamingCP):
         trial_iter = method.trial_sweeps(settings)
         entries = pack_entries(coords, values, shape)
         values = values[entries.permutation]  # sums over them then do not depend on the order of the input
-        prior, hyper, starts = self._prior_and_starts(values, shape, chosen.prior, options, rng, trial_iter > 0)
-        prior_Lam, prior_eta = natural_prior(prior, shape, options.rank)
+        prior, learner, starts = self._prior_and_starts(values, shape, chosen.prior, options, rng, trial_iter > 0)
+        natural = natural_prior(prior, shape, options.rank)
         problem = Problem(
             entries=entries,
             shape=shape,
             rank=options.rank,
             likelihood=likelihood,
-            prior_Lam=prior_Lam,
-            prior_eta=prior_eta,
+            prior=FixedPrior(*natural) if learner is None else learner(*natural),
             start=starts[0],
             noise_prior=self._noise_prior(values),
             seed=int(rng.integers(2**63)),
-            hyper=hyper,
             free=None if options.free.all() else options.free,
         )
         how = run_settings(options, bool(self.verbose))
@@ -260,13 +258,13 @@ class BaseCP(StreamingCP):
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
-    ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
-        hyper = None
+    ) -> tuple[Prior, Learner | None, list[np.ndarray | None]]:
+        learner: Learner | None = None
         if not options.free.all():
             return self._structured(y, shape, kind, options, rng, may_choose)
-        if isinstance(kind, str) and kind in KINDS:
+        if isinstance(kind, str) and kind in LEARNED:
             scale = self._scale(y, len(shape), options.rank)
-            prior, hyper = learned_prior(kind, self.prior_mean, scale, len(shape), options.rank)
+            prior, learner = learned_prior(kind, self.prior_mean, scale, len(shape), options.rank)
         elif isinstance(kind, Prior):
             prior, scale = checked_prior(kind, shape, options.rank), 1.0
         else:
@@ -279,7 +277,7 @@ class BaseCP(StreamingCP):
         if isinstance(self.init, str) and self.init == "prior" and not any(np.any(np.asarray(m)) for m in prior.mean):
             fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
         n_starts = self._n_starts(options.members, may_choose)
-        return prior, hyper, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
+        return prior, learner, [start_means(self.init, shape, options.rank, scale, rng) for _ in range(n_starts)]
 
     def _structured(
         self,
@@ -289,17 +287,17 @@ class BaseCP(StreamingCP):
         options: ModelOptions,
         rng: np.random.Generator,
         may_choose: bool,
-    ) -> tuple[Prior, Hyper | None, list[np.ndarray | None]]:
+    ) -> tuple[Prior, Learner | None, list[np.ndarray | None]]:
         """As `_prior_and_starts`, for a model with main effects or interactions."""
         if isinstance(self.init, str) and check_choice("init", self.init, ("random", "prior")) == "prior":
             fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
         centre = 0.0 if self.prior_mean == "uniform" else check_range("prior_mean", self.prior_mean)
         intercept = self._intercept(y)
         found = structure(options.free, intercept, centre, lambda j, n: self._scale(y - intercept, j, n))
-        prior, hyper = structured_prior(found, None if kind == "fixed" else kind)
+        prior, learner = structured_prior(found, None if kind == "fixed" else kind)
         given = None if isinstance(self.init, str) else start_means(self.init, shape, options.rank, 1.0, rng)
         n_starts = self._n_starts(options.members, may_choose)
-        return prior, hyper, [structured_start(found, shape, given, rng) for _ in range(n_starts)]
+        return prior, learner, [structured_start(found, shape, given, rng) for _ in range(n_starts)]
 
     def _n_starts(self, members: int, may_choose: bool) -> int:
         """Starts of all members of the ensemble."""

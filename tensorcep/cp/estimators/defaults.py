@@ -17,8 +17,8 @@ from tensorcep.cp.gibbs.chains import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
-from tensorcep.priors.learned import KINDS
 
 # One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
 # rows.
@@ -48,7 +48,7 @@ OF_CEP = {
 SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
-PRIORS = ("auto", "fixed", *KINDS)
+PRIORS = ("auto", "fixed", *LEARNED)
 
 
 class Chosen(NamedTuple):
@@ -104,7 +104,7 @@ def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[i
 
 def abilities_for(chosen: Chosen) -> tuple[str, ...]:
     """What the method must be able to do beside the likelihood (`tensorcep.cp.methods.ABILITIES`)."""
-    return ("learns_prior",) * (chosen.prior_name in KINDS)
+    return ("learns_prior",) * (chosen.prior_name in LEARNED)
 
 
 def checked_prior_kind(prior: Any) -> Any:

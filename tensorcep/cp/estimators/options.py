@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value, word_or_range
 from tensorcep.core.loop import Method
+from tensorcep.cp.estimators.structure import Learner
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
-from tensorcep.priors.learned import KINDS, Hyper
 
 # Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
 # parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
@@ -118,16 +120,16 @@ def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     return prior
 
 
-def learned_prior(kind: str, centre: Any, scale: float, order: int, rank: int) -> tuple[Prior, Hyper]:
-    """The prior of the rows' priors, and the rows' prior to begin with, for prior="learned" or "ard".
+def learned_prior(kind: str, centre: Any, scale: float, order: int, rank: int) -> tuple[Prior, Learner]:
+    """The rows' prior to begin with, and what learns it, for prior="learned" or "ard".
 
     The mean of the rows is expected at `centre`; at 0 for "uniform".
     """
-    check_choice("prior", kind, KINDS)
+    check_choice("prior", kind, tuple(LEARNED))
     middle = 0.0 if centre == "uniform" else word_or_range("prior_mean", centre, ("uniform",), -np.inf)
     full = np.ones((order, rank))
-    hyper = Hyper(kind, middle * full, scale * full, full > 0.0)
-    return Prior([middle] * order, [scale**-2] * order), hyper
+    learned = partial(LEARNED[kind], mean=middle * full, scale=scale * full, free=full > 0.0)
+    return Prior([middle] * order, [scale**-2] * order), learned
 
 
 def start_means(init: Any, shape: tuple[int, ...], rank: int, scale: float, rng: np.random.Generator) -> Any:

@@ -199,7 +199,7 @@ class StreamingCP(CPPredictions):
         coords, shape, labels = arrival.as_training(self.shape)
         problem, result = self._fit_entries(coords, arrival.values, shape, labels, streaming=True)
         time = 0.0 if arrival.time is None else arrival.time
-        Lam, eta = problem.prior_Lam, problem.prior_eta
+        Lam, eta = problem.prior.Lam, problem.prior.eta
         if self.posterior_.mode_prior is not None:  # what the first batch says of the prior stays
             Lam, eta = self._mean_prior()
         state = begin(self.posterior_, Lam, eta, problem.noise_prior, time)
@@ -299,8 +299,8 @@ class StreamingCP(CPPredictions):
     def _prequential(self, batch: Batch, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Scores of the predictions of a batch before it is learned."""
         known: Problem = batch.problem
-        none = np.zeros(len(known.prior_eta), dtype=bool)
-        prior = Posterior(known.shape, known.rank, known.prior_Lam, known.prior_eta, known.noise_prior, none)
+        none = np.zeros(len(known.prior.eta), dtype=bool)
+        prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
         belief: RowMoments = moments_of_rows(prior)
         theta = theta_of(prior, known.likelihood)
         log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
