@@ -29,7 +29,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1. Any order K >= 2. An absent
     entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
     how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
-    share (by a tenth at 2 % ones in `scripts/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
     Parameters
     ----------

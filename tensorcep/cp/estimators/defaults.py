@@ -1,7 +1,7 @@
 """What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
 
-The rules look at the numbers of entries, rows and modes alone, never at how a fit scores. `scripts/choose_defaults.py`
-studies their constants on held-out training entries.
+The rules look at the numbers of entries, rows and modes alone, never at how a fit scores.
+`scripts/studies/choose_defaults.py` studies their constants on held-out training entries.
 """
 
 from __future__ import annotations
