@@ -237,11 +237,10 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
-    from tensorcep.cp.store import read_model
+    from tensorcep.core.store import open_model
     from tensorcep.estimators import load
 
-    stored = read_model(args.output)
-    progress = stored.header.get("progress")
+    progress = open_model(args.output).header.get("progress")
     if progress is None:
         fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
     model = load(args.output)

@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.defaults import Chosen, given_int
 from tensorcep.cp.estimators.options import method_settings, run_settings
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
+from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.stream.adf import (
     STREAMING,
@@ -301,8 +301,7 @@ class StreamingCP(CPPredictions):
         known: Problem = batch.problem
         none = np.zeros(len(known.prior.eta), dtype=bool)
         prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
-        belief: RowMoments = moments_of_rows(prior)
-        theta = theta_of(prior, known.likelihood)
-        log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
-        mean, _ = observed_moments(known.likelihood, belief, batch.rows, theta)
+        belief = prior.components()
+        log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
+        mean, _ = observed_moments(known.likelihood, belief, batch.rows)
         return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}
