@@ -19,6 +19,8 @@ from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
+from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
+from tensorcep.linear.settings import params_of_file as linear_params
 
 __all__ = [
     "ESTIMATORS",
@@ -65,7 +67,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
     """
-    stored = open_model(path)
+    stored = open_model(path, LINEAR_SETTINGS)
     model = _unfitted(stored)
     read, finish = next((read, finish) for classes, read, finish in FAMILIES if stored.class_name in classes)
     for name, value in read(stored).items():
@@ -83,7 +85,8 @@ def _unfitted(stored: StoredModel) -> Any:
         listed = ", ".join(known)
         fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")
     cls = known[stored.class_name]
-    odd = sorted(set(stored.params) - set(cls._get_param_names()))
+    params = linear_params(stored.params) if stored.class_name in FEATURE_MODELS else stored.params
+    odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
         fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
-    return cls(**stored.params)
+    return cls(**params)
