@@ -197,7 +197,8 @@ def refuse_method_options(estimator: str, method: Any, own: Any) -> NoReturn:
         Always.
     """
     record = method if isinstance(method, GLMSettings) else GLM_METHODS.get(str(method), GLM_METHODS["ep"])
-    values = {RENAMED.get(name, name): value for name, value in (own if isinstance(own, dict) else {}).items()}
+    given: dict[str, Any] = own if isinstance(own, dict) else {}
+    values = {RENAMED.get(name, name): value for name, value in given.items()}
     listed = ", ".join(f"{name}={value!r}" for name, value in {**record.changed(), **values}.items())
     raise TypeError(
         f"{estimator} has no parameter 'method_options'; they are settings of the method now, from "
