@@ -19,6 +19,8 @@ from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
+from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
+from tensorcep.linear.settings import params_of_file as linear_params
 
 __all__ = [
     "ESTIMATORS",
@@ -65,15 +67,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
     """
-    stored = open_model(path)
-    cls, read, finish = _known_class(stored)
-    fitted = read(stored)
-    params = stored.params
-    odd = sorted(set(params) - set(cls._get_param_names()))
-    if odd:
-        fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
-    model = cls(**params)
-    for name, value in fitted.items():
+    stored = open_model(path, LINEAR_SETTINGS)
+    model = _unfitted(stored)
+    read, finish = next((read, finish) for classes, read, finish in FAMILIES if stored.class_name in classes)
+    for name, value in read(stored).items():
         setattr(model, name, value)
     if finish:
         with complete(path):
@@ -81,10 +78,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _known_class(stored: StoredModel) -> tuple[Any, Callable[[StoredModel], dict[str, Any]], str]:
-    """The class of a saved model, what reads its fitted attributes, and the method that sets those that follow."""
-    for classes, read, finish in FAMILIES:
-        if stored.class_name in classes:
-            return classes[stored.class_name], read, finish
-    listed = ", ".join(name for classes, _, _ in FAMILIES for name in classes)
-    fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")
+def _unfitted(stored: StoredModel) -> Any:
+    """An estimator of the class and the parameters in a file."""
+    known = {name: cls for classes, _, _ in FAMILIES for name, cls in classes.items()}
+    if stored.class_name not in known:
+        listed = ", ".join(known)
+        fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")
+    cls = known[stored.class_name]
+    params = linear_params(stored.params) if stored.class_name in FEATURE_MODELS else stored.params
+    odd = sorted(set(params) - set(cls._get_param_names()))
+    if odd:
+        fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
+    return cls(**params)
