@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.cep.sweep import Messages
+from tensorcep.cp.messages.state import Messages
 from tensorcep.kernels.slots import LANES
 
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
