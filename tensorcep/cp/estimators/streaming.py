@@ -208,7 +208,7 @@ class StreamingCP(CPPredictions):
         if self.revisit:
             y = self._checked_targets(arrival.values, problem.likelihood)
             arrived, last = (coords, y, time), result.state
-            how = {"seed": stream.seed, "capacity": self.revisit, "free": last.small.free}
+            how = {"seed": stream.seed, "capacity": self.revisit, "free": problem.free}
             empty = empty_reservoir(len(shape), state.rank)
             found = with_new(empty, arrived, problem.entries.permutation, last.messages, **how)
             stream = stream._replace(reservoir=found)
