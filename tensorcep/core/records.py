@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -142,7 +143,8 @@ def _record(kind: Any, tree: Any, name: str) -> Any:
     return kind(**{field: read_as(hints[field], tree[field], f"{name}.{field}".lstrip(".")) for field in known})
 
 
-def _field_types(kind: type) -> dict[str, Any]:
+@cache
+def _field_types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
@@ -168,7 +170,8 @@ def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None
         for key, size in (value.dims() if hasattr(value, "dims") else {}).items():
             if own.setdefault(key, size) != size:
                 raise ValueError(f"the arrays do not fit its shape: {name} has {key} = {size}, not {own[key]}")
-        hints = _field_types(type(value))
+        kind: Any = type(value)
+        hints = _field_types(kind)
         for field in value._fields:
             check_shapes(getattr(value, field), f"{name}.{field}".lstrip("."), own, _sized_in(hints[field]))
     elif isinstance(value, (tuple, list)):
