@@ -54,7 +54,7 @@ TINY = {
         "--density 0.4 --seeds 1"
     ),
     "studies.measure_accuracy": (
-        "--methods default,cep,vmp --folds 1,2 --entries 400 --sets 2 --data alog,enron --ranks 2 --sweeps 4 "
+        "--methods default,cep,vmp --folds 1 --entries 400 --sets 2 --data alog,enron --ranks 2 --sweeps 4 "
         "--interactions main=1:cp=1 --priors learned --ensembles 2"
     ),
     "studies.measure_coverage": "--ranks 1 --true-rank 1 --shape 12,10,8 --density 0.4 --seeds 1",
