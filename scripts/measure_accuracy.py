@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _accuracy import draw_scores, label_scores, probability_below, summary, tables, train_share_weights, value_scores
-from _common import PAPER, Row, numbers, parser, report, row, say, words
+from _common import PAPER, Row, numbers, parser, report, row, say, with_settings, words
 from _heldout import LABELLED, SHAPES, Split, inner, splits
 from _peer_fits import ENVIRONMENT, PEERS, measure_peer, peer_settings, prepare
 from sklearn.base import clone
@@ -92,7 +92,8 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
-    return CPClassifier(**chosen) if labelled else CPRegressor(**chosen)
+    cls = CPClassifier if labelled else CPRegressor
+    return cls(**with_settings(cls, chosen))
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def described(model: Any, setting: Setting) -> dict[str, Any]:
         "rank": given["rank"],
         "prior": given["prior"],
         "interactions": parts,
-        "ensemble": given["n_ensemble"],
+        "ensemble": getattr(model.method, "n_ensemble", "auto"),
     }
 
 

@@ -9,6 +9,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.files import archive_kind
 from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
+from tensorcep.cp.estimators.old_params import params_of_file
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.store import read_model
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
@@ -65,7 +66,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     else:
         stored = read_model(path)
         fitted = stored.fitted
-        model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **FEATURE_MODELS})
+        params = stored.params
+        if stored.class_name in ESTIMATORS:
+            params = params_of_file(params, fitted.get("method_"))
+        model = _made(path, stored.class_name, params, {**ESTIMATORS, **FEATURE_MODELS})
         finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
     for name, value in fitted.items():
         setattr(model, name, value)

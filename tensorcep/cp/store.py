@@ -10,7 +10,8 @@ import numpy as np
 from tensorcep.core.belief import Dispersion, Draws, GammaNoise, Mixture, ModePrior, PointEstimate, Posterior, Result
 from tensorcep.core.checks import check_shape, fail_value
 from tensorcep.core.files import read_archive, write_archive
-from tensorcep.core.store import KIND, VERSION, StoredModel, is_plain, plain, read_attributes
+from tensorcep.core.store import KIND, VERSION, StoredModel, plain, read_attributes
+from tensorcep.cp.settings.names import plain_params
 from tensorcep.cp.stream.adf import pack_stream, unpack_stream
 from tensorcep.entries.labels import pack_labels, unpack_labels
 
@@ -26,7 +27,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
     arrays.update({f"trace_{name}": values for name, values in model.trace_.items()})
     header = {
         "class": type(model).__name__,
-        "params": {k: plain(v) for k, v in model.get_params(deep=False).items() if is_plain(v)},
+        "params": plain_params(model.get_params(deep=False)),
         "shape": list(posterior.shape),
         "rank": posterior.rank,
         **result_header,

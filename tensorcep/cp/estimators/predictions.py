@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,31 +15,28 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.belief import Draws, PointEstimate
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.diagnostics import effective_size, split_r_hat
-from tensorcep.core.packing import offsets, pack
+from tensorcep.core.packing import offsets
 from tensorcep.cp.columns import free_columns, modes_of_columns
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import NEGLIGIBLE, components_table, relevance, signs
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.predict import (
     Belief,
     EntryTheta,
     RowDraws,
     RowMixture,
     RowMoments,
-    belief_of,
     draw,
     draw_latent,
-    known_moments,
     latent,
     latent_quantile,
     observed_logpdf,
     observed_moments,
     observed_quantile,
-    per_mode,
     theta_of,
 )
 from tensorcep.cp.store import write_model
-from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -47,17 +44,19 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     """What a CP estimator can do once `posterior_` is there."""
 
     # Fitted attributes that are plain values, which files hold.
-    _own_attributes: tuple[str, ...] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
-
-    def _likelihood_name(self) -> str:
-        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
+    _own_attributes: ClassVar[tuple[str, ...]] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
 
     def _likelihood(self) -> Likelihood:
-        return get_likelihood(self._likelihood_name())
+        """That of the fitted model."""
+        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
 
     def _likelihoods(self) -> list[Likelihood]:
         """Those that a fit may come to, by its method."""
-        return [self._likelihood()]
+        return [self._asked_likelihood()]
+
+    def _asked_likelihood(self) -> Likelihood:
+        """The likelihood that a method is chosen for, after the checks of the parameters that name it."""
+        return self._likelihood()
 
     @property
     def _origin(self) -> float:
@@ -68,19 +67,14 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
         return self._likelihood()
 
-    def _note_source(self, X: Any, first: bool) -> None:
-        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
+    def _source_attributes(self, source: Any, first: bool) -> dict[str, Any]:
+        """Fitted attributes that hold what the source of entries knows beyond them; `first`: nothing was learned."""
+        return {}
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
-        known = known_moments(self.posterior_)
-        if not (np.isfinite(known.mean).all() and np.isfinite(known.cov).all()):
-            raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-        self.factors_, self.factor_covs_ = per_mode(known, self.shape_)
-        unseen_cov = pack(self._unseen_cov)
-        if isinstance(self.posterior_, PointEstimate):
-            unseen_cov = np.zeros_like(unseen_cov)
-        self._belief = belief_of(self.posterior_, known, RowMoments(self._unseen_mean, unseen_cov))
+        for name, value in moment_attributes(self.posterior_, self._unseen_mean, self._unseen_cov).items():
+            setattr(self, name, value)
 
     @property
     def column_modes_(self) -> list[tuple[int, ...]]:

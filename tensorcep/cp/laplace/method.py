@@ -11,7 +11,6 @@ the noise message has the residual at the mode and the variance around it, and d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,37 +37,10 @@ from tensorcep.cp.rows import (
     seen_rows,
     train_score,
 )
+from tensorcep.cp.settings import passing
 from tensorcep.kernels.slots import LANES, lane_zeros
 
-
-@dataclass(frozen=True)
-class LaplaceOptions:
-    """Settings of Laplace propagation.
-
-    Attributes
-    ----------
-    schedule : {"modewise", "parallel"}
-        "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
-        messages of an entry from one mode, at a third of the price for a third-order tensor, and needs damping.
-    curvature : {"conditional", "marginal"}
-        Precision of a row's message: from the row's own block of the joint curvature of the K rows, as if the others
-        were known; or from its block of the inverse (with Gauss-Newton curvature), which counts their uncertainty.
-        Both are positive definite. The second moves a row as if the others stayed where they were, and then further
-        than the likelihood allows: with counts it can diverge.
-    damping : float
-        Fraction of the old natural parameters kept in an update, in [0, 1).
-    dtype : str
-        "float64" or "float32": storage of the messages. Arithmetic is float64 always.
-    anneal, anneal_power : int, float
-        Sweeps at the start in which every new message counts `anneal_power` times, as in CEP.
-    """
-
-    schedule: str = "modewise"
-    curvature: str = "conditional"
-    damping: float = 0.0
-    dtype: str = "float64"
-    anneal: int = 0
-    anneal_power: float = 10.0
+LaplaceOptions = passing.Laplace
 
 
 class LaplaceState(NamedTuple):
