@@ -34,8 +34,8 @@ class PlainState(NamedTuple):
 def plain_state(problem: Problem, noise_message: tuple[float, float]) -> PlainState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     n, K, R = len(problem.entries.permutation), len(problem.shape), problem.rank
-    Lam = unpack(problem.prior_Lam, R)
-    eta = problem.prior_eta.copy() if problem.start is None else np.einsum("nij,nj->ni", Lam, problem.start)
+    Lam = unpack(problem.prior.Lam, R)
+    eta = problem.prior.eta.copy() if problem.start is None else np.einsum("nij,nj->ni", Lam, problem.start)
     a, b = np.full(n, noise_message[0]), np.full(n, noise_message[1])
     noise = np.ones(2)
     if problem.noise_prior is not None:
@@ -48,7 +48,7 @@ def plain_sweep(state: PlainState, problem: Problem, step: float) -> PlainState:
     n, R = len(problem.entries.permutation), problem.rank
     rows = np.ascontiguousarray(problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n])
     y = problem.entries.y.ravel()[:n]
-    new_Lam, new_eta = unpack(problem.prior_Lam, R), problem.prior_eta.copy()
+    new_Lam, new_eta = unpack(problem.prior.Lam, R), problem.prior.eta.copy()
     gaussian = problem.noise_prior is not None
     _sweep(rows, y, *state, new_Lam, new_eta, step, gaussian)
     noise = state.noise

@@ -21,7 +21,7 @@ from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse
-from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
 RANKS = (3, 5, 8, 10)
 SHAPES = {"alog": datasets.ALOG_SHAPE, "enron": datasets.ENRON_SHAPE}
@@ -75,14 +75,13 @@ def load(data: str, fold: int, rank: int, likelihood: str, stream: str = "cep") 
     coords, y = datasets.published_entries(f"{data}/train-fold-{fold}.txt")
     test_coords, test_y = datasets.published_entries(f"{data}/test-fold-{fold}.txt")
     prior = Prior(prior_means(shape, len(y), fold, rank, stream), [1.0] * len(shape))
-    prior_Lam, prior_eta = natural_prior(prior, shape, rank)
+    rows_prior = FixedPrior(*natural_prior(prior, shape, rank))
     problem = Problem(
         entries=pack_entries(coords, record.check_y(y), shape),
         shape=shape,
         rank=rank,
         likelihood=record,
-        prior_Lam=prior_Lam,
-        prior_eta=prior_eta,
+        prior=rows_prior,
         start=None,
         noise_prior=GammaNoise(1e-3, 1e-3) if likelihood == "gaussian" else None,
         seed=fold,

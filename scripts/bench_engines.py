@@ -18,7 +18,7 @@ from _common import Row, parser, report, row, say, words
 from _published import options_with
 from bench_sweep import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import LIKELIHOODS
@@ -36,7 +36,7 @@ def options_of(method: str, likelihood: str) -> tuple[Any, int]:
 
 def time_steps(problem: Problem, name: str, n_threads: int, repeats: int) -> list[float]:
     """Seconds of each sweep after the first."""
-    method, threads = METHODS[name], Threads(n_threads)
+    method, threads = METHODS[name], ThreadExecutor(n_threads)
     options, stride = options_of(name, problem.likelihood.name)
     seconds = []
     try:

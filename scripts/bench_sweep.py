@@ -21,13 +21,13 @@ from _common import Row, parser, report, row, say, words
 from _plain_sweep import plain_state, plain_sweep
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.cep import method as cep
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP
-from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
 ALOG_ENTRIES = 21_076
 ORDER = 3
@@ -72,12 +72,10 @@ def simulate(case: Case, seed: int) -> Problem:
     y = likelihood.check_y(likelihood.sample(rng, f, np.full(case.n, likelihood.default_theta)))
     scale = case.rank ** (-0.5 / ORDER)
     prior = Prior([0.0] * ORDER, [1.0 / scale**2] * ORDER)
-    prior_Lam, prior_eta = natural_prior(prior, case.shape, case.rank)
+    rows_prior = FixedPrior(*natural_prior(prior, case.shape, case.rank))
     noise = GammaNoise(1e-3, 1e-3) if case.likelihood == "gaussian" else None
     entries = pack_entries(coords, y, case.shape)
-    return Problem(
-        entries, case.shape, case.rank, likelihood, prior_Lam, prior_eta, np.concatenate(factors), noise_prior=noise
-    )
+    return Problem(entries, case.shape, case.rank, likelihood, rows_prior, np.concatenate(factors), noise_prior=noise)
 
 
 def bytes_of_messages(case: Case, dtype: str) -> float:
@@ -147,7 +145,7 @@ def time_sweep(
     """Seconds of each sweep, and of the kernel in it; the first sweep, which may compile, is left out."""
     damping = damping_of(problem.likelihood.name, schedule)
     options = CEP(schedule=schedule, damping=damping, dtype=dtype, anneal=0)
-    threads = Threads(n_threads)
+    threads = ThreadExecutor(n_threads)
     module: Any = cep  # the name that `step` looks up is replaced while it is timed
     kernel = module.sweep_chunks
     clock = KernelClock(kernel)

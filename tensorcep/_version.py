@@ -1,3 +1,3 @@
 """The one place where the version is written; pyproject.toml and the saved files read it from here."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.source_graph import ROOT
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep
@@ -32,7 +33,6 @@ from tensorcep.estimators import ESTIMATORS, CPRegressor, load
 from tensorcep.methods import CEP
 
 SHAPE = (12, 7, 5)
-ROOT = Path(__file__).resolve().parent.parent
 # A model that is fitted in no time, as options and as parameters.
 SMALL = ["--rank", 2, "--method", "cep", "--prior", "fixed", "--interactions", "cp"]
 PARAMETERS = {"rank": 2, "method": "cep", "prior": "fixed", "interactions": "cp"}

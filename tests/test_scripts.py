@@ -186,14 +186,14 @@ def test_plain_twin_equals_the_lane_sweep(likelihood, monkeypatch):
     import bench_sweep
     from _plain_sweep import plain_state, plain_sweep
 
-    from tensorcep.core.executor import Threads
+    from tensorcep.core.executor import ThreadExecutor
     from tensorcep.core.packing import unpack
     from tensorcep.cp.cep import method as cep
 
     problem = bench_sweep.simulate(bench_sweep.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
     published = {"positive": False, "message_noise": (0.5, 0.5), "noise_moments": "cavity"}
     options = settings_of("cep", schedule="parallel", damping=0.5, **published)
-    threads = Threads(1)
+    threads = ThreadExecutor(1)
     state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
     for _ in range(2):
         state, _ = cep.step(state, problem, options, threads)
@@ -321,13 +321,13 @@ def test_bench_memory_derives_what_the_arrays_add_up_to(monkeypatch):
     import bench_memory
     import bench_sweep
 
-    from tensorcep.core.executor import Threads
+    from tensorcep.core.executor import ThreadExecutor
     from tensorcep.cp.cep import method as cep
 
     n, rank = 1600, 3  # whole blocks of lanes: no padding
     problem = bench_sweep.simulate(bench_sweep.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)
     for dtype in ("float64", "float32"):
-        state = cep.init(problem, settings_of("cep", dtype=dtype), Threads(1))
+        state = cep.init(problem, settings_of("cep", dtype=dtype), ThreadExecutor(1))
         entries = problem.entries
         kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
         assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]

@@ -1,4 +1,4 @@
-"""Runs kernels over ranges of work."""
+"""Who runs kernels over ranges of work: threads of this process now; any other must give the same bits."""
 
 from __future__ import annotations
 
@@ -6,30 +6,76 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 import numpy as np
 
+Kernel = Callable[..., Any]
 
-class Threads:
-    """Runs a kernel over ranges of work. Kernels release the interpreter lock, so plain threads are enough."""
+
+class Executor(Protocol):
+    """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
+
+    A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
+    """
+
+    def run(
+        self,
+        kernel: Kernel,
+        first: int,
+        last: int,
+        *record: Any,
+        align: int = 1,
+        scratch: Callable[[], tuple[Any, ...]] | None = None,
+    ) -> None:
+        """Run the kernel on ranges of first:last, cut at multiples of `align` from `first`.
+
+        `scratch` makes the last arguments of each call: work space that no two calls may share.
+        """
+
+    def over(self, size: int, work: Callable[[int, int], None], align: int = 1) -> None:
+        """Run a closure, ``work(first, last)``, over range(size)."""
+
+
+class ThreadExecutor:
+    """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
 
     def __init__(self, n: int):
         self.n = n
         self._pool = ThreadPoolExecutor(n) if n > 1 else None
 
-    def over(self, size: int, work: Callable[[int, int], None], align: int = 1) -> None:
-        """Call ``work(first, last)`` on up to n contiguous ranges that cover range(size), aligned to `align`."""
+    def run(
+        self,
+        kernel: Kernel,
+        first: int,
+        last: int,
+        *record: Any,
+        align: int = 1,
+        scratch: Callable[[], tuple[Any, ...]] | None = None,
+    ) -> None:
+        """As `Executor.run`, on up to n contiguous ranges."""
+        size = last - first
         parts = min(self.n, -(-size // align))
         if self._pool is None or parts <= 1:
-            work(0, size)
+            _call(kernel, first, last, record, scratch)
             return
-        cuts = [min(size, align * (-(-size * t // (parts * align)))) for t in range(parts + 1)]
-        for future in [self._pool.submit(work, a, b) for a, b in itertools.pairwise(cuts) if b > a]:
+        cuts = [first + min(size, align * (-(-size * t // (parts * align)))) for t in range(parts + 1)]
+        ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
+        for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
             future.result()
 
+    def over(self, size: int, work: Callable[[int, int], None], align: int = 1) -> None:
+        """Run a closure, ``work(first, last)``, over range(size)."""
+        self.run(work, 0, size, align=align)
+
     def close(self) -> None:
+        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Kernel | None) -> None:
+    kernel(first, last, *record, *(() if scratch is None else scratch()))
 
 
 def n_threads(n_jobs: int | None) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tensorcep.core.belief import Result
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -52,7 +52,7 @@ class Method(NamedTuple):
     options : type
         Frozen dataclass of the method's settings. A field that an estimator has too gets the estimator's value.
     init, step, finish : callable
-        ``init(problem, options, threads) -> state``, ``step(state, problem, options, threads) -> (state, Sweep)``,
+        ``init(problem, options, executor) -> state``, ``step(state, problem, options, executor) -> (state, Sweep)``,
         ``finish(state, problem) -> Posterior, Draws or PointEstimate``.
     source : str
     likelihoods : tuple of str, optional
@@ -63,7 +63,7 @@ class Method(NamedTuple):
         ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
         goes on; 0 for one start.
     learns_prior : bool
-        Whether the method can learn the rows' prior (`Problem.hyper`).
+        Whether the method can learn the rows' prior (`Problem.prior`).
     takes_limits : bool
         Whether the method knows what a censored value says.
     mixes : bool
@@ -132,14 +132,14 @@ def run(
     sweeps: list[Sweep] = []
     seconds: list[float] = []
     converged = stopped = False
-    threads = Threads(n_threads)
+    executor = ThreadExecutor(n_threads)
     try:
         if state is None:
-            state = method.init(problem, options, threads)
+            state = method.init(problem, options, executor)
         with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose) as bar:
             while len(sweeps) < max_iter and not converged and not stopped:
                 begin = time.perf_counter()
-                state, sweep = method.step(state, problem, options, threads)
+                state, sweep = method.step(state, problem, options, executor)
                 seconds.append(time.perf_counter() - begin)
                 sweeps.append(sweep)
                 bar.update()
@@ -149,7 +149,7 @@ def run(
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
         posterior = method.finish(state, problem)
     finally:
-        threads.close()
+        executor.close()
     trace = {name: np.array([getattr(s, name) for s in sweeps]) for name in Sweep._fields}
     trace["seconds"] = np.array(seconds)
     return Run(posterior, len(sweeps), converged, stopped, trace, state)

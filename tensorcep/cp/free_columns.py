@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import ModePrior, Posterior
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
@@ -18,7 +18,6 @@ from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
-from tensorcep.priors.learned import Hyper
 
 
 def padded_columns(used: np.ndarray) -> np.ndarray:
@@ -95,10 +94,10 @@ def latent_of_groups(first, last, rows, mean, groups, f):
             f[b, lane] = w[total, lane]
 
 
-def latent_at(entries: Entries, mean: np.ndarray, groups: np.ndarray, threads: Threads) -> np.ndarray:
+def latent_at(entries: Entries, mean: np.ndarray, groups: np.ndarray, executor: Executor) -> np.ndarray:
     """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
     f = np.empty(entries.y.shape)
-    threads.over(len(f), lambda a, b: latent_of_groups(a, b, entries.rows, mean, groups, f))
+    executor.run(latent_of_groups, 0, len(f), entries.rows, mean, groups, f)
     f *= entries.weight
     return f
 
@@ -114,17 +113,13 @@ def free_problem(problem: Problem) -> Problem:
     rows = np.repeat(np.arange(len(free)), problem.shape)
     index = padded_columns(free)
     used = index >= 0
-    Lam = _taken(unpack(problem.prior_Lam, problem.rank), index[rows])
-    eta = np.take_along_axis(problem.prior_eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
+    Lam = _taken(unpack(problem.prior.Lam, problem.rank), index[rows])
+    eta = np.take_along_axis(problem.prior.eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
     start = problem.start
     if start is not None:
         start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
-    hyper = problem.hyper
-    if hyper is not None:
-        take = np.maximum(index, 0)
-        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (hyper.mean, hyper.scale))
-        hyper = Hyper(hyper.kind, mean * used, np.where(used, scale, 1.0), used, take, hyper.strength)
-    return problem._replace(rank=index.shape[1], prior_Lam=pack(Lam), prior_eta=eta, start=start, hyper=hyper)
+    prior = problem.prior.in_columns(pack(Lam), eta, index)
+    return problem._replace(rank=index.shape[1], prior=prior, start=start)
 
 
 def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:

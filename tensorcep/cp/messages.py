@@ -30,7 +30,7 @@ def empty_messages(
 
 def empty_sums(problem: Problem) -> Sums:
     """Sums of no messages, one for each chunk of entries."""
-    entries, (n_rows, R) = problem.entries, problem.prior_eta.shape
+    entries, (n_rows, R) = problem.entries, problem.prior.eta.shape
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
     weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
     counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)

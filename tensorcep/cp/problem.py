@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.model import Entries
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.learned import Hyper
+from tensorcep.priors.record import RowPrior
 
 
 class Problem(NamedTuple):
@@ -21,16 +21,14 @@ class Problem(NamedTuple):
     shape : tuple of int
     rank : int
     likelihood : Likelihood
-    prior_Lam, prior_eta : (n_rows, P), (n_rows, R) float64
-        Natural parameters of the prior of every row.
+    prior : RowPrior
+        Prior of the rows.
     start : (n_rows, R) float64 or None
         Row means that a method starts from; None starts at the prior.
     noise_prior : GammaNoise or None
         Prior of the Gaussian noise precision; None for likelihoods without one.
     seed : int
         Seed of the methods that draw random numbers.
-    hyper : Hyper or None
-        Prior of the rows' prior where that is learned, which then starts at prior_Lam and prior_eta.
     free : (K, R) bool or None
         Columns that are not clamped to 1 by the prior (`tensorcep.cp.columns`); None when all are free.
     """
@@ -39,10 +37,8 @@ class Problem(NamedTuple):
     shape: tuple[int, ...]
     rank: int
     likelihood: Likelihood
-    prior_Lam: np.ndarray
-    prior_eta: np.ndarray
+    prior: RowPrior
     start: np.ndarray | None
     noise_prior: GammaNoise | None
     seed: int = 0
-    hyper: Hyper | None = None
     free: np.ndarray | None = None

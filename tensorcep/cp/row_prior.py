@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowPrior, RowState, initial_prior, prior_of_rows
+from tensorcep.cp.rows import RowState, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.learned import bound_of_prior, expectation, moments_per_mode, prior_posterior
+from tensorcep.priors.record import Conditional, conditional_of_modes, moments_per_mode
 
 
 class PriorFactor(NamedTuple):
@@ -23,7 +23,7 @@ class PriorFactor(NamedTuple):
 
     Attributes
     ----------
-    now : RowPrior
+    now : Conditional
         The prior, or its expectation where it is learned.
     mean : (n_rows, R)
         Means of `now`.
@@ -33,7 +33,7 @@ class PriorFactor(NamedTuple):
         What uncertainty of the prior adds to the bound (0 for a fixed one).
     """
 
-    now: RowPrior
+    now: Conditional
     mean: np.ndarray
     half_log_det: np.ndarray
     bound: float
@@ -42,28 +42,25 @@ class PriorFactor(NamedTuple):
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     """The prior to begin with; `rows` hold it, with its moments."""
     mean, half_log_det = rows.mean.copy(), np.empty(len(rows.mean))
-    row_divergences(0, len(mean), rows, problem.prior_Lam, mean, half_log_det)
+    row_divergences(0, len(mean), rows, problem.prior.Lam, mean, half_log_det)
     return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
 
 
 def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
     """The optimal factor of the prior given the rows; a fixed prior as it is."""
-    hyper, now = problem.hyper, prior.now
-    if hyper is None or now.modes is None:
+    now = prior.now
+    if now.modes is None:
         return prior
-    found = prior_posterior(hyper, *moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
-    modes = expectation(hyper, now.modes, found)
+    posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
+    modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
     mean = np.repeat(modes.mean, problem.shape, axis=0)
-    return PriorFactor(prior_of_rows(modes, problem, now.seen), mean, half_log_det, bound_of_prior(hyper, found))
+    now = conditional_of_modes(modes, problem.shape, now.seen)
+    return PriorFactor(now, mean, half_log_det, problem.prior.bound(posterior))
 
 
-def rows_bound(prior: PriorFactor, rows: RowState, threads: Threads) -> float:
+def rows_bound(prior: PriorFactor, rows: RowState, executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence = np.empty(len(rows.mean))
-
-    def work(a: int, b: int) -> None:
-        row_divergences(a, b, rows, prior.now.Lam, prior.mean, divergence)
-
-    threads.over(len(divergence), work, LANES)
+    executor.run(row_divergences, 0, len(divergence), rows, prior.now.Lam, prior.mean, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum())

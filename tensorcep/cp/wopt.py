@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
 from tensorcep.core.belief import PointEstimate
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_products
@@ -79,10 +79,10 @@ class WOPTState(NamedTuple):
     theta: float
 
 
-def init(problem: Problem, options: WOPTOptions, threads: Threads) -> WOPTState:
+def init(problem: Problem, options: WOPTOptions, executor: Executor) -> WOPTState:
     """The starting means; rows without entries stay at the prior's."""
     rows = rows_at_prior(problem)
-    refresh_rows(rows, 0, len(rows.good), threads)
+    refresh_rows(rows, 0, len(rows.good), executor)
     penalty = _penalty(problem, options, rows.mean.copy())
     free = np.repeat(seen_rows(problem)[:, None], problem.rank, axis=1)
     factors = rows.mean
@@ -92,7 +92,7 @@ def init(problem: Problem, options: WOPTOptions, threads: Threads) -> WOPTState:
         clamped = ~np.repeat(problem.free, problem.shape, axis=0)
         factors[clamped] = 1.0
         free &= ~clamped
-    f = latent_of_entries(problem.entries, factors, threads)
+    f = latent_of_entries(problem.entries, factors, executor)
     return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, _precision(problem, f))
 
 
@@ -101,7 +101,7 @@ def _penalty(problem: Problem, options: WOPTOptions, prior_mean: np.ndarray) -> 
         return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
     y = problem.entries.y[problem.entries.weight > 0]
     noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(y.var())
-    return Penalty(noise, prior_mean, problem.prior_Lam)
+    return Penalty(noise, prior_mean, problem.prior.Lam)
 
 
 def _precision(problem: Problem, f: np.ndarray) -> float:
@@ -113,11 +113,11 @@ def _precision(problem: Problem, f: np.ndarray) -> float:
 
 
 def loss_and_gradient(
-    factors: np.ndarray, by_row: EntriesByRow, penalty: Penalty, problem: Problem, threads: Threads
+    factors: np.ndarray, by_row: EntriesByRow, penalty: Penalty, problem: Problem, executor: Executor
 ) -> tuple[float, np.ndarray]:
     """Minus the log likelihood at noise precision 1, plus the penalty, and its gradient (n_rows, R)."""
-    f = latent_of_entries(problem.entries, factors, threads)
-    value, slope, _ = log_likelihoods(problem, f, problem.likelihood.default_theta, threads)
+    f = latent_of_entries(problem.entries, factors, executor)
+    value, slope, _ = log_likelihoods(problem, f, problem.likelihood.default_theta, executor)
     value = np.where(value > -HUGE, value, -HUGE)  # of nan too
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     gradient = np.empty_like(factors)
@@ -127,9 +127,9 @@ def loss_and_gradient(
             scratch = np.empty(factors.shape[1])
             sum_products(chunks[a], chunks[b], by_row, down, factors, gradient, scratch)
 
-        threads.over(len(chunks) - 1, add)
+        executor.over(len(chunks) - 1, add)
     apart, pull = factors - penalty.mean, np.empty_like(factors)
-    threads.over(len(factors), lambda a, b: packed_products(a, b, penalty.Lam, apart, pull))
+    executor.over(len(factors), lambda a, b: packed_products(a, b, penalty.Lam, apart, pull))
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
@@ -139,22 +139,22 @@ def _pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def step(state: WOPTState, problem: Problem, options: WOPTOptions, threads: Threads) -> tuple[WOPTState, Sweep]:
+def step(state: WOPTState, problem: Problem, options: WOPTOptions, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, free = state.factors.copy(), state.free
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors[free] = x
-        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, threads)
+        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor)
         return loss, gradient[free]
 
     if free.any():
         limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
         limits["maxfun"] = 20 * options.iterations
-        # L-BFGS-B's own algebra is on short vectors: more threads cost many times what they save, and change the result
+        # L-BFGS-B's own algebra is on short vectors: more threads cost many times their gain, and change the result
         with _pools().limit(limits=1, user_api="blas"):
             factors[free] = minimize(objective, factors[free], jac=True, method="L-BFGS-B", options=limits).x
-    f = latent_of_entries(problem.entries, factors, threads)
+    f = latent_of_entries(problem.entries, factors, executor)
     theta = _precision(problem, f)
     sweep = Sweep(
         change=relative_change(f, state.f),

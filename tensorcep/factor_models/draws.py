@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.streams import start_stream
@@ -32,19 +32,19 @@ def _draw_tables(first, last, x, r, seed, sweep, out):
             out[n] = draw_crt(s, x[n], r[n])
 
 
-def draw_omegas(b: np.ndarray, c: np.ndarray, seed: int, sweep: int, threads: Threads) -> np.ndarray:
+def draw_omegas(b: np.ndarray, c: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
     """omega ~ PG(b, c) for every cell of c; b may have one item for many cells, and is 0 where nothing is observed."""
     shapes, tilts = _flat(b, c.shape), _flat(c, c.shape)
     out = np.empty(c.size)
-    threads.over(-(-c.size // CELLS), lambda p, q: _draw_omegas(p, q, shapes, tilts, seed, sweep, out))
+    executor.over(-(-c.size // CELLS), lambda p, q: _draw_omegas(p, q, shapes, tilts, seed, sweep, out))
     return out.reshape(c.shape)
 
 
-def draw_tables(x: np.ndarray, r: np.ndarray, seed: int, sweep: int, threads: Threads) -> np.ndarray:
+def draw_tables(x: np.ndarray, r: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
     """The numbers of tables CRT(x, r) for every cell of x."""
     counts, rates = _flat(x, x.shape), _flat(r, x.shape)
     out = np.empty(x.size)
-    threads.over(-(-x.size // CELLS), lambda p, q: _draw_tables(p, q, counts, rates, seed, sweep, out))
+    executor.over(-(-x.size // CELLS), lambda p, q: _draw_tables(p, q, counts, rates, seed, sweep, out))
     return out.reshape(x.shape)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorcep.core.checks import check_range
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.factor_models.model import Moments, Over
 from tensorcep.factor_models.updates import RelationProblem, State, finish, opposite, sides, start_state, sweep
@@ -87,18 +87,18 @@ def update_entity(length: float | str, state: State, problem: RelationProblem, e
     return Moments(old.mean + part * direction, variance, True)
 
 
-def init(problem: RelationProblem, options: Options, threads: Threads) -> State:
+def init(problem: RelationProblem, options: Options, executor: Executor) -> State:
     """The state before the first sweep."""
-    return start_state(problem, True, threads)
+    return start_state(problem, True, executor)
 
 
-def step(state: State, problem: RelationProblem, options: Options, threads: Threads) -> tuple[State, Sweep]:
+def step(state: State, problem: RelationProblem, options: Options, executor: Executor) -> tuple[State, Sweep]:
     """One step of every entity."""
 
     def update(state: State, problem: RelationProblem, e: int, over: Over) -> Moments:
         return update_entity(options.step, state, problem, e, over)
 
-    return sweep(state, problem, update, threads)
+    return sweep(state, problem, update, executor)
 
 
 PCA_FACTORIZED = Method(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import known
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
@@ -84,7 +84,7 @@ class Chain(NamedTuple):
     kept: list[Draw]
 
 
-def init(problem: RelationProblem, options: Options, threads: Threads) -> Chain:
+def init(problem: RelationProblem, options: Options, executor: Executor) -> Chain:
     """The given means as the first draw, unit noise, the prior mean of r."""
     for relation in problem.relations:
         if relation.augmentation == "boehning":
@@ -94,7 +94,7 @@ def init(problem: RelationProblem, options: Options, threads: Threads) -> Chain:
     none: list[Any] = [None] * len(problem.relations)
     state = State(moments, precisions, none, none.copy(), none.copy())
     for index in range(len(problem.relations)):
-        f = _latent(state, problem.relations[index], threads)
+        f = _latent(state, problem.relations[index], executor)
         state.latent[index] = (f, f)
     return Chain(state, np.random.default_rng(problem.seed), 0, [])
 
@@ -104,26 +104,26 @@ def _fixed(rows: np.ndarray) -> Moments:
     return Moments(rows, np.zeros((1, C * (C + 1) // 2)), False)
 
 
-def _latent(state: State, relation: Relation, threads: Threads) -> np.ndarray:
+def _latent(state: State, relation: Relation, executor: Executor) -> np.ndarray:
     u = state.moments[relation.row].mean[:, relation.row_coords]
     v = state.moments[relation.col].mean[:, relation.col_coords]
-    return np.asarray(relation.cells.products(u, v, threads.over))
+    return np.asarray(relation.cells.products(u, v, executor.over))
 
 
-def _draw_sites(chain: Chain, problem: RelationProblem, index: int, threads: Threads) -> tuple[Sites, np.ndarray]:
+def _draw_sites(chain: Chain, problem: RelationProblem, index: int, executor: Executor) -> tuple[Sites, np.ndarray]:
     """The relation's parameters and auxiliary variables given the rows; and the cells' latent values."""
     relation, state = problem.relations[index], chain.state
-    cells, old, f = relation.cells, state.sites[index], _latent(state, relation, threads)
+    cells, old, f = relation.cells, state.sites[index], _latent(state, relation, executor)
     if relation.likelihood == "gaussian":
         tau = _draw_noise(relation, problem, chain.rng, (relation.x - f) ** 2)
         weight = cells.only_observed(cells.spread(tau, relation.groups))
         return Sites(weight, weight * relation.x, noise=known(tau)), f
     explicit = relation.augmentation == "noise"
     psi = state.latent[index][1] if explicit else f
-    r = _draw_dispersion(relation, problem, chain, index, old, psi, threads)
+    r = _draw_dispersion(relation, problem, chain, index, old, psi, executor)
     b, kappa = shape_and_kappa(relation, r)
     stream = (problem.seed + 2 * index) % 2**63
-    omega = draw_omegas(cells.only_observed(b), psi, stream, chain.sweep, threads)
+    omega = draw_omegas(cells.only_observed(b), psi, stream, chain.sweep, executor)
     dispersion = None if r is None else known(r)
     if not explicit:
         return Sites(omega, cells.only_observed(kappa), r=dispersion), f
@@ -153,7 +153,7 @@ def _draw_dispersion(
     index: int,
     old: Sites | None,
     psi: np.ndarray,
-    threads: Threads,
+    executor: Executor,
 ) -> np.ndarray | None:
     """r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega."""
     if relation.likelihood != "negbinomial" or relation.known_r is not None:
@@ -161,34 +161,34 @@ def _draw_dispersion(
     (a0, b0), cells = problem.priors.r, relation.cells
     now = np.full(len(group_sizes(relation)), a0 / b0) if old is None or old.r is None else old.r.mean
     stream = (problem.seed + 2 * index + 1) % 2**63
-    tables = draw_tables(relation.x, cells.spread(now, relation.groups), stream, chain.sweep, threads)
+    tables = draw_tables(relation.x, cells.spread(now, relation.groups), stream, chain.sweep, executor)
     a = a0 + cells.group_sums(cells.only_observed(tables), relation.groups)
     b = b0 + cells.group_sums(cells.only_observed(np.logaddexp(0.0, psi)), relation.groups)
     return np.asarray(chain.rng.gamma(a) / b)
 
 
-def _draw_entity(chain: Chain, problem: RelationProblem, e: int, threads: Threads) -> tuple[np.ndarray, int]:
+def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, int]:
     """The rows of an entity given all else, and how many had no positive definite precision."""
     entity = problem.entities[e]
     free = entity.free
-    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, threads.over), free, entity.one)
+    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor.over), free, entity.one)
     drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
     eta = np.ascontiguousarray(eta)
     # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
     seed = (problem.seed - 1 - e) % 2**63
     blocks = -(-entity.n_rows // LANES)
-    threads.over(blocks, lambda p, q: draw_rows(p, q, Lam, eta, seed, chain.sweep, drawn, good))
+    executor.over(blocks, lambda p, q: draw_rows(p, q, Lam, eta, seed, chain.sweep, drawn, good))
     rows = chain.state.moments[e].mean.copy()
     rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
     return rows, int(np.count_nonzero(good == 0.0))
 
 
-def step(chain: Chain, problem: RelationProblem, options: Options, threads: Threads) -> tuple[Chain, Sweep]:
+def step(chain: Chain, problem: RelationProblem, options: Options, executor: Executor) -> tuple[Chain, Sweep]:
     """One sweep: auxiliary variables, then rows and precisions, entity by entity."""
     state, skipped = chain.state, 0
     before = [latent[0] for latent in state.latent]
     for index in range(len(problem.relations)):
-        sites, psi = _draw_sites(chain._replace(state=state), problem, index, threads)
+        sites, psi = _draw_sites(chain._replace(state=state), problem, index, executor)
         state = state._replace(
             sites=[*state.sites[:index], sites, *state.sites[index + 1 :]],
             latent=[*state.latent[:index], (state.latent[index][0], psi), *state.latent[index + 1 :]],
@@ -197,7 +197,7 @@ def step(chain: Chain, problem: RelationProblem, options: Options, threads: Thre
     for e, entity in enumerate(problem.entities):
         if not any(True for _ in sides(problem, e)) or problem.frozen[e] is not None:
             continue
-        rows, failed = _draw_entity(chain._replace(state=state), problem, e, threads)
+        rows, failed = _draw_entity(chain._replace(state=state), problem, e, executor)
         skipped += failed
         drawn = chain.rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
         precision = np.where(entity.learned, drawn, entity.precision)
@@ -205,7 +205,7 @@ def step(chain: Chain, problem: RelationProblem, options: Options, threads: Thre
             moments=[*state.moments[:e], _fixed(rows), *state.moments[e + 1 :]],
             precisions=[*state.precisions[:e], known(precision), *state.precisions[e + 1 :]],
         )
-    latent = [(_latent(state, relation, threads), state.latent[m][1]) for m, relation in enumerate(problem.relations)]
+    latent = [(_latent(state, relation, executor), state.latent[m][1]) for m, relation in enumerate(problem.relations)]
     state = state._replace(latent=latent)
     sweep = chain.sweep + 1
     if sweep > options.burn_in and (sweep - options.burn_in) % options.thin == 0:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.loop import Sweep
 from tensorcep.factor_models.model import Entity, Moments, Over, Relation, latent_moments, log_det_cov, variances
@@ -107,7 +107,7 @@ def opposite(state: State, side: Side) -> Moments:
     return state.moments[e].select(coords)
 
 
-def start_state(problem: RelationProblem, diagonal: bool, threads: Threads) -> State:
+def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) -> State:
     """Means as given, unit covariance of what is inferred, sites that fit."""
     moments = []
     for entity, mean, frozen in zip(problem.entities, problem.start, problem.frozen, strict=True):
@@ -121,16 +121,16 @@ def start_state(problem: RelationProblem, diagonal: bool, threads: Threads) -> S
     none: list[Any] = [None] * n
     state = State(moments, precisions, none, none.copy(), tables)
     for index in range(n):
-        state = _refreshed(state, problem, index, threads)
+        state = _refreshed(state, problem, index, executor)
     return state
 
 
-def _refreshed(state: State, problem: RelationProblem, index: int, threads: Threads) -> State:
+def _refreshed(state: State, problem: RelationProblem, index: int, executor: Executor) -> State:
     """The state with one relation's latent moments and sites computed anew."""
     relation = problem.relations[index]
     u = state.moments[relation.row].select(relation.row_coords)
     v = state.moments[relation.col].select(relation.col_coords)
-    latent = latent_moments(relation.cells, u, v, threads.over)
+    latent = latent_moments(relation.cells, u, v, executor.over)
     sites = refresh(relation, state.tables[index], problem.priors, state.sites[index], *latent)
     return state._replace(
         latent=[*state.latent[:index], latent, *state.latent[index + 1 :]],
@@ -155,20 +155,20 @@ def _precisions(problem: RelationProblem, e: int, moments: Moments) -> Gammas:
     )
 
 
-def sweep(state: State, problem: RelationProblem, update: Update, threads: Threads) -> tuple[State, Sweep]:
+def sweep(state: State, problem: RelationProblem, update: Update, executor: Executor) -> tuple[State, Sweep]:
     """Update every entity, its precisions, and the relations that it is in; each given the newest of the others."""
     old = state.latent
     for e, frozen in enumerate(problem.frozen):
         if frozen is not None:
             continue
-        moments = update(state, problem, e, threads.over)
+        moments = update(state, problem, e, executor.over)
         precisions = _precisions(problem, e, moments)
         state = state._replace(
             moments=[*state.moments[:e], moments, *state.moments[e + 1 :]],
             precisions=[*state.precisions[:e], precisions, *state.precisions[e + 1 :]],
         )
         for side in sides(problem, e):
-            state = _refreshed(state, problem, side.number, threads)
+            state = _refreshed(state, problem, side.number, executor)
     noise = [s.noise.mean[0] for s in state.sites if s.noise is not None]
     return state, Sweep(
         change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),

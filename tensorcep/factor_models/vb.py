@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.factor_models.rows import update_rows
 from tensorcep.factor_models.updates import RelationProblem, State, finish, start_state, sweep
@@ -19,14 +19,14 @@ class Options:
     """This method has no settings."""
 
 
-def init(problem: RelationProblem, options: Options, threads: Threads) -> State:
+def init(problem: RelationProblem, options: Options, executor: Executor) -> State:
     """The state before the first sweep."""
-    return start_state(problem, False, threads)
+    return start_state(problem, False, executor)
 
 
-def step(state: State, problem: RelationProblem, options: Options, threads: Threads) -> tuple[State, Sweep]:
+def step(state: State, problem: RelationProblem, options: Options, executor: Executor) -> tuple[State, Sweep]:
     """One sweep over all entities."""
-    return sweep(state, problem, update_rows, threads)
+    return sweep(state, problem, update_rows, executor)
 
 
 PCA_VB = Method(

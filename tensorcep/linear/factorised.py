@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, check_range
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.kernels.sites import log_integral
@@ -91,7 +91,7 @@ class FactorisedState(NamedTuple):
     sweeps: int
 
 
-def init(problem: GLMProblem, options: FactorisedOptions, threads: Threads) -> FactorisedState:
+def init(problem: GLMProblem, options: FactorisedOptions, executor: Executor) -> FactorisedState:
     """Messages that say nothing (or little), and the prior."""
     check_choice("stop", options.stop, ("residual", "published"))
     check_int("first_order", options.first_order, 0)
@@ -148,7 +148,7 @@ def _rule(
 
 
 def step(
-    state: FactorisedState, problem: GLMProblem, options: FactorisedOptions, threads: Threads, name: str
+    state: FactorisedState, problem: GLMProblem, options: FactorisedOptions, executor: Executor, name: str
 ) -> tuple[FactorisedState, Sweep]:
     """Renew all messages from the same posterior, damp them, and add them up."""
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
@@ -165,7 +165,7 @@ def step(
         work = _work(rows, conditional, problem.likelihood.default_theta)
         kernel(first, last, rows, state.mean, state.var, state.messages, rule, sums, work)
 
-    threads.over(n_chunks, sweep)
+    executor.over(n_chunks, sweep)
     tau, nu = sums.tau.sum(axis=0), sums.nu.sum(axis=0)
     moved, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_expit
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance
@@ -61,7 +61,7 @@ def _column_sweep(start, row, value, precision, residual, prior_mean, prior_var,
             residual[i] -= precision[i] * value[at] * move
 
 
-def init(problem: GLMProblem, options: VBOptions, threads: Threads) -> VBState:
+def init(problem: GLMProblem, options: VBOptions, executor: Executor) -> VBState:
     """The prior."""
     by_column = problem.X.tocsc()
     by_column.sort_indices()
@@ -85,7 +85,7 @@ def _pseudo(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray
     return precision, 0.5 * problem.y - precision * state.f, bound
 
 
-def step(state: VBState, problem: GLMProblem, options: VBOptions, threads: Threads) -> tuple[VBState, Sweep]:
+def step(state: VBState, problem: GLMProblem, options: VBOptions, executor: Executor) -> tuple[VBState, Sweep]:
     """Update every weight once, then the pseudo-observations; the change is undamped."""
     precision, residual, bound = _pseudo(problem, state)
     lower_bound = bound - _divergence(problem, state)

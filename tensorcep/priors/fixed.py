@@ -1,13 +1,14 @@
-"""The prior of the rows that a user gives: one Gaussian per row, in natural parameters for the methods."""
+"""A given prior of the rows: one Gaussian per row, in natural parameters for the methods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
 
 ArrayPerMode = Sequence[ArrayLike]
@@ -44,3 +45,30 @@ def natural_prior(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.nda
         Lam.append(rows)
         eta.append(np.einsum("nij,nj->ni", unpack(rows, rank), centre))
     return np.ascontiguousarray(np.concatenate(Lam)), np.ascontiguousarray(np.concatenate(eta))
+
+
+class FixedPrior(NamedTuple):
+    """A prior that stays as it is given (see `record.RowPrior`): Lam (n_rows, P) and eta (n_rows, R)."""
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    learned: bool = False
+
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> None:
+        """Nothing is learned."""
+
+    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
+        """The prior as it is."""
+        return now
+
+    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
+        """The prior as it is."""
+        return now
+
+    def bound(self, posterior: Any) -> float:
+        """A prior without parameters adds nothing."""
+        return 0.0
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:
+        """The prior of other columns."""
+        return FixedPrior(Lam, eta)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.problems import fit, problem
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Method, Sweep, run
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.methods import METHODS, get_method
@@ -80,7 +80,7 @@ def test_run_shows_progress_only_when_asked(rng, capfd):
 @pytest.mark.parametrize("align", [1, 16])
 @pytest.mark.parametrize("size", [0, 1, 16, 17, 100])
 def test_threads_cover_the_range_once_in_aligned_parts(n, align, size):
-    threads, parts = Threads(n), []
+    threads, parts = ThreadExecutor(n), []
     threads.over(size, lambda a, b: parts.append((a, b)), align)
     threads.close()
     parts.sort()
@@ -91,7 +91,7 @@ def test_threads_cover_the_range_once_in_aligned_parts(n, align, size):
 
 
 def test_threads_pass_on_an_error():
-    threads = Threads(2)
+    threads = ThreadExecutor(2)
 
     def work(a, b):
         if a > 0:

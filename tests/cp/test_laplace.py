@@ -11,8 +11,8 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.laplace.method import LAPLACE
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import KINDS, Hyper
 
 FIXED = 1e12  # a prior precision at which a row does not move
 KNOWN_NOISE = GammaNoise(1e12 * 2.5, 1e12)
@@ -130,17 +130,19 @@ def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("kind", [None, *LEARNED])
 def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, likelihood, options, kind):
     coords, _, p = problem(rng, 3, 3, 45, likelihood)
-    prior_Lam, prior_eta = p.prior_Lam, p.prior_eta
+    prior_Lam, prior_eta = p.prior.Lam, p.prior.eta
     if kind is not None:
-        p = p._replace(hyper=Hyper(kind, np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)))
+        p = p._replace(
+            prior=LEARNED[kind](*p.prior[:2], np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool))
+        )
     result = fit(p, 6, damping=0.3, anneal=2, **options)
     if kind is not None:
         learned = result.posterior.mode_prior
         prior_Lam, prior_eta = natural_prior(Prior(list(learned.mean), list(learned.precision)), p.shape, 3)
-        assert np.abs(prior_Lam - p.prior_Lam).max() > 0.1
+        assert np.abs(prior_Lam - p.prior.Lam).max() > 0.1
     Lam, eta = messages(result.state, p)
     total_Lam, total_eta = unpack(prior_Lam, 3), prior_eta.copy()
     rows = coords + offsets(p.shape)[:-1]
@@ -172,8 +174,8 @@ def test_laplace_does_not_depend_on_the_order_of_entries_or_modes(rng, likelihoo
 def test_laplace_without_entries_gives_the_prior(rng):
     p = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, prior=Prior([0.5] * 3, [2.0] * 3))
     posterior = fit(p, 3).posterior
-    np.testing.assert_array_equal(posterior.Lam, p.prior_Lam)
-    np.testing.assert_array_equal(posterior.eta, p.prior_eta)
+    np.testing.assert_array_equal(posterior.Lam, p.prior.Lam)
+    np.testing.assert_array_equal(posterior.eta, p.prior.eta)
     assert posterior.noise == NOISE
 
 
@@ -195,7 +197,7 @@ def test_laplace_gives_the_same_bits_on_any_number_of_threads(rng, likelihood, d
 def test_laplace_counts_messages_more_while_annealing(rng):
     _, _, p = problem(rng, 3, 2, 30, "probit")
     plain, annealed = (fit(p, 1, schedule="parallel", anneal=n).posterior for n in (0, 1))
-    np.testing.assert_allclose(annealed.Lam - p.prior_Lam, 10.0 * (plain.Lam - p.prior_Lam), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(annealed.Lam - p.prior.Lam, 10.0 * (plain.Lam - p.prior.Lam), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from helpers.problems import NOISE, build, cells, fit, problem, structured
 from oracles import vmp as oracle
 
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import ARD_SHAPE, KINDS, MEAN_ROWS, Hyper
+from tensorcep.priors import LEARNED
+from tensorcep.priors.ard import ARD_SHAPE
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.learned import MEAN_ROWS
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
 METHODS = pytest.mark.parametrize(
     ("method", "likelihood"),
     [("vmp", "gaussian"), ("vmp", "probit"), ("pg-vb", "logit"), ("pg-vb", "negbinomial")],
@@ -31,8 +33,8 @@ def learning(rng, kind, likelihood="gaussian", K=3, R=2, n=60, strength=1.0, **h
     precision = (R if kind == "learned" else 1.0) / WIDTH**2
     p = build(coords, y, p.shape, R, likelihood, Prior([CENTRE] * K, [precision] * K), p.start, NOISE)
     whole = np.ones((K, R))
-    hyper = Hyper(kind, CENTRE * whole, WIDTH * whole, whole > 0.0, strength=strength)
-    return coords, y, p._replace(hyper=hyper)
+    prior = LEARNED[kind](*p.prior[:2], CENTRE * whole, WIDTH * whole, whole > 0.0, strength=strength)
+    return coords, y, p._replace(prior=prior)
 
 
 @EVERY_KIND
@@ -43,7 +45,7 @@ def test_vmp_with_a_learned_prior_equals_its_plain_twin(rng, kind, likelihood, K
     before = (MEAN_ROWS, R) if kind == "learned" else (ARD_SHAPE, ARD_SHAPE)
     learned = (kind, CENTRE, 1.5 * before[0], 1.5 * before[1], WIDTH)
     twin = oracle.Twin(
-        coords + first[:-1], y, unpack(p.prior_Lam, R), p.prior_eta, first, p.noise_prior, p.start, learned
+        coords + first[:-1], y, unpack(p.prior.Lam, R), p.prior.eta, first, p.noise_prior, p.start, learned
     )
     run = fit(p, 5, method="vmp")
     assert run.posterior.seen.all()
@@ -75,7 +77,7 @@ def test_bound_with_a_learned_prior_never_falls(rng, method, likelihood, kind, a
 def test_a_prior_of_the_prior_without_width_leaves_the_fixed_one(rng, method, likelihood, kind):
     # more digits are lost where Normal-Wisharts are compared, and an ARD prior starts weaker
     _, _, p = learning(rng, kind, likelihood, strength=1e7 if kind == "learned" else 1e10)
-    tight, fixed = (fit(q, 6, method=method) for q in (p, p._replace(hyper=None)))
+    tight, fixed = (fit(q, 6, method=method) for q in (p, p._replace(prior=FixedPrior(*p.prior[:2]))))
     assert fixed.posterior.mode_prior is None
     np.testing.assert_allclose(tight.trace["lower_bound"], fixed.trace["lower_bound"], rtol=1e-5)
     np.testing.assert_allclose(tight.posterior.eta, fixed.posterior.eta, rtol=1e-5, atol=1e-5)
@@ -89,9 +91,9 @@ def test_rows_without_entries_have_the_learned_prior_and_teach_it_nothing(rng, m
     start = np.concatenate(
         [part for a, b in itertools.pairwise(offsets(p.shape)) for part in (p.start[a:b], rng.random((4, 2)))]
     )
-    Lam, eta = natural_prior(Prior([CENTRE] * 3, [unpack(p.prior_Lam, 2)[0]] * 3), bigger, 2)
+    Lam, eta = natural_prior(Prior([CENTRE] * 3, [unpack(p.prior.Lam, 2)[0]] * 3), bigger, 2)
     empty = build(coords, y, bigger, 2, likelihood, Prior([0.0] * 3, [1.0] * 3), start, NOISE)
-    empty = empty._replace(prior_Lam=Lam, prior_eta=eta, hyper=p.hyper)
+    empty = empty._replace(prior=p.prior._replace(Lam=Lam, eta=eta))
     one, other = (fit(q, 6, method=method) for q in (p, empty))
     np.testing.assert_allclose(other.trace["lower_bound"], one.trace["lower_bound"], rtol=1e-10)
     prior = other.posterior.mode_prior
@@ -112,13 +114,13 @@ def test_learned_prior_gives_the_same_bits_on_any_number_of_threads(rng, method,
 
 
 @METHODS
-@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("kind", [None, *LEARNED])
 def test_bound_with_clamped_columns_never_falls(rng, method, likelihood, kind):
     coords = cells(rng, (5, 4, 6), 60)
     _, p = structured(rng, 3, {"negbinomial": "poisson"}.get(likelihood, likelihood), kind)
     if likelihood == "negbinomial":
         q = build(coords, rng.poisson(1.0, 60).astype(float), p.shape, p.rank, likelihood, start=p.start)
-        p = q._replace(prior_Lam=p.prior_Lam, prior_eta=p.prior_eta, hyper=p.hyper)
+        p = q._replace(prior=p.prior)
     run = fit(p, 60, method=method)
     bound = run.trace["lower_bound"]
     assert np.isfinite(bound).all()

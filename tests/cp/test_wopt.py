@@ -10,7 +10,7 @@ from scipy.special import expit, gammaln, log_ndtr
 from scipy.stats import multivariate_normal
 
 from tensorcep import CPRegressor, load
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import entries_by_row
@@ -48,7 +48,7 @@ def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
         y = np.sign(y)
         p = build(coords, y, p.shape, 3, "logit")
     factors, rows, h = 0.5 * rng.standard_normal((sum(p.shape), 3)), coords + offsets(p.shape)[:-1], 1e-5
-    threads = Threads(1)
+    threads = ThreadExecutor(1)
     loss, gradient = loss_and_gradient(factors, entries_by_row(p.entries), ridge_of(0.7, 3), p, threads)
     assert loss == pytest.approx(plain_loss(factors, rows, y, likelihood, 0.7), rel=1e-12)
     for i, r in np.ndindex(*factors.shape):
@@ -65,7 +65,7 @@ def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
     root = rng.standard_normal((3, 2, 2))
     prior = Prior(list(rng.standard_normal((3, 2))), list(root @ root.transpose(0, 2, 1) + np.eye(2)))
     _, y, p = problem(rng, 3, 2, 30, likelihood, prior=prior)
-    state = METHODS["wopt"].init(p, settings_of("wopt"), Threads(1))
+    state = METHODS["wopt"].init(p, settings_of("wopt"), ThreadExecutor(1))
     assert state.penalty.weight == pytest.approx(y.var() if likelihood == "gaussian" else 1.0)
     first = offsets(p.shape)
 
@@ -73,9 +73,9 @@ def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
         parts = [multivariate_normal(m, np.linalg.inv(L)) for m, L in zip(prior.mean, prior.precision, strict=True)]
         return -state.penalty.weight * sum(q.logpdf(u[first[k] : first[k + 1]]).sum() for k, q in enumerate(parts))
 
-    u, h = rng.standard_normal(p.prior_eta.shape), 1e-5
-    arguments = (state.by_row, state.penalty, p, Threads(1))
-    bare = (state.by_row, ridge_of(0.0, 2), p, Threads(1))
+    u, h = rng.standard_normal(p.prior.eta.shape), 1e-5
+    arguments = (state.by_row, state.penalty, p, ThreadExecutor(1))
+    bare = (state.by_row, ridge_of(0.0, 2), p, ThreadExecutor(1))
     gradient = loss_and_gradient(u, *arguments)[1] - loss_and_gradient(u, *bare)[1]
     for i, r in np.ndindex(*u.shape):
         move = np.zeros_like(u)
@@ -95,7 +95,7 @@ def test_wopt_of_main_effects_alone_is_ridge_regression(rng):
     X = np.zeros((n, first[-1]))
     X[np.arange(n)[:, None], rows] = 1.0
     own = np.repeat(np.arange(3), p.shape)  # the column of each row's effect
-    mean = (p.prior_eta / unpack(p.prior_Lam, 3)[:, range(3), range(3)])[np.arange(first[-1]), own]
+    mean = (p.prior.eta / unpack(p.prior.Lam, 3)[:, range(3), range(3)])[np.arange(first[-1]), own]
     wanted = mean + np.linalg.solve(X.T @ X + 1.7 * y.var() * np.eye(first[-1]), X.T @ (y - X @ mean))
     u = wopt(p, 60, tol=1e-12, ridge="prior").posterior.rows
     np.testing.assert_allclose(u[np.arange(first[-1]), own], wanted, atol=1e-5)
@@ -131,7 +131,7 @@ def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
     if likelihood == "logit":
         p = p._replace(likelihood=get_likelihood("logit"))
     run = wopt(p, 60, tol=1e-9, ridge=0.5)
-    threads = Threads(1)
+    threads = ThreadExecutor(1)
     _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, ridge_of(0.5, 2), p, threads)
     assert run.converged
     assert np.abs(gradient).max() < 1e-4 * (1.0 + np.abs(y).sum())
@@ -167,7 +167,7 @@ def test_wopt_rows_without_entries_stay_at_the_prior(rng):
 def test_wopt_recovers_from_a_loss_that_overflows(rng):
     _, _, p = problem(rng, 2, 1, 30, "poisson")
     far = np.full((12, 1), 40.0)  # e^1600 is not a float
-    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), ridge_of(0.0, 1), p, Threads(1))
+    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), ridge_of(0.0, 1), p, ThreadExecutor(1))
     assert 25 * HUGE < loss < 31 * HUGE
     assert np.isfinite(gradient).all()
     u = wopt(p._replace(start=far / 8), 20, ridge=0.1).posterior.rows

@@ -7,7 +7,7 @@ import pytest
 from helpers import relation_problems as p
 from scipy.special import expit
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.factor_models import gibbs as pca_gibbs
 from tensorcep.factor_models.gibbs import PCA_GIBBS, aligned
@@ -73,7 +73,7 @@ def joint_scores(likelihood, augmentation, sweeps=3000):
     """z scores of the means of the functions: sampler and data drawn in turn, against independent draws."""
     rng = np.random.default_rng(7)
     problem = joint_problem(likelihood, augmentation)
-    options, threads = PCA_GIBBS.options(burn_in=0, thin=10**9), Threads(1)
+    options, threads = PCA_GIBBS.options(burn_in=0, thin=10**9), ThreadExecutor(1)
     chain = PCA_GIBBS.init(problem, options, threads)
     found = []
     for _ in range(sweeps):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.model import (
     DenseCells,
@@ -17,7 +17,7 @@ from tensorcep.factor_models.model import (
     second_moments,
 )
 
-OVER = Threads(1).over
+OVER = ThreadExecutor(1).over
 
 
 def packed(rng, n, C):

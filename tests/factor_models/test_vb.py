@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import relation_problems as p
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.factor_models.factorised import PCA_FACTORIZED, gradient
 from tensorcep.factor_models.model import Moments, latent_moments
@@ -33,10 +33,10 @@ def test_relation_vb_bound_of_gaussian_oracle(options):
 
 def test_relation_vb_bound_at_a_given_state_of_gaussian_oracle():
     problem = p.problem(p.GAUSS, 2, "gaussian", alpha=p.GAUSS_ALPHA, noise=p.GAUSS_TAU, scale=0.0)
-    state = start_state(problem, True, Threads(1))
+    state = start_state(problem, True, ThreadExecutor(1))
     u = Moments(np.zeros((2, 2)), np.full((1, 2), 0.7), True)
     v = Moments(np.zeros((2, 2)), np.array([[0.5, 0.4]]), True)
-    latent = latent_moments(problem.relations[0].cells, u, v, Threads(1).over)
+    latent = latent_moments(problem.relations[0].cells, u, v, ThreadExecutor(1).over)
     sites = refresh(problem.relations[0], None, problem.priors, None, *latent)
     state = state._replace(moments=[u, v], latent=[latent], sites=[sites])
     assert lower_bound(state, problem) == pytest.approx(p.GAUSS_BOUND_AT_Q0, abs=1e-10)
@@ -99,14 +99,14 @@ def test_relation_vb_methods_are_one_at_rank_one(rng, likelihood, augmentation):
 def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation, e):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, augmentation)
     state = fit(PCA_FACTORIZED, problem, 3).state
-    slope, curvature = gradient(state, problem, e, Threads(1).over)
+    slope, curvature = gradient(state, problem, e, ThreadExecutor(1).over)
 
     def bound_at(shift):
         moments = list(state.moments)
         mean = moments[e].mean.copy()
         mean[2, 1] += shift
         moments[e] = moments[e]._replace(mean=mean)
-        latent = latent_moments(problem.relations[0].cells, *moments, Threads(1).over)
+        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1).over)
         return lower_bound(state._replace(moments=moments, latent=[latent]), problem)
 
     h = 1e-4
@@ -119,13 +119,13 @@ def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation
 def test_relation_vb_gradient_is_that_of_the_profiled_bound(rng, likelihood):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, r=None if likelihood == "bernoulli" else 1.7)
     state = fit(PCA_FACTORIZED, problem, 3).state
-    slope, _ = gradient(state, problem, 0, Threads(1).over)
+    slope, _ = gradient(state, problem, 0, ThreadExecutor(1).over)
 
     def bound_at(shift):
         mean = state.moments[0].mean.copy()
         mean[2, 1] += shift
         moments = [state.moments[0]._replace(mean=mean), state.moments[1]]
-        latent = latent_moments(problem.relations[0].cells, *moments, Threads(1).over)
+        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1).over)
         return lower_bound(state._replace(moments=moments, latent=[latent]), problem)
 
     h = 1e-5

@@ -15,8 +15,8 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import Hyper
+from tensorcep.priors import LEARNED
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
 SHAPES = {1: (4,), 2: (7, 5), 3: (5, 4, 6), 4: (3, 4, 2, 5)}
 NOISE = GammaNoise(1e-3, 1e-3)
@@ -45,9 +45,9 @@ def problem(rng, K=3, R=2, n=30, likelihood="gaussian", shape=None, prior=None, 
 
 def build(coords, y, shape, R, likelihood="gaussian", prior=None, start=None, noise=NOISE):
     prior = Prior([0.0] * len(shape), [1.0] * len(shape)) if prior is None else prior
-    Lam, eta = natural_prior(prior, shape, R)
+    rows_prior = FixedPrior(*natural_prior(prior, shape, R))
     noise = noise if likelihood in ("gaussian", "tobit") else None
-    return Problem(pack_entries(coords, y, shape), shape, R, get_likelihood(likelihood), Lam, eta, start, noise)
+    return Problem(pack_entries(coords, y, shape), shape, R, get_likelihood(likelihood), rows_prior, start, noise)
 
 
 def twin_of(p, coords, y, options=None):
@@ -55,8 +55,8 @@ def twin_of(p, coords, y, options=None):
     return oracle.Twin(
         coords=coords + offsets(p.shape)[:-1],
         y=y,
-        prior_Lam=unpack(p.prior_Lam, p.rank),
-        prior_eta=p.prior_eta,
+        prior_Lam=unpack(p.prior.Lam, p.rank),
+        prior_eta=p.prior.eta,
         first=offsets(p.shape),
         likelihood=p.likelihood.name,
         noise_prior=p.noise_prior,
@@ -116,5 +116,5 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, y, shape, R, likelihood, Prior(list(mean), list(precision)), start, NOISE)
     if kind is not None:
-        p = p._replace(hyper=Hyper(kind, mean, np.full(free.shape, 0.8), free, strength=3.0))
+        p = p._replace(prior=LEARNED[kind](*p.prior[:2], mean, np.full(free.shape, 0.8), free, strength=3.0))
     return p._replace(free=free), p

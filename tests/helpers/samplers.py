@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, ModePrior
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import Hyper, sampled_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.learned import LearnedPrior
 
 SHAPE = (3, 2, 2)
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])
@@ -33,9 +33,10 @@ def prior_of(free):
     return Prior(list(np.where(free, MEAN, 1.0)), list(np.where(free, 1.0 / SD**2, CLAMPED)))
 
 
-def hyper_of(free):
+def learned_prior(free):
     # so strong that latent values have moderate tails: chains then leave the tails soon
-    return Hyper("learned", np.where(free, MEAN, 1.0), np.full(free.shape, SD), free, strength=10.0)
+    prior = natural_prior(prior_of(free), SHAPE, free.shape[1])
+    return LearnedPrior(*prior, np.where(free, MEAN, 1.0), np.full(free.shape, SD), free, strength=10.0)
 
 
 def draw_rows(free, learned, rng):
@@ -43,7 +44,7 @@ def draw_rows(free, learned, rng):
     prior = prior_of(free)
     modes = ModePrior(np.array(prior.mean), np.array([np.diag(p) for p in prior.precision]))
     if learned:
-        modes = sampled_prior(hyper_of(free), modes, [np.empty((0, free.shape[1]))] * 3, rng)
+        modes = learned_prior(free).draw(modes, [np.empty((0, free.shape[1]))] * 3, rng)
     rows = []
     for n, mean, precision, mine in zip(SHAPE, *modes, free, strict=True):
         root = np.linalg.cholesky(np.linalg.inv(precision))
@@ -88,16 +89,15 @@ def direct(name, n, rng, free, learned):
 
 
 def chained(method, options, name, n, rng, free, learned):
-    likelihood, threads = get_likelihood(name), Threads(1)
+    likelihood, threads = get_likelihood(name), ThreadExecutor(1)
     noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
     rows = draw_rows(free, learned, rng)
     theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
     R, found = free.shape[1], []
-    prior = natural_prior(prior_of(free), SHAPE, R)
-    hyper = hyper_of(free) if learned else None
+    prior = learned_prior(free) if learned else FixedPrior(*natural_prior(prior_of(free), SHAPE, R))
     for sweep in range(n):
         y = new_data(name, rows, theta, rng)
-        p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, R, likelihood, *prior, rows, noise, sweep, hyper)
+        p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, R, likelihood, prior, rows, noise, sweep)
         p = p._replace(free=None if free.all() else free)
         state = method.init(p, options, threads)
         state.chains.theta[:] = theta

@@ -10,29 +10,28 @@ from helpers.problems import build, fit, messages, problem, settings_of
 from scipy.stats import multivariate_normal, wishart
 
 from tensorcep.core.belief import ModePrior
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep import method as cep
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.simulate import simulate_cp
+from tensorcep.priors import LEARNED
+from tensorcep.priors.ard import ARD_SHAPE
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import (
-    ARD_SHAPE,
-    KINDS,
-    MEAN_ROWS,
-    Hyper,
-    ard_precisions,
-    damped,
-    expected_prior,
-    normal_wishart,
-    sampled_prior,
-)
+from tensorcep.priors.learned import MEAN_ROWS
+from tensorcep.priors.record import damped
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
 
 
-def hyper_of(kind="learned", K=3, R=2, mean=0.0, scale=1.0):
-    return Hyper(kind, np.full((K, R), mean), np.full((K, R), scale), np.ones((K, R), dtype=bool))
+def prior_of(kind="learned", K=3, R=2, mean=0.0, scale=1.0):
+    nothing = np.zeros((0, R))
+    whole = np.ones((K, R))
+    return LEARNED[kind](nothing, nothing, mean * whole, scale * whole, whole > 0.0)
+
+
+def expected_prior(prior, now, means, covs):
+    return prior.expectation(now, prior.learn(means, covs))
 
 
 def flat(K=3, R=2):
@@ -55,9 +54,9 @@ def random_moments(rng, shape=(9, 7, 5), R=2):
 
 def test_normal_wishart_is_the_posterior_density(rng):
     """log p(rows | mu, Lam) + log prior - log posterior is the same constant at every (mu, Lam)."""
-    hyper = hyper_of(R=2, mean=0.3, scale=0.7)
+    learned = prior_of(R=2, mean=0.3, scale=0.7)
     rows = 0.5 + rng.standard_normal((6, 2))
-    found = normal_wishart(hyper, 0, rows, no_cov([rows])[0])
+    found = learned.posterior(0, rows, no_cov([rows])[0])
 
     def log_nw(mu, Lam, mean, count, df, scatter):
         density = wishart.logpdf(Lam, df, np.linalg.inv(scatter))
@@ -75,7 +74,7 @@ def test_normal_wishart_is_the_posterior_density(rng):
 def test_normal_wishart_counts_the_covariance_of_the_rows(rng):
     """Expected rows give the average, over draws of the rows, of what draws give (the scatter is quadratic in them)."""
     (mean, *_), (cov, *_) = random_moments(rng)
-    found = normal_wishart(hyper_of(), 0, mean, cov.sum(axis=0))
+    found = prior_of().posterior(0, mean, cov.sum(axis=0))
     roots = np.linalg.cholesky(cov + 1e-12 * np.eye(2))
     scatter = np.eye(2) + sum(np.outer(m, m) + r @ r.T for m, r in zip(mean, roots, strict=True))
     total = mean.sum(axis=0)
@@ -86,30 +85,30 @@ def test_normal_wishart_counts_the_covariance_of_the_rows(rng):
 
 def test_ard_precisions_are_shared_by_the_modes(rng):
     means, covs = random_moments(rng)
-    a, b = ard_precisions(hyper_of("ard", scale=2.0), means, summed(covs))
+    a, b, _ = prior_of("ard", scale=2.0).learn(means, summed(covs))
     square = sum((m**2).sum(axis=0) + c.sum(axis=0).diagonal() for m, c in zip(means, covs, strict=True))
     np.testing.assert_allclose(a, ARD_SHAPE + 0.5 * 21)
     np.testing.assert_allclose(b, ARD_SHAPE + 0.5 * square / 4.0)
-    prior = expected_prior(hyper_of("ard", scale=2.0), flat(), means, summed(covs))
+    prior = expected_prior(prior_of("ard", scale=2.0), flat(), means, summed(covs))
     for precision in prior.precision:
         np.testing.assert_allclose(precision, np.diag(a / b / 4.0))
 
 
 @EVERY_KIND
-def test_hyper_without_rows_is_finite_and_at_the_centre(kind):
+def test_learned_prior_without_rows_is_finite_and_at_the_centre(kind):
     none = [np.zeros((0, 2))] * 3
-    prior = expected_prior(hyper_of(kind, mean=0.4, scale=0.5), flat(), none, no_cov(none))
+    prior = expected_prior(prior_of(kind, mean=0.4, scale=0.5), flat(), none, no_cov(none))
     np.testing.assert_allclose(prior.mean, 0.4)
     np.testing.assert_allclose(prior.precision, np.tile(np.eye(2) * (8.0 if kind == "learned" else 4.0), (3, 1, 1)))
 
 
 @EVERY_KIND
-def test_hyper_leaves_columns_that_are_not_free_alone(rng, kind):
+def test_learned_prior_leaves_columns_that_are_not_free_alone(rng, kind):
     means, covs = random_moments(rng, R=3)
     free = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=bool)
-    hyper = hyper_of(kind, R=3)._replace(free=free)
+    learned = prior_of(kind, R=3)._replace(free=free)
     now = ModePrior(np.full((3, 3), 1.5), np.tile(7.0 * np.eye(3), (3, 1, 1)))
-    for prior in (expected_prior(hyper, now, means, summed(covs)), sampled_prior(hyper, now, means, rng)):
+    for prior in (expected_prior(learned, now, means, summed(covs)), learned.draw(now, means, rng)):
         np.testing.assert_array_equal(prior.mean[~free], 1.5)
         for k in range(3):
             np.testing.assert_array_equal(prior.precision[k][~free[k]], 7.0 * np.eye(3)[~free[k]])
@@ -121,10 +120,10 @@ def test_hyper_leaves_columns_that_are_not_free_alone(rng, kind):
 @EVERY_KIND
 def test_sampled_prior_has_the_expected_moments(rng, kind):
     means, _ = random_moments(rng, (12, 10, 8))
-    hyper = hyper_of(kind, mean=0.2)
-    want = expected_prior(hyper, flat(), means, no_cov(means))
+    learned = prior_of(kind, mean=0.2)
+    want = expected_prior(learned, flat(), means, no_cov(means))
     n = 2000
-    draws = [sampled_prior(hyper, flat(), means, rng) for _ in range(n)]
+    draws = [learned.draw(flat(), means, rng) for _ in range(n)]
     precision = np.stack([d.precision for d in draws])
     error = precision.std(axis=0) / np.sqrt(n)
     assert (np.abs(precision.mean(axis=0) - want.precision) <= 6 * error + 1e-12).all()
@@ -133,11 +132,11 @@ def test_sampled_prior_has_the_expected_moments(rng, kind):
 
 
 @EVERY_KIND
-def test_hyper_is_equivariant_under_a_change_of_units(rng, kind):
+def test_learned_prior_is_equivariant_under_a_change_of_units(rng, kind):
     means, covs = random_moments(rng)
-    one = expected_prior(hyper_of(kind, mean=0.1), flat(), means, summed(covs))
+    one = expected_prior(prior_of(kind, mean=0.1), flat(), means, summed(covs))
     scaled = expected_prior(
-        hyper_of(kind, mean=100.0, scale=1e3), flat(), [1e3 * m for m in means], [1e6 * c for c in summed(covs)]
+        prior_of(kind, mean=100.0, scale=1e3), flat(), [1e3 * m for m in means], [1e6 * c for c in summed(covs)]
     )
     np.testing.assert_allclose(scaled.mean, 1e3 * one.mean, rtol=1e-10)
     np.testing.assert_allclose(scaled.precision, 1e-6 * one.precision, rtol=1e-10)
@@ -152,7 +151,9 @@ def test_damped_prior_moves_in_natural_parameters():
 
 
 def learning(p, kind="learned", scale=1.0):
-    return p._replace(hyper=hyper_of(kind, len(p.shape), p.rank, scale=scale))
+    return p._replace(
+        prior=prior_of(kind, len(p.shape), p.rank, scale=scale)._replace(Lam=p.prior.Lam, eta=p.prior.eta)
+    )
 
 
 @EVERY_KIND
@@ -184,23 +185,23 @@ def test_cep_learned_prior_is_a_fixed_point(rng):
     cov = np.linalg.inv(unpack(posterior.Lam, 2))
     mean = np.einsum("nij,nj->ni", cov, posterior.eta)
     rows = [np.arange(a, b)[posterior.seen[a:b]] for a, b in itertools.pairwise(offsets(p.shape))]
-    again = expected_prior(p.hyper, posterior.mode_prior, [mean[i] for i in rows], summed(cov[i] for i in rows))
+    again = expected_prior(p.prior, posterior.mode_prior, [mean[i] for i in rows], summed(cov[i] for i in rows))
     np.testing.assert_allclose(again.precision, posterior.mode_prior.precision, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(again.mean, posterior.mode_prior.mean, rtol=1e-3, atol=1e-4)
 
 
 def test_cep_learns_nothing_while_it_anneals(rng):
     _, _, p = problem(rng, 3, 2, 30)
-    state = CEP.init(learning(p), settings_of("cep", anneal=2), Threads(1))
+    state = CEP.init(learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
     for sweep in range(3):
-        state, _ = CEP.step(state, learning(p), settings_of("cep", anneal=2), Threads(1))
-        assert (state.prior.Lam == p.prior_Lam).all() == (sweep < 2)
+        state, _ = CEP.step(state, learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
+        assert (state.prior.Lam == p.prior.Lam).all() == (sweep < 2)
 
 
 def test_cep_without_a_learned_prior_keeps_the_arrays_of_the_problem(rng):
     _, _, p = problem(rng, 3, 2, 30)
     run = fit(p, 3)
-    assert run.state.prior.Lam is p.prior_Lam
+    assert run.state.prior.Lam is p.prior.Lam
     assert run.posterior.mode_prior is None
 
 
@@ -229,16 +230,16 @@ def test_cep_shrinks_messages_that_the_new_prior_cannot_carry(rng):
     """A strong prior that carries negative messages is replaced by a weak one: the rows must stay Gaussians."""
     coords, _, p = problem(rng, 3, 2, 40, "probit", prior=Prior([0.0] * 3, [50.0] * 3))
     p = learning(p, scale=3.0)
-    state = cep.init(p, settings_of("cep", damping=0.0, positive=False), Threads(1))
+    state = cep.init(p, settings_of("cep", damping=0.0, positive=False), ThreadExecutor(1))
     for r in (0, 2):  # the diagonal
         state.messages.Lam[:, :, r] = -2.0 * p.entries.weight[:, None]
     counts = np.zeros(sum(p.shape))
     np.add.at(counts, coords + offsets(p.shape)[:-1], 1.0)
     state.rows.Lam[:, [0, 2]] -= 2.0 * counts[:, None]
     state.rows.eta[:] = 100.0 * rng.standard_normal(state.rows.eta.shape)
-    cep.refresh_rows(state.rows, 0, len(counts), Threads(1))
+    cep.refresh_rows(state.rows, 0, len(counts), ThreadExecutor(1))
     assert state.rows.good.all()
-    state, shrunk = cep._learn(state, p, Threads(1))
+    state, shrunk = cep._learn(state, p, ThreadExecutor(1))
     assert shrunk > 0
     total, _ = natural_prior(Prior(state.prior.modes.mean, state.prior.modes.precision), p.shape, 2)
     total = unpack(total, 2)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.cep.moments import layout
 from tensorcep.cp.cep.sweep import (
@@ -25,21 +25,22 @@ from tensorcep.cp.cep.sweep import (
     tilted_message,
 )
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowPrior, RowState, refresh_rows
+from tensorcep.cp.rows import RowState, refresh_rows
 from tensorcep.kernels.lanes import add_outer, moments, trace_product
 from tensorcep.kernels.rows import gather, scatter_add
 from tensorcep.kernels.slots import LANES, copy, damp, dot, lane_zeros, scale
+from tensorcep.priors.record import Conditional
 
 
 def averaged_pass(
     modes: tuple[int, int],
     rows: RowState,
-    prior: RowPrior,
+    prior: Conditional,
     noise: tuple[float, float],
     sums: Sums,
     rule: Rule,
     problem: Problem,
-    threads: Threads,
+    executor: Executor,
 ) -> tuple[float, float]:
     """Update the rows of the given modes and the noise (a, b), which is returned; `sums` holds what was skipped.
 
@@ -49,7 +50,7 @@ def averaged_pass(
     counts = np.maximum(sums.counts, 1.0)[:, None]
     average = RowState((rows.Lam - prior.Lam) / counts, (rows.eta - prior.eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
-    refresh_rows(cavity, 0, len(counts), threads)
+    refresh_rows(cavity, 0, len(counts), executor)
     others = rows if rule.from_posterior else cavity
     n = entries.weight.sum()
     if prior_noise is not None and not rule.from_posterior and n > 0:
@@ -63,7 +64,7 @@ def averaged_pass(
         work[at.one] = 1.0
         averaged_chunks((first, last), modes, entries, others, cavity, average, sums, cavity_noise, rule, work, at)
 
-    threads.over(len(entries.chunk_start) - 1, sweep)
+    executor.over(len(entries.chunk_start) - 1, sweep)
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
     part = slice(first, last)
     old_Lam, old_eta = rows.Lam[part].copy(), rows.eta[part].copy()
@@ -71,11 +72,11 @@ def averaged_pass(
     def total(a: int, b: int) -> None:
         add_sums(first + a, first + b, prior.Lam, prior.eta, sums, rows.Lam, rows.eta)
 
-    threads.over(last - first, total, LANES)
+    executor.over(last - first, total, LANES)
     step = np.where(sums.counts[part] > 0.0, rule.step, 1.0)[:, None]  # a row without entries is at its prior at once
     rows.Lam[part] = old_Lam + step * (rows.Lam[part] - old_Lam)
     rows.eta[part] = old_eta + step * (rows.eta[part] - old_eta)
-    refresh_rows(rows, first, last, threads)
+    refresh_rows(rows, first, last, executor)
     if prior_noise is None or modes[1] < len(problem.shape):
         return noise
     a, b = sums.noise.sum(axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.checks import check_choice, fail_value
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import unpack
@@ -30,7 +30,6 @@ from tensorcep.cp.limits import censored_lanes
 from tensorcep.cp.messages import empty_messages, empty_sums
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
-    RowPrior,
     RowState,
     diagonal,
     initial_prior,
@@ -45,6 +44,7 @@ from tensorcep.cp.rows import (
 from tensorcep.cp.settings import passing
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.priors.record import Conditional
 
 CEPOptions = passing.CEP
 
@@ -67,7 +67,7 @@ class CEPState(NamedTuple):
     messages: Messages
     sums: Sums
     rows: RowState
-    prior: RowPrior
+    prior: Conditional
     noise: tuple[float, float]
     f: np.ndarray
     sweeps: int
@@ -81,7 +81,7 @@ class CEPState(NamedTuple):
     censored: bool
 
 
-def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
+def init(problem: Problem, options: CEPOptions, executor: Executor) -> CEPState:
     """Empty messages, and rows at the starting means with the prior's precision."""
     check_choice("noise_moments", options.noise_moments, ("tilted", "cavity"))
     problem, censored = _in_free_columns(problem, options), bool(censored_lanes(problem).any())
@@ -96,7 +96,7 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
         rows.Lam[:, diagonal(R)] += options.message_precision * sums.counts[:, None]
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-    refresh_rows(rows, 0, len(rows.good), threads)
+    refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
@@ -105,7 +105,7 @@ def init(problem: Problem, options: CEPOptions, threads: Threads) -> CEPState:
     step = 1.0 if options.damping == "adaptive" else 1.0 - float(options.damping)
     if options.damping == "adaptive" and (problem.noise_prior is None or options.schedule == "parallel"):
         step = 0.5
-    f = latent_of_entries(entries, _means(rows, problem), threads)
+    f = latent_of_entries(entries, _means(rows, problem), executor)
     tilted = address_of(problem.likelihood.tilted, TILTED_SIGNATURE)
     max_variance = MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0))
     prior, columns = initial_prior(problem), all_free(len(problem.shape))
@@ -135,20 +135,20 @@ def _first_messages(problem: Problem, options: CEPOptions) -> Messages:
     return messages
 
 
-def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Threads) -> tuple[CEPState, Sweep]:
+def step(state: CEPState, problem: Problem, options: CEPOptions, executor: Executor) -> tuple[CEPState, Sweep]:
     """One sweep: every message once."""
     problem = state.small
     K = len(problem.shape)
     passes = [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]
     noise, skipped, shrunk = state.noise, 0, 0
     for modes in passes:
-        noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, threads)
+        noise, n_skipped, n_shrunk = _pass(state, noise, modes, problem, options, executor)
         skipped += n_skipped
         shrunk += n_shrunk
     if state.sweeps >= options.anneal:
-        state, n_shrunk = _learn(state, problem, threads)
+        state, n_shrunk = _learn(state, problem, executor)
         shrunk += n_shrunk
-    f = latent_of_entries(problem.entries, _means(state.rows, problem), threads)
+    f = latent_of_entries(problem.entries, _means(state.rows, problem), executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / state.step
     new_step, ceiling = _adapted(state, change, skipped) if options.damping == "adaptive" else (state.step, 1.0)
@@ -164,18 +164,18 @@ def step(state: CEPState, problem: Problem, options: CEPOptions, threads: Thread
     return state._replace(noise=noise, f=f, sweeps=sweeps, step=new_step, ceiling=ceiling, change=change), sweep
 
 
-def _learn(state: CEPState, problem: Problem, threads: Threads) -> tuple[CEPState, int]:
+def _learn(state: CEPState, problem: Problem, executor: Executor) -> tuple[CEPState, int]:
     """Move the rows' prior as far as the messages move.
 
     Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
     or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
     """
-    prior = learn_prior(state.prior, problem, state.rows, state.step, threads)
+    prior = learn_prior(state.prior, problem, state.rows, state.step, executor)
     if prior.modes is None:
         return state, 0
     widest = float(np.linalg.inv(prior.modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(prior=prior, max_variance=MAX_VARIANCE_RATIO * widest)
-    return state, _shrink(state, problem, 0, len(prior.eta), threads)
+    return state, _shrink(state, problem, 0, len(prior.eta), executor)
 
 
 def _adapted(state: CEPState, change: float, skipped: int) -> tuple[float, float]:
@@ -191,7 +191,7 @@ def _pass(
     modes: tuple[int, int],
     problem: Problem,
     options: CEPOptions,
-    threads: Threads,
+    executor: Executor,
 ) -> tuple[tuple[float, float], int, int]:
     """Update the messages to the given modes, then their rows and the noise."""
     entries, rows, sums = problem.entries, state.rows, state.sums
@@ -208,9 +208,9 @@ def _pass(
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
     )
     if options.messages == "averaged":
-        noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, threads)
+        noise = averaged_pass(modes, rows, state.prior, noise, sums, rule, problem, executor)
         first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
-        return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, threads)
+        return noise, int(sums.skipped.sum()), _shrink(state, problem, first, last, executor)
 
     def sweep(first: int, last: int) -> None:
         at = layout(len(problem.shape), problem.rank)
@@ -218,15 +218,15 @@ def _pass(
         work[at.one] = 1.0
         sweep_chunks((first, last), modes, entries, state.columns, rows, state.messages, sums, noise, rule, work, at)
 
-    threads.over(len(entries.chunk_start) - 1, sweep)
+    executor.over(len(entries.chunk_start) - 1, sweep)
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
 
     def total(a: int, b: int) -> None:
         add_sums(first + a, first + b, state.prior.Lam, state.prior.eta, sums, rows.Lam, rows.eta)
 
-    threads.over(last - first, total, LANES)
-    refresh_rows(rows, first, last, threads)
-    shrunk = _shrink(state, problem, first, last, threads)
+    executor.over(last - first, total, LANES)
+    refresh_rows(rows, first, last, executor)
+    shrunk = _shrink(state, problem, first, last, executor)
     if problem.noise_prior is not None and modes[1] == len(problem.shape):
         a, b = sums.noise.sum(axis=0)
         noise = (problem.noise_prior.a + float(a), problem.noise_prior.b + float(b))
@@ -240,7 +240,7 @@ def _sound(state: CEPState, where: slice) -> np.ndarray:
     return (rows.good[where] > 0.0) & (widest <= state.max_variance)
 
 
-def _shrink(state: CEPState, problem: Problem, first: int, last: int, threads: Threads) -> int:
+def _shrink(state: CEPState, problem: Problem, first: int, last: int, executor: Executor) -> int:
     """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
 
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior

@@ -115,7 +115,7 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Arrival, co
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
     time = 0.0 if arrival.time is None else arrival.time
-    Lam, eta = problem.prior_Lam, problem.prior_eta
+    Lam, eta = problem.prior.Lam, problem.prior.eta
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     state = begin(posterior, Lam, eta, problem.noise_prior, time)
@@ -237,8 +237,8 @@ def all_or_nothing(plan: BatchPlan) -> Iterator[None]:
 def prequential_scores(batch: Batch, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Scores of the predictions of a batch before it is learned; y are the values as the likelihood has them."""
     known = batch.problem
-    none = np.zeros(len(known.prior_eta), dtype=bool)
-    prior = Posterior(known.shape, known.rank, known.prior_Lam, known.prior_eta, known.noise_prior, none)
+    none = np.zeros(len(known.prior.eta), dtype=bool)
+    prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
     belief = moments_of_rows(prior)
     theta = theta_of(prior, known.likelihood)
     log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)

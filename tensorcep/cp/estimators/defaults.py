@@ -19,8 +19,8 @@ from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.settings.record import Settings
 from tensorcep.cp.settings.sampling import DRAWS_BYTES, LEAST_DRAWS, Gibbs
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
-from tensorcep.priors.learned import KINDS
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -43,7 +43,7 @@ MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
-PRIORS = ("auto", "fixed", *KINDS)
+PRIORS = ("auto", "fixed", *LEARNED)
 
 
 class Chosen(NamedTuple):
@@ -76,7 +76,7 @@ class Chosen(NamedTuple):
 
     @property
     def learns_prior(self) -> bool:
-        return self.prior_name in KINDS
+        return self.prior_name in LEARNED
 
 
 def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:

@@ -14,7 +14,7 @@ from tensorcep.cp.methods import get_method
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
-from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.fixed import Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -78,18 +78,15 @@ def plan_fit(
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     rows = plan_rows(model, values, shape, chosen.prior, free, likelihood, n_starts)
-    prior_Lam, prior_eta = natural_prior(rows.prior, shape, free.shape[1])
     problem = Problem(
         entries=packed,
         shape=shape,
         rank=free.shape[1],
         likelihood=likelihood,
-        prior_Lam=prior_Lam,
-        prior_eta=prior_eta,
+        prior=rows.prior_of_rows(shape, free.shape[1]),
         start=rows.starts[0],
         noise_prior=noise_prior,
         seed=rows.seed,
-        hyper=rows.hyper,
         free=None if free.all() else free,
     )
     work = Plan(method, settings, problem, rows.starts, chosen.members, chosen.max_iter, *options)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
-from tensorcep.cp.estimators.structure import Structure, structure, structured_prior, structured_start
+from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.fixed import Prior
-from tensorcep.priors.learned import KINDS, Hyper
+from tensorcep.priors import LEARNED
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.record import RowPrior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -23,17 +25,23 @@ class Rows(NamedTuple):
     Attributes
     ----------
     prior : Prior
-    hyper : Hyper or None
-        The prior of the prior, where that is learned.
+        To begin with.
+    learner : callable or None
+        What makes a prior that is learned of its natural parameters.
     starts : tuple of (n_rows, R) float64 or None
     seed : int
         Of the methods that draw random numbers.
     """
 
     prior: Prior
-    hyper: Hyper | None
+    learner: Learner | None
     starts: tuple[np.ndarray | None, ...]
     seed: int
+
+    def prior_of_rows(self, shape: tuple[int, ...], rank: int) -> RowPrior:
+        """The prior as methods take it."""
+        natural = natural_prior(self.prior, shape, rank)
+        return FixedPrior(*natural) if self.learner is None else self.learner(*natural)
 
 
 def plan_rows(
@@ -86,14 +94,15 @@ def _component_rows(
     scale_of: Callable[[np.ndarray, int, int], float],
 ) -> Rows:
     """The rows of a CP component alone."""
-    given, hyper = checked_init(model.init, shape, rank), None
+    given = checked_init(model.init, shape, rank)
     mean = word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
     scale = 1.0 if isinstance(kind, Prior) else scale_of(y, len(shape), rank)
+    learner: Learner | None = None
     drawn = kind == "fixed" and mean == "uniform"  # the paper's prior: one draw per row, kept
     if isinstance(kind, Prior):
         prior = checked_prior(kind, shape, rank)
-    elif kind in KINDS:
-        prior, hyper = learned_prior(kind, 0.0 if mean == "uniform" else mean, scale, len(shape), rank)
+    elif kind in LEARNED:
+        prior, learner = learned_prior(kind, 0.0 if mean == "uniform" else mean, scale, len(shape), rank)
     else:
         prior = Prior([0.0 if drawn else mean] * len(shape), [1.0 / scale**2] * len(shape))
     if isinstance(given, str) and given == "prior" and not drawn and not any(np.any(m) for m in prior.mean):
@@ -102,7 +111,7 @@ def _component_rows(
     if drawn:
         prior = prior._replace(mean=[scale * rng.random((n, rank)) for n in shape])
     starts = tuple(_start(given, scale, sum(shape), rank, rng) for _ in range(n_starts))
-    return Rows(prior, hyper, starts, int(rng.integers(2**63)))
+    return Rows(prior, learner, starts, int(rng.integers(2**63)))
 
 
 def _start(given: Any, scale: float, n_rows: int, rank: int, rng: np.random.Generator) -> np.ndarray | None:
@@ -135,11 +144,11 @@ def _structured_rows(
     centre = 0.0 if model.prior_mean == "uniform" else check_range("prior_mean", model.prior_mean)
     intercept = model._intercept(y, likelihood)
     columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(y - intercept, j, n))
-    prior, hyper = structured_prior(columns, None if kind == "fixed" else kind)
+    prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
     rng = check_random_state(model.random_state)
     means = None if isinstance(given, str) else given
     starts = tuple(structured_start(columns, shape, means, rng) for _ in range(n_starts))
-    return Rows(prior, hyper, starts, int(rng.integers(2**63)))
+    return Rows(prior, learner, starts, int(rng.integers(2**63)))
 
 
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
@@ -166,10 +175,11 @@ def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     return prior
 
 
-def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int) -> tuple[Prior, Hyper]:
-    """The rows' prior to begin with, whose rows are expected at `centre`, and its own prior, for "learned" or "ard"."""
+def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int) -> tuple[Prior, Learner]:
+    """The prior that rows expected at `centre` begin with, and what learns it."""
     full = np.ones((order, rank))
-    return Prior([centre] * order, [scale**-2] * order), Hyper(kind, centre * full, scale * full, full > 0.0)
+    learner = partial(LEARNED[kind], mean=centre * full, scale=scale * full, free=full > 0.0)
+    return Prior([centre] * order, [scale**-2] * order), learner
 
 
 def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep.core.packing import offsets
 from tensorcep.cp.columns import CLAMPED
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
-from tensorcep.priors.learned import Hyper
+from tensorcep.priors.record import RowPrior
+
+# Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
+Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
 
 
 class Structure(NamedTuple):
@@ -55,12 +60,12 @@ def structure(free: np.ndarray, intercept: float, centre: float, scale_of: Calla
     return Structure(free, mean, np.array([scales[int(j)] for j in active]))
 
 
-def structured_prior(found: Structure, kind: str | None) -> tuple[Prior, Hyper | None]:
-    """The rows' prior, clamped columns included, and its own prior where it is learned."""
+def structured_prior(found: Structure, kind: str | None) -> tuple[Prior, Learner | None]:
+    """The rows' prior, clamped columns included, and what learns it from its natural parameters on."""
     precision = np.where(found.free, found.scale**-2, CLAMPED)
     scale = np.broadcast_to(found.scale, found.free.shape)
-    hyper = None if kind is None else Hyper(kind, found.mean, scale, found.free)
-    return Prior(list(found.mean), list(precision)), hyper
+    learned = None if kind is None else partial(LEARNED[kind], mean=found.mean, scale=scale, free=found.free)
+    return Prior(list(found.mean), list(precision)), learned
 
 
 def structured_start(

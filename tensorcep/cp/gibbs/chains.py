@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import column_groups, free_problem, latent_at
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowPrior, initial_prior, latent_of_entries, seen_rows
+from tensorcep.cp.rows import initial_prior, latent_of_entries, seen_rows
 from tensorcep.cp.settings import sampling
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.learned import sampled_prior
+from tensorcep.priors.record import Conditional
 
 SamplerOptions = sampling.Sampler
 
@@ -49,7 +49,7 @@ class Chains(NamedTuple):
         See `column_groups`.
     small : Problem
         The problem in the free columns, whose prior the rows have.
-    priors : tuple of RowPrior, one per chain
+    priors : tuple of Conditional, one per chain
         Where they are learned, `modes` alone is kept up to date.
     kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
         The last are rows of the present priors; none where these are not learned.
@@ -64,7 +64,7 @@ class Chains(NamedTuple):
     columns: tuple[ModeColumns, ...]
     groups: np.ndarray | None
     small: Problem
-    priors: tuple[RowPrior, ...]
+    priors: tuple[Conditional, ...]
     kept: tuple[np.ndarray, ...]
     kept_theta: tuple[np.ndarray, ...]
     kept_unknown: tuple[np.ndarray, ...]
@@ -75,7 +75,7 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
     small, n = free_problem(problem), problem.entries.y.size
     columns = mode_columns(np.ones((len(problem.shape), problem.rank), bool) if problem.free is None else problem.free)
-    factors = np.ones((options.n_chains, *problem.prior_eta.shape))
+    factors = np.ones((options.n_chains, *problem.prior.eta.shape))
     for c in range(options.n_chains):
         given = c == 0 and small.start is not None
         start = small.start if given else _draws_from_prior(small, c)
@@ -90,7 +90,7 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = problem.prior_Lam, problem.prior_eta
+    Lam, eta = problem.prior.Lam, problem.prior.eta
     rows, good = np.empty(eta.shape), np.empty(len(eta))
     row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, START + chain, rows, good)
     return rows
@@ -101,19 +101,19 @@ def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int
     return problem.seed, sweep * (1 << 16) + chain, what
 
 
-def latent_of_chain(chains: Chains, chain: int, problem: Problem, threads: Threads) -> np.ndarray:
+def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first = chains.factors[chain], offsets(problem.shape)
     if chains.groups is None:
-        return latent_of_entries(problem.entries, factors, threads)
+        return latent_of_entries(problem.entries, factors, executor)
     free = np.empty((len(factors), chains.small.rank))
     for k, columns in enumerate(chains.columns):
 
         def work(a: int, b: int, i: int = int(first[k]), columns: ModeColumns = columns) -> None:
             arrange(i + a, i + b, factors, columns.free, free)
 
-        threads.over(problem.shape[k], work)
-    return latent_at(problem.entries, free, chains.groups, threads)
+        executor.over(problem.shape[k], work)
+    return latent_at(problem.entries, free, chains.groups, executor)
 
 
 def draw_factors(
@@ -122,7 +122,7 @@ def draw_factors(
     problem: Problem,
     precision: float,
     weighted: bool,
-    threads: Threads,
+    executor: Executor,
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
@@ -148,12 +148,12 @@ def draw_factors(
         def work(a: int, b: int, arguments: tuple[Any, ...] = arguments, columns: ModeColumns = columns) -> None:
             draw_rows(a, b, *arguments, room_for(R, columns), at)
 
-        threads.over(len(factors), lay_out)
-        threads.over(problem.shape[k], work, LANES)
+        executor.over(len(factors), lay_out)
+        executor.over(problem.shape[k], work, LANES)
     return float(fit.sum())
 
 
-def _prior_of_mode(prior: RowPrior, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
     if prior.modes is None:
         mine = slice(*offsets(shape)[k : k + 2])
@@ -167,16 +167,15 @@ def draw_priors(chains: Chains) -> Chains:
 
     Rows without entries are left out and drawn after it, from it.
     """
-    small = chains.small
-    if small.hyper is None:
-        return chains
-    priors = []
+    small, priors = chains.small, []
     for c, prior in enumerate(chains.priors):
+        if prior.modes is None:
+            return chains
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
-        priors.append(prior._replace(modes=sampled_prior(small.hyper, prior.modes, rows, rng)))  # type: ignore[arg-type]
+        priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
     return chains._replace(priors=tuple(priors))
 
 
@@ -196,7 +195,7 @@ def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
 
 def _with_current(chains: Chains, problem: Problem) -> Chains:
     draw = chains.factors.copy()
-    unknown = () if problem.hyper is None else (_unknown_rows(chains, problem),)
+    unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
     return chains._replace(
         kept=(*chains.kept, draw),
         kept_theta=(*chains.kept_theta, chains.theta.copy()),

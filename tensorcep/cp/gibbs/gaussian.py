@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws, GammaNoise
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.chains import (
     AUGMENTATION,
@@ -52,7 +52,7 @@ class GibbsState(NamedTuple):
     held: HeldOut | None
 
 
-def init(problem: Problem, options: GibbsOptions, threads: Threads) -> GibbsState:
+def init(problem: Problem, options: GibbsOptions, executor: Executor) -> GibbsState:
     """Every chain at its start, the noise at the variance of the data."""
     entries, C = problem.entries, options.n_chains
     chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
@@ -61,7 +61,7 @@ def init(problem: Problem, options: GibbsOptions, threads: Threads) -> GibbsStat
         leaves_out = options.noise == "held-out" and options.burn_in > 0
         held = hold_out(problem, C, _spread(entries)) if leaves_out else None
         return GibbsState(chains, np.zeros((C, 0, 0)), held)
-    f = np.stack([latent_of_chain(chains, c, problem, threads) for c in range(C)])
+    f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
     return GibbsState(chains, f, None)
 
 
@@ -71,7 +71,7 @@ def _spread(entries: Entries) -> float:
     return max(float(y.var()), 1e-3 * float((y * y).mean())) or 1.0 if y.size else 1.0
 
 
-def step(state: GibbsState, problem: Problem, options: GibbsOptions, threads: Threads) -> tuple[GibbsState, Sweep]:
+def step(state: GibbsState, problem: Problem, options: GibbsOptions, executor: Executor) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
@@ -79,9 +79,9 @@ def step(state: GibbsState, problem: Problem, options: GibbsOptions, threads: Th
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
         if problem.noise_prior is not None:
-            score[c] = _real_values(state, c, problem, left_out, threads)
+            score[c] = _real_values(state, c, problem, left_out, executor)
         else:
-            score[c] = _labels(state, c, problem, threads)
+            score[c] = _labels(state, c, problem, executor)
     if state.held is not None and left_out:
         state = state._replace(held=update_noise(state.held, chains.sweeps, chains.factors, problem.entries.y))
     noise = float(chains.theta.mean()) if problem.noise_prior is not None else np.nan
@@ -102,13 +102,13 @@ def _leave_out(state: GibbsState, problem: Problem, options: GibbsOptions) -> in
     return len(held.place) if left_out else 0
 
 
-def _real_values(state: GibbsState, c: int, problem: Problem, left_out: int, threads: Threads) -> float:
+def _real_values(state: GibbsState, c: int, problem: Problem, left_out: int, executor: Executor) -> float:
     """Draw the rows and the noise precision of chain c; gives the mean log likelihood of the entries in the sweep."""
     chains, prior, n = state.chains, problem.noise_prior, len(problem.entries.permutation) - left_out
     censored = state.f.size > 0
     if censored:
-        _draw_limits(state, c, problem, threads)
-    squares = max(0.0, draw_factors(chains, c, problem, float(chains.theta[c, 0]), left_out > 0, threads))
+        _draw_limits(state, c, problem, executor)
+    squares = max(0.0, draw_factors(chains, c, problem, float(chains.theta[c, 0]), left_out > 0, executor))
     law = GammaNoise(prior.a + 0.5 * n, prior.b + 0.5 * squares)  # type: ignore[union-attr]
     if state.held is not None:
         law = law_of_noise(state.held, prior)  # type: ignore[arg-type]
@@ -116,27 +116,29 @@ def _real_values(state: GibbsState, c: int, problem: Problem, left_out: int, thr
     chains.theta[c, 0] = rng.gamma(law.a) / law.b
     tau = float(chains.theta[c, 0])
     if censored:
-        state.f[c] = latent_of_chain(chains, c, problem, threads)
+        state.f[c] = latent_of_chain(chains, c, problem, executor)
         return train_score(problem, state.f[c], tau)
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
-def _draw_limits(state: GibbsState, c: int, problem: Problem, threads: Threads) -> None:
+def _draw_limits(state: GibbsState, c: int, problem: Problem, executor: Executor) -> None:
     """Draw the latent normals of the censored entries of chain c."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key, tau = stream_key(problem, c, chains.sweeps, AUGMENTATION), float(chains.theta[c, 0])
     target = chains.target.reshape(entries.y.shape)
-    threads.over(len(f), lambda a, b: draw_censored(a, b, entries.y, entries.weight, f, tau, key, target, new_stream()))
+    executor.over(
+        len(f), lambda a, b: draw_censored(a, b, entries.y, entries.weight, f, tau, key, target, new_stream())
+    )
 
 
-def _labels(state: GibbsState, c: int, problem: Problem, threads: Threads) -> float:
+def _labels(state: GibbsState, c: int, problem: Problem, executor: Executor) -> float:
     """Draw the latent normals and the rows of chain c; gives the mean log likelihood."""
     chains, entries, f = state.chains, problem.entries, state.f
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
     target = chains.target.reshape(entries.y.shape)
-    threads.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
-    draw_factors(chains, c, problem, 1.0, False, threads)
-    f[c] = latent_of_chain(chains, c, problem, threads)
+    executor.over(len(f[c]), lambda a, b: draw_probit(a, b, entries.y, f[c], key, target, new_stream()))
+    draw_factors(chains, c, problem, 1.0, False, executor)
+    f[c] = latent_of_chain(chains, c, problem, executor)
     return train_score(problem, f[c], problem.likelihood.default_theta)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.dispersion import (
     DISPERSION_START,
@@ -54,18 +54,18 @@ class PGGibbsState(NamedTuple):
     groups: Groups
 
 
-def init(problem: Problem, options: PGGibbsOptions, threads: Threads) -> PGGibbsState:
+def init(problem: Problem, options: PGGibbsOptions, executor: Executor) -> PGGibbsState:
     """Every chain at its start, the dispersion at DISPERSION_START."""
     check_dispersion_mode(options.dispersion_mode, problem)
     groups = groups_of(problem, options.dispersion_mode if has_dispersion(problem) else None)
     start = DISPERSION_START if has_dispersion(problem) else problem.likelihood.default_theta
     chains = start_chains(problem, options, np.full((options.n_chains, groups.size), start))
-    f = np.stack([latent_of_chain(chains, c, problem, threads) for c in range(options.n_chains)])
+    f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(options.n_chains)])
     return PGGibbsState(chains, f, groups)
 
 
 def step(
-    state: PGGibbsState, problem: Problem, options: PGGibbsOptions, threads: Threads
+    state: PGGibbsState, problem: Problem, options: PGGibbsOptions, executor: Executor
 ) -> tuple[PGGibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
@@ -73,22 +73,24 @@ def step(
     score = np.empty(options.n_chains)
     for c in range(options.n_chains):
         if has_dispersion(problem):
-            _draw_dispersion(state, c, problem, options, threads)
-        _draw_omega(state, c, problem, threads)
-        draw_factors(chains, c, problem, 1.0, True, threads)
-        state.f[c] = latent_of_chain(chains, c, problem, threads)
+            _draw_dispersion(state, c, problem, options, executor)
+        _draw_omega(state, c, problem, executor)
+        draw_factors(chains, c, problem, 1.0, True, executor)
+        state.f[c] = latent_of_chain(chains, c, problem, executor)
         score[c] = train_score(problem, state.f[c], chains.theta[c][state.groups.of_entry])
     sweep = Sweep(relative_change(chains.factors, old), np.nan, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def _draw_dispersion(state: PGGibbsState, c: int, problem: Problem, options: PGGibbsOptions, threads: Threads) -> None:
+def _draw_dispersion(
+    state: PGGibbsState, c: int, problem: Problem, options: PGGibbsOptions, executor: Executor
+) -> None:
     """Draw the dispersions of chain c given its latent values, omega integrated out."""
     chains, entries, groups, f = state.chains, problem.entries, state.groups, state.f[c]
     r = chains.theta[c][groups.of_entry]
     key = stream_key(problem, c, chains.sweeps, TABLES)
     tables = np.empty(f.shape)
-    threads.over(len(f), lambda a, b: draw_tables(a, b, entries.y, r, entries.weight, key, tables, new_stream()))
+    executor.over(len(f), lambda a, b: draw_tables(a, b, entries.y, r, entries.weight, key, tables, new_stream()))
     a, b = options.dispersion_prior
     shape = a + groups.totals(tables)
     rate = b + groups.totals(entries.weight * np.logaddexp(0.0, f))
@@ -96,7 +98,7 @@ def _draw_dispersion(state: PGGibbsState, c: int, problem: Problem, options: PGG
     chains.theta[c] = np.maximum(rng.gamma(shape), np.finfo(float).tiny) / rate
 
 
-def _draw_omega(state: PGGibbsState, c: int, problem: Problem, threads: Threads) -> None:
+def _draw_omega(state: PGGibbsState, c: int, problem: Problem, executor: Executor) -> None:
     """Set the weights omega of chain c and the targets kappa."""
     chains, entries, f, pg = state.chains, problem.entries, state.f[c], problem.likelihood.pg
     r = chains.theta[c][state.groups.of_entry]
@@ -104,7 +106,7 @@ def _draw_omega(state: PGGibbsState, c: int, problem: Problem, threads: Threads)
     chains.target[:] = (pg.kappa(entries.y, r) * entries.weight).ravel()  # type: ignore[union-attr]
     weight = chains.weight.reshape(f.shape)
     key = stream_key(problem, c, chains.sweeps, AUGMENTATION)
-    threads.over(len(f), lambda a, b: draw_omega(a, b, count, f, key, weight, new_stream()))
+    executor.over(len(f), lambda a, b: draw_omega(a, b, count, f, key, weight, new_stream()))
 
 
 def finish(state: PGGibbsState, problem: Problem) -> Draws:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.checks import check_choice, fail_value
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import unpack
@@ -26,7 +26,6 @@ from tensorcep.cp.laplace.sweep import LaplaceRule, laplace_chunks, laplace_layo
 from tensorcep.cp.messages import empty_messages, empty_sums
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
-    RowPrior,
     RowState,
     initial_prior,
     latent_of_entries,
@@ -39,6 +38,7 @@ from tensorcep.cp.rows import (
 )
 from tensorcep.cp.settings import passing
 from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.priors.record import Conditional
 
 LaplaceOptions = passing.Laplace
 
@@ -49,14 +49,14 @@ class LaplaceState(NamedTuple):
     messages: Messages
     sums: Sums
     rows: RowState
-    prior: RowPrior
+    prior: Conditional
     noise: tuple[float, float]
     f: np.ndarray
     sweeps: int
     loglik: int
 
 
-def init(problem: Problem, options: LaplaceOptions, threads: Threads) -> LaplaceState:
+def init(problem: Problem, options: LaplaceOptions, executor: Executor) -> LaplaceState:
     """Empty messages, and rows at the starting means with the prior's precision.
 
     Raises
@@ -71,30 +71,30 @@ def init(problem: Problem, options: LaplaceOptions, threads: Threads) -> Laplace
     rows = rows_at_prior(problem)
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, problem.rank), problem.start)
-    refresh_rows(rows, 0, len(rows.good), threads)
+    refresh_rows(rows, 0, len(rows.good), executor)
     messages = empty_messages(problem, options.dtype)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
-    f = latent_of_entries(entries, rows.mean, threads)
+    f = latent_of_entries(entries, rows.mean, executor)
     loglik = address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE)
     return LaplaceState(messages, empty_sums(problem), rows, initial_prior(problem), noise, f, 0, loglik)
 
 
 def step(
-    state: LaplaceState, problem: Problem, options: LaplaceOptions, threads: Threads
+    state: LaplaceState, problem: Problem, options: LaplaceOptions, executor: Executor
 ) -> tuple[LaplaceState, Sweep]:
     """One sweep: every message once."""
     K = len(problem.shape)
     passes = [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]
     noise, skipped = state.noise, 0
     for modes in passes:
-        noise, n_skipped = _pass(state, noise, modes, problem, options, threads)
+        noise, n_skipped = _pass(state, noise, modes, problem, options, executor)
         skipped += n_skipped
     if state.sweeps >= options.anneal:  # messages are positive semidefinite: any prior leaves every row a Gaussian
-        prior = learn_prior(state.prior, problem, state.rows, 1.0 - options.damping, threads)
+        prior = learn_prior(state.prior, problem, state.rows, 1.0 - options.damping, executor)
         state = state._replace(prior=prior)
-    f = latent_of_entries(problem.entries, state.rows.mean, threads)
+    f = latent_of_entries(problem.entries, state.rows.mean, executor)
     theta = noise[0] / noise[1] if problem.noise_prior is not None else problem.likelihood.default_theta
     sweep = Sweep(
         # the change an undamped update would make, so that damping does not look like convergence
@@ -113,7 +113,7 @@ def _pass(
     modes: tuple[int, int],
     problem: Problem,
     options: LaplaceOptions,
-    threads: Threads,
+    executor: Executor,
 ) -> tuple[tuple[float, float], int]:
     """Update the messages to the given modes, then their rows and the noise.
 
@@ -135,14 +135,14 @@ def _pass(
         work[at.one] = 1.0
         laplace_chunks((first, last), modes, entries, rows, state.messages, sums, noise, rule, work, at)
 
-    threads.over(len(entries.chunk_start) - 1, sweep)
+    executor.over(len(entries.chunk_start) - 1, sweep)
     first, last = int(entries.offsets[modes[0]]), int(entries.offsets[modes[1]])
 
     def total(a: int, b: int) -> None:
         add_sums(first + a, first + b, state.prior.Lam, state.prior.eta, sums, rows.Lam, rows.eta)
 
-    threads.over(last - first, total, LANES)
-    refresh_rows(rows, first, last, threads)
+    executor.over(last - first, total, LANES)
+    refresh_rows(rows, first, last, executor)
     if problem.noise_prior is not None and modes[1] == len(problem.shape):
         a, b = sums.noise.sum(axis=0)
         noise = (problem.noise_prior.a + float(a), problem.noise_prior.b + float(b))

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from tensorcep.core.belief import Dispersion, Posterior
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import unpack
 from tensorcep.cp.dispersion import (
@@ -74,16 +74,16 @@ class PGVBState(NamedTuple):
     sweeps: int
 
 
-def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
+def init(problem: Problem, options: PGVBOptions, executor: Executor) -> PGVBState:
     """Rows at the starting means with the prior's covariance; the dispersion at DISPERSION_START."""
     check_dispersion_mode(options.dispersion_mode, problem)
     entries, R = problem.entries, problem.rank
     rows = rows_at_prior(problem)
-    refresh_rows(rows, 0, len(rows.good), threads)
+    refresh_rows(rows, 0, len(rows.good), executor)
     prior = first_prior(problem, rows)
     if problem.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), problem.start)
-        refresh_rows(rows, 0, len(rows.good), threads)
+        refresh_rows(rows, 0, len(rows.good), executor)
     narrow, wide = widths(R)
     n = len(rows.good)
     q = Beliefs(np.zeros((n + 1, narrow)), np.zeros((n + 1, wide)))
@@ -99,7 +99,7 @@ def init(problem: Problem, options: PGVBOptions, threads: Threads) -> PGVBState:
     a, b = np.full(groups.size, shape), np.full(groups.size, shape / DISPERSION_START)
     f = np.zeros(entries.y.shape)
     state = PGVBState(rows, q, blocks, f, np.zeros_like(f), prior, groups, a, b, counts, 0)
-    _refresh_entries(state, problem, threads)
+    _refresh_entries(state, problem, executor)
     return state
 
 
@@ -117,18 +117,18 @@ def _augmented(state: PGVBState, problem: Problem) -> tuple[np.ndarray, np.ndarr
     return kappa, pg.trials(entries.y, theta) * entries.weight  # type: ignore[union-attr]
 
 
-def _refresh_entries(state: PGVBState, problem: Problem, threads: Threads) -> None:
+def _refresh_entries(state: PGVBState, problem: Problem, executor: Executor) -> None:
     at, R = layout(problem.rank), problem.rank
     rows = problem.entries.rows
 
     def work(a: int, b: int) -> None:
         entry_moments(a, b, rows, state.q, state.f, state.xi, lane_zeros((at.size, LANES)), at, R)
 
-    threads.over(len(rows), work)
+    executor.over(len(rows), work)
     state.f[problem.entries.weight == 0.0] = 0.0
 
 
-def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Threads) -> tuple[PGVBState, Sweep]:
+def step(state: PGVBState, problem: Problem, options: PGVBOptions, executor: Executor) -> tuple[PGVBState, Sweep]:
     """One sweep: the rows of every mode, each with fresh q(omega), then the dispersion."""
     at = layout(problem.rank)
     annealed = state.sweeps < options.anneal
@@ -156,10 +156,10 @@ def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Thre
                 at,
             )
 
-        threads.over(size, work, LANES)
-    refresh_rows(state.rows, 0, len(state.rows.good), threads)
+        executor.over(size, work, LANES)
+    refresh_rows(state.rows, 0, len(state.rows.good), executor)
     old = state.f.copy()
-    _refresh_entries(state, problem, threads)
+    _refresh_entries(state, problem, executor)
     state = state._replace(sweeps=state.sweeps + 1)
     log_two_cosh = 0.5 * state.xi + np.log1p(np.exp(-state.xi))
     if has_dispersion(problem):
@@ -171,7 +171,7 @@ def step(state: PGVBState, problem: Problem, options: PGVBOptions, threads: Thre
         skipped=0,
         shrunk=0,
         train_score=train_score(problem, state.f, _theta(state, problem)),
-        lower_bound=np.nan if annealed else lower_bound(state, problem, options, log_two_cosh, threads),
+        lower_bound=np.nan if annealed else lower_bound(state, problem, options, log_two_cosh, executor),
     )
     return state, sweep
 
@@ -191,12 +191,12 @@ def _dispersion(
 
 
 def lower_bound(
-    state: PGVBState, problem: Problem, options: PGVBOptions, log_two_cosh: np.ndarray, threads: Threads
+    state: PGVBState, problem: Problem, options: PGVBOptions, log_two_cosh: np.ndarray, executor: Executor
 ) -> float:
     """The bound of the log evidence at the optimal q(omega): sum E[log p] - KL of rows - KL of dispersions."""
     kappa, count = _augmented(state, problem)
     total = float((kappa * state.f - count * log_two_cosh).sum())
-    total += rows_bound(state.prior, state.rows, threads)
+    total += rows_bound(state.prior, state.rows, executor)
     if has_dispersion(problem):
         group, y, multiplicity = state.counts
         (a0, b0), a, b = options.dispersion_prior, state.a, state.b

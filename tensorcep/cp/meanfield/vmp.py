@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import offsets
 from tensorcep.cp.free_columns import all_columns, free_problem, latent_at
@@ -96,13 +96,13 @@ class VMPState(NamedTuple):
     prior: PriorFactor
 
 
-def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
+def init(problem: Problem, options: VMPOptions, executor: Executor) -> VMPState:
     """Rows at the starting means with the prior's covariances; the noise at its prior; t at the labels."""
     entries, small = problem.entries, free_problem(problem)
     columns = None if problem.free is None else columns_of(problem.free)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
-    refresh_rows(rows, 0, n_rows, threads)
+    refresh_rows(rows, 0, n_rows, executor)
     prior = first_prior(small, rows)
     if small.start is not None:
         rows.mean[:] = small.start
@@ -126,19 +126,19 @@ def init(problem: Problem, options: VMPOptions, threads: Threads) -> VMPState:
     )
     _refresh_numbers(0, n_rows, state)
     if columns is not None:
-        state = state._replace(square=_first_square(state, columns, problem, threads))
-    return state._replace(f=_latent(state, problem, threads))
+        state = state._replace(square=_first_square(state, columns, problem, executor))
+    return state._replace(f=_latent(state, problem, executor))
 
 
-def _latent(state: VMPState, problem: Problem, threads: Threads) -> np.ndarray:
+def _latent(state: VMPState, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values at the row means."""
     mean, entries, columns = state.rows.mean, problem.entries, state.columns
     if columns is None:
-        return latent_of_entries(entries, mean, threads)
-    return latent_at(entries, mean, columns.groups, threads)
+        return latent_of_entries(entries, mean, executor)
+    return latent_at(entries, mean, columns.groups, executor)
 
 
-def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Threads) -> tuple[VMPState, Sweep]:
+def step(state: VMPState, problem: Problem, options: VMPOptions, executor: Executor) -> tuple[VMPState, Sweep]:
     """One sweep: every mode once, and the noise or the auxiliary variables after each."""
     prior, noise, f = problem.noise_prior, state.noise, state.f
     annealed, old = state.sweeps < options.anneal, state.f
@@ -146,17 +146,17 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows))
     power = options.anneal_power if annealed else 1.0
     for k in range(len(problem.shape)):
-        state = _update_mode(k, state, power * noise[0] / noise[1], problem, threads)
+        state = _update_mode(k, state, power * noise[0] / noise[1], problem, executor)
         if prior is not None:
             if state.spread.size:
-                f = _latent(state, problem, threads)
+                f = _latent(state, problem, executor)
                 _update_censored(f, noise[0] / noise[1], state, problem)
             noise = _noise(k, f, state, problem, prior)
         else:
-            f = _latent(state, problem, threads)
-            _update_auxiliary(f, state, problem, threads)
+            f = _latent(state, problem, executor)
+            _update_auxiliary(f, state, problem, executor)
     if prior is not None:
-        f = _latent(state, problem, threads)
+        f = _latent(state, problem, executor)
     precision = noise[0] / noise[1]
     sweep = Sweep(
         change=relative_change(f, old),
@@ -164,26 +164,26 @@ def step(state: VMPState, problem: Problem, options: VMPOptions, threads: Thread
         skipped=0,
         shrunk=0,
         train_score=train_score(problem, f, precision),
-        lower_bound=np.nan if annealed else _lower_bound(state, noise, f, problem, threads),
+        lower_bound=np.nan if annealed else _lower_bound(state, noise, f, problem, executor),
     )
     return state._replace(noise=noise, f=f, sweeps=state.sweeps + 1), sweep
 
 
-def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, threads: Threads) -> VMPState:
+def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, executor: Executor) -> VMPState:
     """The optimal q of every row of mode k."""
     rows, chunks, width = state.rows, state.by_row.chunks[k], state.sum_Z2.shape[1]
     ones, target = problem.entries.weight.ravel(), state.target.ravel()
     seconds, means = state.numbers, rows.mean
     if state.columns is not None:
-        seconds = _arranged(k, state.columns.products, state.numbers, problem, threads)
-        means = _arranged(k, state.columns.means, state.numbers, problem, threads)
+        seconds = _arranged(k, state.columns.products, state.numbers, problem, executor)
+        means = _arranged(k, state.columns.means, state.numbers, problem, executor)
 
     def add(a: int, b: int) -> None:
         scratch = np.empty(width)
         sum_products(chunks[a], chunks[b], state.by_row, ones, seconds, state.sum_Z2, scratch)
         sum_products(chunks[a], chunks[b], state.by_row, target, means, state.sum_yz, scratch)
 
-    threads.over(len(chunks) - 1, add)
+    executor.over(len(chunks) - 1, add)
     first, last = int(chunks[0]), int(chunks[-1])
     mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
     # what the square owes to the columns that are clamped in this mode stays
@@ -192,12 +192,12 @@ def _update_mode(k: int, state: VMPState, precision: float, problem: Problem, th
     rows.Lam[mine] = state.prior.now.Lam[mine] + precision * state.sum_Z2[mine, :P]
     linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
     rows.eta[mine] = state.prior.now.eta[mine] + precision * linear
-    refresh_rows(rows, first, last, threads)
+    refresh_rows(rows, first, last, executor)
     _refresh_numbers(first, last, state)
     return state._replace(square=rest + _square_of_rows(mine, offset, state))
 
 
-def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, threads: Threads) -> np.ndarray:
+def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The numbers of the rows of the other modes in the order of the elements of mode k."""
     first = offsets(problem.shape)
     others = [j for j in range(len(problem.shape)) if j != k]
@@ -207,7 +207,7 @@ def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, threa
         def work(a: int, b: int, j: int = j) -> None:
             arrange(first[j] + a, first[j] + b, numbers, order[k, j], found)
 
-        threads.over(problem.shape[j], work)
+        executor.over(problem.shape[j], work)
     return found
 
 
@@ -236,12 +236,12 @@ def _square_of_rows(mine: slice, offset: np.ndarray | None, state: VMPState) -> 
     return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", state.rows.mean[mine], offset))
 
 
-def _first_square(state: VMPState, columns: Columns, problem: Problem, threads: Threads) -> float:
+def _first_square(state: VMPState, columns: Columns, problem: Problem, executor: Executor) -> float:
     """E[sum of f^2] over the entries from all elements of the first mode."""
     chunks, ones = state.by_row.chunks[0], problem.entries.weight.ravel()
     sums = []
     for order in (columns.products, columns.squares):
-        source = _arranged(0, order, state.numbers, problem, threads)
+        source = _arranged(0, order, state.numbers, problem, executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
         sums.append(out)
@@ -265,9 +265,9 @@ def _noise(k: int, f: np.ndarray, state: VMPState, problem: Problem, prior: Gamm
     return prior.a + 0.5 * n, prior.b + 0.5 * max(0.0, squares)
 
 
-def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, threads: Threads) -> None:
+def _update_auxiliary(f: np.ndarray, state: VMPState, problem: Problem, executor: Executor) -> None:
     """E[t] = f + d log Phi(y f) / df of the truncated normal q(t), and log Phi(y f)."""
-    value, slope, _ = log_likelihoods(problem, f, 1.0, threads)
+    value, slope, _ = log_likelihoods(problem, f, 1.0, executor)
     np.add(f, slope, out=state.target)
     state.loglik[:] = value
 
@@ -284,7 +284,7 @@ def _update_censored(f: np.ndarray, tau: float, state: VMPState, problem: Proble
 
 
 def _lower_bound(
-    state: VMPState, noise: tuple[float, float], f: np.ndarray, problem: Problem, threads: Threads
+    state: VMPState, noise: tuple[float, float], f: np.ndarray, problem: Problem, executor: Executor
 ) -> float:
     """The evidence lower bound where q(tau) or q(t) is optimal given the rows.
 
@@ -292,7 +292,7 @@ def _lower_bound(
     of censored ones. Labels: the sum of log Phi(y E[f]) - Var[f] / 2. Both minus the divergences of the rows, and of a
     learned prior, from their priors.
     """
-    rest = rows_bound(state.prior, state.rows, threads)
+    rest = rows_bound(state.prior, state.rows, executor)
     if problem.noise_prior is None:
         variance = state.square - float(np.einsum("bl,bl->", f, f))
         return rest + float(state.loglik.sum()) - 0.5 * variance

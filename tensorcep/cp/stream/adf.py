@@ -26,6 +26,7 @@ from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.stream.reservoir import Reservoir, pack_reservoir, unpack_reservoir
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.fixed import FixedPrior
 
 STREAMING = ("cep", "vmp")
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
@@ -185,8 +186,7 @@ def batch_of(
         shape=shape,
         rank=state.rank,
         likelihood=likelihood,
-        prior_Lam=np.concatenate([Lam for Lam, _ in parts]),
-        prior_eta=np.concatenate([eta for _, eta in parts]),
+        prior=FixedPrior(np.concatenate([Lam for Lam, _ in parts]), np.concatenate([eta for _, eta in parts])),
         start=None,
         noise_prior=noise,
         seed=seed,

@@ -20,6 +20,7 @@ from tensorcep.cp.rows import diagonal
 from tensorcep.cp.stream.adf import Batch, StreamState, batch_of
 from tensorcep.cp.stream.reservoir import Reservoir, Sample, aged, messages_at, resized, with_new
 from tensorcep.kernels.rows import row_moments
+from tensorcep.priors.fixed import FixedPrior
 
 # A row without the messages may be this many times as wide as the prior; beyond that the precision that is left is a
 # difference without digits, or the rest of the messages is not a Gaussian by itself.
@@ -101,15 +102,15 @@ def revisit(
 
 def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
     """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
-    Lam, eta = subtracted(problem.prior_Lam, problem.prior_eta, rows, chosen)
+    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, rows, chosen)
     needed = unsound(Lam, eta, limit)[rows].any(axis=1)
     noise = problem.noise_prior
     if noise is not None:
         a, b = noise.a - float(chosen.a.sum()), noise.b - float(chosen.b.sum())
         needed |= min(a / noise.a, b / noise.b) <= MIN_NOISE_SHARE
         noise = GammaNoise(a, b)
-    start = _moments(problem.prior_Lam, problem.prior_eta)[0]  # where the rows were with the messages
-    return problem._replace(prior_Lam=Lam, prior_eta=eta, noise_prior=noise, start=start), needed
+    start = _moments(problem.prior.Lam, problem.prior.eta)[0]  # where the rows were with the messages
+    return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
 def revisited(made: Revisit, posterior: Posterior, sent: Messages) -> tuple[Posterior, Reservoir]:

@@ -91,8 +91,8 @@ def test_averaged_messages_leave_rows_without_entries_at_the_prior(rng):
     posterior = fit(p, 3, damping=0.5).posterior
     unseen = ~posterior.seen
     assert unseen.sum() == 3
-    np.testing.assert_array_equal(posterior.Lam[unseen], p.prior_Lam[unseen])
-    np.testing.assert_array_equal(posterior.eta[unseen], p.prior_eta[unseen])
+    np.testing.assert_array_equal(posterior.Lam[unseen], p.prior.Lam[unseen])
+    np.testing.assert_array_equal(posterior.eta[unseen], p.prior.eta[unseen])
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
@@ -119,7 +119,7 @@ def test_averaged_messages_shrink_a_row_that_outweighs_its_prior(rng):
 def test_averaged_messages_without_entries_give_the_prior():
     p = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, prior=Prior([0.5] * 3, [2.0] * 3))
     posterior = fit(p, 2).posterior
-    np.testing.assert_array_equal(posterior.Lam, p.prior_Lam)
+    np.testing.assert_array_equal(posterior.Lam, p.prior.Lam)
     assert offsets(p.shape)[-1] == len(posterior.eta)
 
 

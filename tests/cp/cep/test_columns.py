@@ -7,7 +7,7 @@ import pytest
 from helpers.problems import fit, structured
 
 from tensorcep.core.packing import unpack
-from tensorcep.priors.learned import KINDS
+from tensorcep.priors import LEARNED
 
 
 def assert_same(run, whole, free, rtol=1e-6):
@@ -52,7 +52,7 @@ def test_modes_may_have_different_numbers_of_free_columns(rng, likelihood):
     assert_same(fit(p, 5, damping=0.3), fit(whole, 5, damping=0.3), free)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LEARNED)
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
 def test_free_columns_learn_the_same_prior(rng, kind, likelihood):
     p, whole = structured(rng, 3, likelihood, kind)
@@ -78,8 +78,8 @@ def test_clamped_columns_of_the_posterior_are_one_and_rows_without_entries_keep_
     mean = np.linalg.solve(unpack(posterior.Lam, p.rank), posterior.eta[..., None])[..., 0]
     np.testing.assert_array_equal(mean[~free], 1.0)
     assert (~posterior.seen).any()
-    np.testing.assert_allclose(posterior.Lam[~posterior.seen], p.prior_Lam[~posterior.seen], rtol=1e-12)
-    np.testing.assert_allclose(posterior.eta[~posterior.seen], p.prior_eta[~posterior.seen], rtol=1e-12)
+    np.testing.assert_allclose(posterior.Lam[~posterior.seen], p.prior.Lam[~posterior.seen], rtol=1e-12)
+    np.testing.assert_allclose(posterior.eta[~posterior.seen], p.prior.eta[~posterior.seen], rtol=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])

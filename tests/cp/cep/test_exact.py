@@ -43,7 +43,7 @@ def test_cep_is_exact_for_linear_regression(rng, R, options):
 
 
 def means_of_prior(p):
-    return np.linalg.solve(unpack(p.prior_Lam, p.rank), p.prior_eta[..., None])[..., 0]
+    return np.linalg.solve(unpack(p.prior.Lam, p.rank), p.prior.eta[..., None])[..., 0]
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -85,7 +85,7 @@ def test_cep_posterior_is_prior_times_messages(rng, likelihood, options):
     coords, _, p = problem(rng, 3, 3, 45, likelihood)
     run = fit(p, 6, damping=0.5, **options)
     Lam, eta = messages(run.state, p)
-    total_Lam, total_eta = unpack(p.prior_Lam, 3), p.prior_eta.copy()
+    total_Lam, total_eta = unpack(p.prior.Lam, 3), p.prior.eta.copy()
     rows = coords + offsets(p.shape)[:-1]
     for k in range(3):
         np.add.at(total_Lam, rows[:, k], Lam[:, k])
@@ -122,8 +122,8 @@ def test_parallel_cep_does_not_depend_on_the_order_of_the_modes(rng, likelihood,
 def test_cep_without_entries_gives_the_prior(rng):
     p = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, prior=Prior([0.5] * 3, [2.0] * 3))
     posterior = fit(p, 3).posterior
-    np.testing.assert_array_equal(posterior.Lam, p.prior_Lam)
-    np.testing.assert_array_equal(posterior.eta, p.prior_eta)
+    np.testing.assert_array_equal(posterior.Lam, p.prior.Lam)
+    np.testing.assert_array_equal(posterior.eta, p.prior.eta)
     assert not posterior.seen.any()
     assert posterior.noise == NOISE
 
@@ -135,8 +135,8 @@ def test_cep_rows_without_entries_keep_the_prior_and_are_not_seen(rng):
     posterior = fit(p, 3).posterior
     seen = np.concatenate([np.isin(np.arange(n), coords[:, k]) for k, n in enumerate(shape)])
     np.testing.assert_array_equal(posterior.seen, seen)
-    np.testing.assert_array_equal(posterior.Lam[~seen], p.prior_Lam[~seen])
-    np.testing.assert_array_equal(posterior.eta[~seen], p.prior_eta[~seen])
+    np.testing.assert_array_equal(posterior.Lam[~seen], p.prior.Lam[~seen])
+    np.testing.assert_array_equal(posterior.eta[~seen], p.prior.eta[~seen])
 
 
 MANY = (30, 25, 20)
@@ -178,7 +178,7 @@ def test_parallel_cep_with_posterior_moments_is_damped_variational_message_passi
     run = fit(p, 6, schedule="parallel", moments="posterior", damping=0.4)
     rows = coords + offsets(p.shape)[:-1]
     # mean-field updates of all rows and of the noise from the same state, damped in natural parameters
-    prior_Lam, prior_eta = unpack(p.prior_Lam, 3), p.prior_eta
+    prior_Lam, prior_eta = unpack(p.prior.Lam, 3), p.prior.eta
     Lam, mean = prior_Lam.copy(), p.start
     eta = np.einsum("nij,nj->ni", Lam, mean)
     sum_Lam, sum_eta = np.zeros_like(Lam), np.zeros_like(eta)

@@ -7,7 +7,7 @@ import pytest
 from helpers.problems import build, fit, messages, problem, settings_of, twin_of
 from oracles import cep as oracle
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.simulate import simulate_cp
@@ -16,7 +16,7 @@ from tensorcep.priors.fixed import Prior
 
 def start(p, **options):
     options = settings_of("cep", **options)
-    return options, CEP.init(p, options, Threads(1))
+    return options, CEP.init(p, options, ThreadExecutor(1))
 
 
 def put(state, p, entry, k, precision):
@@ -40,7 +40,7 @@ def test_guard_skips_an_entry_whose_cavity_is_indefinite_and_no_other(rng, likel
     put(state, p, 11, 1, 7.0)  # more than the whole row holds
     twin.msg_Lam[11, 1] = 7.0 * np.eye(3)
     before = messages(state, p)
-    state, sweep = CEP.step(state, p, options, Threads(1))
+    state, sweep = CEP.step(state, p, options, ThreadExecutor(1))
     oracle.sweep(twin, "parallel", damping=0.5)
     Lam, eta = messages(state, p)
     assert sweep.skipped == twin.skipped == 3
@@ -56,12 +56,12 @@ def test_guard_shrinks_the_messages_of_an_indefinite_row(rng, dtype):
     coords, _, p = problem(rng, 3, 2, 40, "probit")
     options, state = start(p, damping=0.9, dtype=dtype)
     put(state, p, 5, 0, -60.0)
-    state, sweep = CEP.step(state, p, options, Threads(1))
+    state, sweep = CEP.step(state, p, options, ThreadExecutor(1))
     assert sweep.shrunk == 1
     posterior = CEP.finish(state, p)
     assert_sound(posterior)
     Lam, _ = messages(state, p)
-    total = unpack(p.prior_Lam, 2)
+    total = unpack(p.prior.Lam, 2)
     np.add.at(total, coords[:, 0], Lam[:, 0])
     rows = slice(0, p.shape[0])
     tolerance = 1e-10 if dtype == "float64" else 1e-5
@@ -73,10 +73,10 @@ def test_guard_shrinks_the_messages_of_an_indefinite_row(rng, dtype):
 def test_guard_shrinks_only_what_it_must(rng):
     _, _, p = problem(rng, 3, 2, 40, "probit")
     options, state = start(p, damping=0.9)
-    reference, _ = CEP.step(start(p, damping=0.9)[1], p, options, Threads(1))
+    reference, _ = CEP.step(start(p, damping=0.9)[1], p, options, ThreadExecutor(1))
     put(state, p, 5, 2, -60.0)  # the last mode: the other modes are updated before any row is indefinite
     clean = messages(reference, p)[0]
-    state, sweep = CEP.step(state, p, options, Threads(1))
+    state, sweep = CEP.step(state, p, options, ThreadExecutor(1))
     assert sweep.shrunk == 1
     np.testing.assert_allclose(messages(state, p)[0][np.arange(40) != 5, 0], clean[np.arange(40) != 5, 0], rtol=1e-9)
 
@@ -86,7 +86,7 @@ def test_guard_recovers_from_a_message_that_is_not_a_number(rng):
     options, state = start(p)
     put(state, p, 5, 0, np.nan)
     for _ in range(5):
-        state, sweep = CEP.step(state, p, options, Threads(1))
+        state, sweep = CEP.step(state, p, options, ThreadExecutor(1))
     assert_sound(CEP.finish(state, p))
     assert sweep.skipped == 0
     assert np.isfinite(messages(state, p)[0]).all()
@@ -157,6 +157,6 @@ def test_guard_gives_the_padding_no_part_in_the_counts(rng):
     p = build(np.zeros((1, 3), dtype=int), np.array([1.0]), (1, 1, 1), 2, "probit", start=np.ones((3, 2)))
     options, state = start(p, schedule="parallel")
     put(state, p, 0, 0, 9.0)
-    _, sweep = CEP.step(state, p, options, Threads(1))
+    _, sweep = CEP.step(state, p, options, ThreadExecutor(1))
     assert sweep.skipped == 3
     assert offsets(p.shape)[-1] == 3

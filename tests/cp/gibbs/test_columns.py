@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.problems import settings_of, structured
 
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.methods import METHODS
@@ -26,7 +26,7 @@ def least_squares_sweep(p, coords, y):
     """The rows after each mode's in turn went to their conditional mean under the prior with precision 1e-12 / 1e12."""
     rows, first = p.start.copy(), offsets(p.shape)
     packed = coords + first[:-1]
-    Lam = unpack(p.prior_Lam, p.rank)
+    Lam = unpack(p.prior.Lam, p.rank)
     for k in range(len(p.shape)):
         mine = np.flatnonzero(p.free[k])
         z = np.prod([rows[packed[:, j]] for j in range(len(p.shape)) if j != k], axis=0)
@@ -34,7 +34,7 @@ def least_squares_sweep(p, coords, y):
         for i in range(first[k], first[k + 1]):
             here = packed[:, k] == i
             A = z[here][:, mine].T @ z[here][:, mine] + 1e-12 * Lam[i][np.ix_(mine, mine)]
-            b = z[here][:, mine].T @ (y - offset)[here] + 1e-12 * p.prior_eta[i, mine]
+            b = z[here][:, mine].T @ (y - offset)[here] + 1e-12 * p.prior.eta[i, mine]
             rows[i, mine] = np.linalg.solve(A, b)
     return rows
 
@@ -52,9 +52,9 @@ def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, f
     shape = {2: (12, 10), 3: (9, 8, 7), 4: (6, 6, 5, 6)}[K]
     p, _ = structured(rng, K, n=10000, free=free, shape=shape)
     gibbs, options = METHODS["gibbs"], settings_of("gibbs", n_chains=1, noise="sampled")
-    state = gibbs.init(p, options, Threads(1))
+    state = gibbs.init(p, options, ThreadExecutor(1))
     state.chains.theta[:] = 1e12
-    state, _ = gibbs.step(state, p, options, Threads(1))
+    state, _ = gibbs.step(state, p, options, ThreadExecutor(1))
     found = state.chains.factors[0]
     np.testing.assert_allclose(found, least_squares_sweep(p, *entries_of(p)), rtol=1e-3, atol=1e-3)
 

@@ -34,8 +34,8 @@ def second_moments(posterior):
 
 def kl_of_rows(posterior, p):
     cov, mean, _ = second_moments(posterior)
-    Lam = unpack(p.prior_Lam, p.rank)
-    apart = mean - np.linalg.solve(Lam, p.prior_eta[..., None])[..., 0]
+    Lam = unpack(p.prior.Lam, p.rank)
+    apart = mean - np.linalg.solve(Lam, p.prior.eta[..., None])[..., 0]
     terms = np.einsum("nij,nji->n", Lam, cov) + np.einsum("ni,nij,nj->n", apart, Lam, apart) - p.rank
     return 0.5 * (terms - np.linalg.slogdet(Lam)[1] - np.linalg.slogdet(cov)[1]).sum()
 
@@ -142,6 +142,6 @@ def test_pg_vb_without_entries_gives_the_prior(likelihood, K):
     shape = (4, 3, 2, 5)[:K]
     p = build(np.empty((0, K), dtype=int), np.empty(0), shape, 2, likelihood, Prior([0.5] * K, [4.0] * K))
     result = fit(p, 2)
-    np.testing.assert_array_equal(result.posterior.Lam, p.prior_Lam)
-    np.testing.assert_array_equal(result.posterior.eta, p.prior_eta)
+    np.testing.assert_array_equal(result.posterior.Lam, p.prior.Lam)
+    np.testing.assert_array_equal(result.posterior.eta, p.prior.eta)
     assert result.trace["lower_bound"][-1] == pytest.approx(0.0, abs=1e-12)

@@ -14,7 +14,7 @@ from oracles import vmp as oracle
 from scipy.stats import multivariate_normal, norm
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.executor import Threads
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.vmp import _first_square, _update_mode
 from tensorcep.cp.simulate import simulate_cp
@@ -40,8 +40,8 @@ def vmp(p, sweeps, **settings):
 
 def twin_of(p, coords, y):
     rows = coords + offsets(p.shape)[:-1]
-    prior_Lam = unpack(p.prior_Lam, p.rank)
-    return oracle.Twin(rows, y, prior_Lam, p.prior_eta, offsets(p.shape), p.noise_prior, p.start)
+    prior_Lam = unpack(p.prior.Lam, p.rank)
+    return oracle.Twin(rows, y, prior_Lam, p.prior.eta, offsets(p.shape), p.noise_prior, p.start)
 
 
 @CASES
@@ -205,8 +205,8 @@ def test_vmp_gives_the_same_bits_on_any_number_of_threads(rng, likelihood):
 def test_vmp_without_entries_gives_the_prior(likelihood):
     p = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, likelihood, Prior([0.5] * 3, [2.0] * 3))
     run = vmp(p, 3)
-    np.testing.assert_array_equal(run.posterior.Lam, p.prior_Lam)
-    np.testing.assert_array_equal(run.posterior.eta, p.prior_eta)
+    np.testing.assert_array_equal(run.posterior.Lam, p.prior.Lam)
+    np.testing.assert_array_equal(run.posterior.eta, p.prior.eta)
     assert not run.posterior.seen.any()
     assert run.posterior.noise == (NOISE if likelihood == "gaussian" else None)
     np.testing.assert_allclose(run.trace["lower_bound"], 0.0, atol=1e-12)
@@ -271,7 +271,7 @@ def test_vmp_bound_with_clamped_columns_never_falls_and_the_square_stays_exact(r
     p, _ = structured(rng, 3, likelihood, kind, free=UNEQUAL)
     run = vmp(p, 60)
     assert (np.diff(run.trace["lower_bound"]) > -1e-9).all()
-    state, threads = run.state, Threads(1)
+    state, threads = run.state, ThreadExecutor(1)
     exact = _first_square(state, state.columns, p, threads)
     for k in range(3):  # no update moves a fixed point by much, but each replaces its part of the square
         state = _update_mode(k, state, state.noise[0] / state.noise[1], p, threads)

@@ -140,7 +140,7 @@ def test_adf_forgetting_is_a_power_of_the_posterior_between_prior_and_posterior(
     # a row that the next batch touches starts from the same
     batch = adf.batch_of(state, coords[:1], y[:1], get_likelihood("probit"), keep=0.9, time=5.0, seed=0)
     i = coords[0, 0]
-    np.testing.assert_allclose(batch.problem.prior_Lam[0], later.Lam[i], rtol=1e-12)
+    np.testing.assert_allclose(batch.problem.prior.Lam[0], later.Lam[i], rtol=1e-12)
 
 
 def test_adf_forgetting_discounts_the_noise_towards_its_prior():

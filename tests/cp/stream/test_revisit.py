@@ -88,7 +88,7 @@ def test_revisit_without_a_reservoir_is_the_plain_batch():
     made = revisit(state, empty_reservoir(2, 2), coords, y, capacity=5, **how)
     plain = adf.batch_of(state, coords, y, **how).problem
     assert made.batch.problem.start is None
-    np.testing.assert_array_equal(made.batch.problem.prior_Lam, plain.prior_Lam)
+    np.testing.assert_array_equal(made.batch.problem.prior.Lam, plain.prior.Lam)
     np.testing.assert_array_equal(made.batch.problem.entries.rows, plain.entries.rows)
 
 

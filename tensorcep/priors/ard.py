@@ -1,0 +1,107 @@
+"""Automatic relevance determination: a learned precision of every component, shared by all modes.
+
+The prior of the rows of mode k is N(mu_k, Lam_k^-1) with mu_k given and Lam_k diagonal. Each component's precision has
+a Gamma prior, so that a component without use shrinks in every mode at once.
+
+Source: Zhao, Zhang and Cichocki, "Bayesian CP Factorization of Incomplete Tensors", sec. 3. Where we differ: precisions
+are in units of the prior scale, and rows without entries are left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from tensorcep.core.belief import ModePrior
+
+# Shape and rate of the Gamma prior of a precision, in units of the prior scale.
+ARD_SHAPE = 1e-3
+
+
+class PosteriorOfComponents(NamedTuple):
+    """Gamma posteriors (shapes a, rates b) of the precisions in units of the prior scale, and the rows of each mode."""
+
+    a: np.ndarray
+    b: np.ndarray
+    counts: tuple[int, ...]
+
+
+class ARDPrior(NamedTuple):
+    """Rows whose precision is learned component by component (see `record.RowPrior`).
+
+    Attributes
+    ----------
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        What they begin with.
+    mean : (K, R) float64
+        mu_k.
+    scale : (K, R) float64
+        Standard deviation of a factor element to expect.
+    free : (K, R) bool
+        Columns that are inferred; the others keep the prior that they have.
+    strength : float
+        How many times as much as by default the prior of the precisions counts.
+    component : (K, R) int64 or None
+        The component that each column of a mode belongs to, where that is not the column's number.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    free: np.ndarray
+    strength: float = 1.0
+    component: np.ndarray | None = None
+    learned: bool = True
+
+    @property
+    def components(self) -> np.ndarray:
+        """The component that each column belongs to, (K, R)."""
+        if self.component is None:
+            return np.broadcast_to(np.arange(self.free.shape[1]), self.free.shape)
+        return self.component
+
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> PosteriorOfComponents:
+        """Posteriors of the precisions given the moments of the rows that have entries."""
+        n_components = int(self.components.max()) + 1
+        a, b = (np.full(n_components, self.strength * ARD_SHAPE) for _ in range(2))
+        for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
+            square = ((mean - self.mean[k]) ** 2).sum(axis=0) + np.diagonal(cov)
+            np.add.at(a, self.components[k], 0.5 * len(mean) * self.free[k])
+            np.add.at(b, self.components[k], 0.5 * square / self.scale[k] ** 2 * self.free[k])
+        return PosteriorOfComponents(a, b, tuple(len(mean) for mean in means))
+
+    def expectation(self, now: ModePrior, posterior: PosteriorOfComponents) -> ModePrior:
+        """The rows' prior at the expected precisions."""
+        return self._with_diagonal(now, posterior.a / posterior.b)
+
+    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
+        """Draw the precisions given draws of the rows."""
+        q = self.learn(rows, [np.zeros((now.mean.shape[1],) * 2)] * len(rows))
+        return self._with_diagonal(now, rng.gamma(q.a) / q.b)
+
+    def bound(self, posterior: PosteriorOfComponents) -> float:
+        """What learning adds to a lower bound that takes the expected precisions."""
+        shape = self.strength * ARD_SHAPE
+        used = np.zeros(len(posterior.a))
+        for k, n in enumerate(posterior.counts):
+            np.add.at(used, self.components[k], n * self.free[k])
+        a, b = posterior.a, posterior.b
+        divergence = (a - shape) * digamma(a) - gammaln(a) + gammaln(shape)
+        divergence += shape * np.log(b / shape) + a * (shape - b) / b
+        return float((0.5 * used * (digamma(a) - np.log(a)) - divergence).sum())
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
+        """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
+        used, take = index >= 0, np.maximum(index, 0)
+        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (self.mean, self.scale))
+        return ARDPrior(Lam, eta, mean * used, np.where(used, scale, 1.0), used, self.strength, take)
+
+    def _with_diagonal(self, now: ModePrior, relative: np.ndarray) -> ModePrior:
+        """The prior with these precisions, in units of the prior scale."""
+        precision = now.precision.copy()
+        for k, free in enumerate(self.free):
+            precision[k][np.ix_(free, free)] = np.diag((relative[self.components[k]] / self.scale[k] ** 2)[free])
+        return ModePrior(np.where(self.free, self.mean, now.mean), precision)

@@ -1,0 +1,104 @@
+"""What a prior of the rows is made of, and the prior that every row has at present."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tensorcep.core.belief import ModePrior
+from tensorcep.core.packing import offsets, pack, unpack
+
+
+class RowPrior(Protocol):
+    """What is known of the rows of all modes before their data; a file of this room each.
+
+    A prior may have parameters of its own, which are learned from the rows that have entries: their posterior follows
+    from the rows' moments (`learn`) and gives the prior that the rows should have (`expectation`, or `draw` for
+    samplers) and what it adds to a lower bound (`bound`). A prior without them is as it begins.
+
+    Attributes
+    ----------
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        Natural parameters of every row to begin with.
+    learned : bool
+        Whether it has parameters that are learned.
+    """
+
+    @property
+    def Lam(self) -> np.ndarray: ...
+    @property
+    def eta(self) -> np.ndarray: ...
+    @property
+    def learned(self) -> bool: ...
+
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> Any:
+        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R)."""
+
+    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
+        """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
+
+    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
+        """A draw of the rows' prior given draws of the rows, (n_k, R) per mode."""
+
+    def bound(self, posterior: Any) -> float:
+        """What the parameters add to a lower bound that takes their expectation for the rows' prior."""
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
+        """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
+
+
+class Conditional(NamedTuple):
+    """The prior that the rows have at present.
+
+    Attributes
+    ----------
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        Natural parameters.
+    modes : ModePrior or None
+        The same per mode, where it is learned.
+    seen : (n_rows,) bool
+        Rows that it is learned from: those with entries.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    modes: ModePrior | None
+    seen: np.ndarray
+
+
+def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
+    """The prior to begin with; arrays of its own where it is going to be learned."""
+    if not prior.learned:
+        return Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
+    first = offsets(shape)[:-1]  # all rows of a mode begin with the same prior
+    precision = unpack(prior.Lam[first], prior.eta.shape[1])
+    mean = np.linalg.solve(precision, prior.eta[first][..., None])[..., 0]
+    return Conditional(prior.Lam.copy(), prior.eta.copy(), ModePrior(mean, precision), seen)
+
+
+def conditional_of_modes(modes: ModePrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
+    """The prior of every row from that of its mode."""
+    Lam = np.repeat(pack(modes.precision), shape, axis=0)
+    eta = np.repeat(np.einsum("kij,kj->ki", modes.precision, modes.mean), shape, axis=0)
+    return Conditional(Lam, eta, modes, seen)
+
+
+def moments_per_mode(
+    mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Means (n, R) of the rows of each mode that have entries, and the sum of their covariances (R, R)."""
+    first = offsets(shape)
+    rows = [a + np.flatnonzero(seen[a:b]) for a, b in itertools.pairwise(first)]
+    return [mean[i] for i in rows], [unpack(cov[i].sum(axis=0), mean.shape[1]) for i in rows]
+
+
+def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
+    """The fraction `step` of the way from the old to the new natural parameters."""
+    if step == 1.0:
+        return new
+    precision = old.precision + step * (new.precision - old.precision)
+    natural_old, natural_new = (np.einsum("kij,kj->ki", p.precision, p.mean) for p in (old, new))
+    natural = natural_old + step * (natural_new - natural_old)
+    return ModePrior(np.linalg.solve(precision, natural[..., None])[..., 0], precision)
