@@ -85,7 +85,20 @@ PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 
 def paper_model(estimator: Any, rank: int = 8, **changes: Any) -> Any:
     """An estimator of this class with the settings of the CEP paper, but for `changes`: no limit, no learned prior."""
     limit = {"lower_limit": None} if "lower_limit" in inspect.signature(estimator).parameters else {}
-    return estimator(rank, **{**PAPER, **limit, **changes})
+    return estimator(rank, **with_settings(estimator, {**PAPER, **limit, **changes}))
+
+
+def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of an estimator; what is given beside them goes into a record of its method, if that has it."""
+    from tensorcep.cp.settings.names import SETTINGS
+
+    names = inspect.signature(estimator).parameters
+    params = {name: value for name, value in given.items() if name in names}
+    engine = SETTINGS.get(params.get("method", "auto"))
+    if engine is not None:
+        own = {name: value for name, value in given.items() if name not in names and hasattr(engine, name)}
+        params["method"] = engine(**own) if own else engine.name
+    return params
 
 
 def fresh_process(*command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:

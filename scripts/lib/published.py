@@ -7,7 +7,6 @@ variance of f: that one is reported as metric "auc_latent_variance").
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +15,11 @@ from tensorcep import datasets
 from tensorcep.core.belief import GammaNoise, Result
 from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.predict import latent, observed_moments
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
@@ -37,9 +37,14 @@ class Fold(NamedTuple):
 
 
 def options_with(name: str, **wanted: Any) -> Any:
-    """The settings of a method: those wanted that it has, and its defaults."""
-    fields = {field.name for field in dataclasses.fields(METHODS[name].options)}  # type: ignore[arg-type]
-    return METHODS[name].options(**{key: value for key, value in wanted.items() if key in fields})
+    """The settings of a method: those wanted that it has, and its defaults; neither damping nor annealing otherwise.
+
+    A sampler's are for `max_iter` sweeps, 200 if that is not given.
+    """
+    wanted = {"damping": 0.0, "anneal": 0, **wanted}
+    engine = SETTINGS[name]
+    settings = engine(**{key: value for key, value in wanted.items() if hasattr(engine, key)})
+    return settings.for_sweeps(wanted.get("max_iter", 200), 1) if isinstance(settings, Sampler) else settings
 
 
 def prior_means(shape: tuple[int, ...], n: int, fold: int, rank: int, stream: str) -> list[np.ndarray]:

@@ -26,7 +26,6 @@ from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.published import SHAPES, load, options_with, scores
 from tensorcep.core.files import atomic_write
 from tensorcep.core.loop import Sweep, run
-from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 
@@ -62,7 +61,9 @@ def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Reci
             "message_precision": 1e-6,
             "message_noise": (1e-3, 1e-3),
         }
-        return Recipe(CEPOptions(schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps)
+        return Recipe(
+            options_with("cep", schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps
+        )
     if method == "wopt":
         options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS), ridge=0.0)
         return Recipe(options, "cep", options.iterations, sweeps // options.iterations)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib.common import Row, numbers, parser, report, row, say, words
+from scripts.lib.common import Row, numbers, parser, report, row, say, with_settings, words
 from tensorcep import CPClassifier, CPRegressor, SparseTensor, simulate_cp
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
@@ -37,9 +37,9 @@ def seconds_per_sweep(tensor: SparseTensor, method: str, parts: dict[str, int], 
     given: dict[str, Any] = {"method": method, "interactions": parts, "random_state": seed, "n_ensemble": 1}
     given |= {"link": "logit"} if labels else {"lower_limit": None}
     times: list[float] = []
-    model = (CPClassifier if labels else CPRegressor)(
-        max_iter=sweeps + WARM_UP, tol=1e-12, callbacks=lambda *_: times.append(time.process_time()), **given
-    )
+    estimator = CPClassifier if labels else CPRegressor
+    watch = {"tol": 1e-12, "callbacks": lambda *_: times.append(time.process_time())}
+    model = estimator(max_iter=sweeps + WARM_UP, **watch, **with_settings(estimator, given))
     y = (tensor.values > np.median(tensor.values)).astype(float) if labels else tensor.values
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nothing converges

@@ -22,6 +22,7 @@ from scripts.lib.simulated_entries import ORDER, Case, damping_of, entry_counts,
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.cep import method as cep
 from tensorcep.cp.problem import Problem
+from tensorcep.methods import CEP
 from tests.oracles.plain_sweep import plain_state, plain_sweep
 
 MEMORY_SHARE = 0.85  # of the available memory that a case may plan to use
@@ -89,7 +90,7 @@ def time_sweep(
 ) -> tuple[list[float], list[float]]:
     """Seconds of each sweep, and of the kernel in it; the first sweep, which may compile, is left out."""
     damping = damping_of(problem.likelihood.name, schedule)
-    options = cep.CEPOptions(schedule=schedule, damping=damping, dtype=dtype)
+    options = CEP(schedule=schedule, damping=damping, dtype=dtype, anneal=0)
     threads = ThreadExecutor(n_threads)
     module: Any = cep  # the name that `step` looks up is replaced while it is timed
     kernel = module.cep_chunks

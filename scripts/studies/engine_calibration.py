@@ -59,7 +59,7 @@ def fit(name: str, likelihood: str, simulated: CPSimulation, seed: int, options:
         estimator,
         options.true_rank,
         method=method,
-        method_options=settings and settings(simulated),
+        **(settings(simulated) if settings else {}),
         prior="fixed" if options.auto_prior else simulated.prior,
         max_iter=options.sampler_sweeps if METHODS[method].sampler else options.sweeps,
         tol=options.tol,

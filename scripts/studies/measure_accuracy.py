@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scripts.lib.accuracy import model_scores, summary, tables, warm_up
-from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from scripts.lib.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.lib.peers.environment import prepare
 from scripts.lib.peers.fits import ENVIRONMENT, PEERS, measure_peer, peer_settings
@@ -88,8 +88,10 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
-    kind = CPClassifier if labelled else CPRegressor
-    return paper_model(kind, **chosen) if setting.method == "paper" else kind(**chosen)
+    cls = CPClassifier if labelled else CPRegressor
+    if setting.method == "paper":
+        return paper_model(cls, **chosen)
+    return cls(**with_settings(cls, chosen))
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def described(model: Any, setting: Setting) -> dict[str, Any]:
         "rank": given["rank"],
         "prior": given["prior"],
         "interactions": parts,
-        "ensemble": given["n_ensemble"],
+        "ensemble": getattr(model.method, "n_ensemble", "auto"),
     }
 
 

@@ -252,8 +252,8 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
             )
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
-    before = model.get_params()
-    for name, now in fresh.get_params().items():
+    before = model.get_params(deep=False)
+    for name, now in fresh.get_params(deep=False).items():
         if name not in FREE and before[name] != now:
             fail_value(f"'{args.output}' was made with {name}={before[name]!r}; got {now!r}; give the same to resume.")
     for name in FREE:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import NOISE, build, cells, messages, problem, structured
+from helpers.problems import NOISE, build, cells, messages, problem, settings_of, structured
 from scipy.optimize import minimize
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.laplace.method import LAPLACE, LaplaceOptions
+from tensorcep.cp.laplace.method import LAPLACE
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -20,7 +20,7 @@ OPTIONS = [{}, {"schedule": "parallel"}, {"curvature": "marginal"}]
 
 
 def fit(p, sweeps, threads=1, **options):
-    return run(LAPLACE, p, LaplaceOptions(**options), max_iter=sweeps, tol=0.0, n_threads=threads)
+    return run(LAPLACE, p, settings_of("laplace", **options), max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
 def row_means(posterior):
@@ -202,7 +202,10 @@ def test_laplace_counts_messages_more_while_annealing(rng):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"curvature": "full"}, "curvature must be one of"), ({"damping": "adaptive"}, "damping of method 'laplace'")],
+    [
+        ({"curvature": "full"}, "curvature must be one of"),
+        ({"damping": "adaptive"}, "damping must be 'auto'"),
+    ],
 )
 def test_laplace_refuses_wrong_settings(rng, options, message):
     _, _, p = problem(rng, 3, 2, 10)

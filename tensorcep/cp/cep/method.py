@@ -11,8 +11,6 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import TILTED_SIGNATURE, address_of
@@ -25,62 +23,9 @@ from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import over_chunks, sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings import passing
 
-
-@dataclass(frozen=True)
-class CEPOptions:
-    """Settings of CEP.
-
-    Attributes
-    ----------
-    messages : {"full", "averaged"}
-        "full" stores the message of every entry to every mode; "averaged" one message per row, the average of those of
-        its entries (stochastic EP): less accurate, for data whose messages do not fit the memory.
-    schedule : {"modewise", "parallel"}
-        "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
-        messages from one state (the paper's schedule, which needs damping and about ten times as many sweeps).
-    moments : {"cavity", "posterior"}
-        Where the other modes' moments come from.
-    noise_moments : {"tilted", "cavity"}
-        Moments of the latent value in the messages to the noise precision: with the entry itself, or without it as in
-        the paper's code, which makes the noise too large by twice the variance of the latent value. With
-        moments="posterior" they are the posterior's.
-    order : {1, 2}
-        Order of the Taylor approximation of the expected conditional moments (CEP eq. 10 or 11).
-    damping : float or "adaptive"
-        Fraction of the old natural parameters kept in an update, in [0, 1); the paper's rho is 1 - damping.
-    dtype : str
-        "float64" or "float32": storage of the messages. Arithmetic is float64 always.
-    positive : bool
-        Keep the messages of a log-concave likelihood positive by limiting one term of their precision for observations
-        far from their prediction. Without it (the published formula) binary and count models can diverge.
-    anneal : int
-        Sweeps at the start in which every new message counts `anneal_power` times. It lets the data outweigh the prior
-        and the factors' uncertainty until the factors are aligned: from a start that knows nothing, the first messages
-        otherwise shrink components towards zero, where they stay.
-    anneal_power : float
-    warm_up : int
-        First-order sweeps before second-order ones begin: far from a fixed point the second-order terms, which grow
-        with the posterior covariance of the other modes, are larger than the first-order ones.
-    message_precision : float
-        Precision of the initial messages (the paper's code starts at 1e-6; 0 means no message).
-    message_noise : tuple of float or None
-        Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
-    """
-
-    messages: str = "full"
-    schedule: str = "modewise"
-    moments: str = "cavity"
-    noise_moments: str = "tilted"
-    order: int = 1
-    damping: float | str = 0.0
-    dtype: str = "float64"
-    positive: bool = True
-    anneal: int = 0
-    anneal_power: float = 10.0
-    warm_up: int = 10
-    message_precision: float = 0.0
-    message_noise: tuple[float, float] | None = None
+CEPOptions = passing.CEP
 
 
 def init(problem: Problem, options: CEPOptions, executor: Executor) -> MessageState:

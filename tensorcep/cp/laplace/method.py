@@ -11,8 +11,6 @@ the noise message has the residual at the mode and the variance around it, and d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
@@ -22,36 +20,9 @@ from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import over_chunks, sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings import passing
 
-
-@dataclass(frozen=True)
-class LaplaceOptions:
-    """Settings of Laplace propagation.
-
-    Attributes
-    ----------
-    schedule : {"modewise", "parallel"}
-        "modewise" updates mode after mode, each with the newest moments of the others; "parallel" computes all
-        messages of an entry from one mode, at a third of the price for a third-order tensor, and needs damping.
-    curvature : {"conditional", "marginal"}
-        Precision of a row's message: from the row's own block of the joint curvature of the K rows, as if the others
-        were known; or from its block of the inverse (with Gauss-Newton curvature), which counts their uncertainty.
-        Both are positive definite. The second moves a row as if the others stayed where they were, and then further
-        than the likelihood allows: with counts it can diverge.
-    damping : float
-        Fraction of the old natural parameters kept in an update, in [0, 1).
-    dtype : str
-        "float64" or "float32": storage of the messages. Arithmetic is float64 always.
-    anneal, anneal_power : int, float
-        Sweeps at the start in which every new message counts `anneal_power` times, as in CEP.
-    """
-
-    schedule: str = "modewise"
-    curvature: str = "conditional"
-    damping: float = 0.0
-    dtype: str = "float64"
-    anneal: int = 0
-    anneal_power: float = 10.0
+LaplaceOptions = passing.Laplace
 
 
 def init(problem: Problem, options: LaplaceOptions, executor: Executor) -> MessageState:

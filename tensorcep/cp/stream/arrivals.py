@@ -122,8 +122,10 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
         yield as_batch(part[modes], part[value], time)
 
 
-def rows_of_keys(batch: Batch, keys: tuple[dict[Any, int] | None, ...], shape: Any) -> np.ndarray:
-    """Rows (N, K) of the entries of a batch; labels that are new are added to `keys`.
+def rows_of_keys(
+    batch: Batch, keys: tuple[dict[Any, int] | None, ...], shape: Any
+) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
+    """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
 
     Raises
     ------
@@ -140,7 +142,13 @@ def rows_of_keys(batch: Batch, keys: tuple[dict[Any, int] | None, ...], shape: A
         elif mine is not None and theirs is None:
             fail_value(f"mode {k} of the model has labels; got indices; pass a DataFrame of labels, or a SparseTensor.")
     check_coords(coords, None if shape is None else check_shape(shape, len(keys)), name="X")
+    added: list[dict[Any, int] | None] = []
     for k, (mine, theirs) in enumerate(zip(keys, batch.keys, strict=True)):
-        if mine is not None and theirs is not None:
-            coords[:, k] = [mine.setdefault(key, len(mine)) for key in theirs]
-    return coords
+        if mine is None or theirs is None:
+            added.append(None)
+            continue
+        unknown = dict.fromkeys(key for key in theirs if key not in mine)
+        new = {key: len(mine) + i for i, key in enumerate(unknown)}
+        coords[:, k] = [mine[key] if key in mine else new[key] for key in theirs]
+        added.append(new)
+    return coords, tuple(added)

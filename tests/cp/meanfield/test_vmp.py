@@ -230,7 +230,7 @@ def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
             method="vmp",
             prior_mean=0.0,
             anneal=sweeps,
-            n_init=1,
+            n_starts=1,
             random_state=0,
             max_iter=80,
             tol=1e-2,
