@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import metrics
+    from tensorcep import datasets, metrics
     from tensorcep.cp.compare import compare
     from tensorcep.cp.select_rank import RankSelection, select_rank
     from tensorcep.cp.simulate import simulate_cp
-    from tensorcep.entries import datasets
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
     from tensorcep.entries.tensor import SparseTensor
@@ -62,7 +61,7 @@ _HOME = {
     "simulate_cp": "cp.simulate",
     "write_tensor": "entries.io",
 }
-_MODULES = {"datasets": "entries.datasets", "metrics": "metrics", "plots": "plots"}
+_MODULES = ("datasets", "metrics", "plots")
 
 __all__ = [
     "BayesPointMachine",
@@ -98,7 +97,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"tensorcep.{_HOME[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"tensorcep.{_MODULES[name]}")
+        return importlib.import_module(f"tensorcep.{name}")
     raise AttributeError(f"module 'tensorcep' has no attribute {name!r}")
 
 

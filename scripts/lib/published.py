@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep import datasets
-from tensorcep.core.belief import Draws, GammaNoise, Posterior, Result
+from tensorcep.core.belief import GammaNoise, Result
+from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import pack_entries
-from tensorcep.cp.predict import Belief, RowDraws, RowMoments, known_moments, latent, observed_moments, pooled, theta_of
+from tensorcep.cp.predict import latent, observed_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse
@@ -84,11 +85,12 @@ def load(data: str, fold: int, rank: int, likelihood: str, stream: str = "cep") 
     return Fold(problem, test_coords + offsets(shape)[:-1], test_y)
 
 
-def published_auc(fold: Fold, moments: RowMoments, f: np.ndarray) -> float:
+def published_auc(fold: Fold, belief: Components, f: np.ndarray) -> float:
     """AUC of the published score: f over the root of one plus the sum over the product of the covariances."""
-    product = np.ones_like(moments.cov[fold.test_rows[:, 0]])
+    _, cov = belief.moments()
+    product = np.ones_like(cov[fold.test_rows[:, 0]])
     for k in range(fold.test_rows.shape[1]):
-        product *= moments.cov[fold.test_rows[:, k]]
+        product *= cov[fold.test_rows[:, k]]
     spread = unpack(product, fold.problem.rank).sum(axis=(1, 2))
     return auc(fold.test_y, f / np.sqrt(1.0 + spread))
 
@@ -96,12 +98,12 @@ def published_auc(fold: Fold, moments: RowMoments, f: np.ndarray) -> float:
 def scores(fold: Fold, result: Result) -> dict[str, float]:
     """Metrics on the test entries; the AUC of the predicted probability where the published one is undefined."""
     likelihood = fold.problem.likelihood
-    belief: Belief = RowDraws(pooled(result)) if isinstance(result, Draws) else known_moments(result)
+    belief = result.components()
     if likelihood.name == "gaussian":
         return {"rmse": rmse(fold.test_y, latent(belief, fold.test_rows)[0])}
-    if isinstance(belief, RowMoments) and isinstance(result, Posterior) and likelihood.name == "probit":
+    if belief.cov is not None and likelihood.name == "probit":
         f, v = latent(belief, fold.test_rows)
         found = auc(fold.test_y, f / np.sqrt(1.0 + v))
         return {"auc": published_auc(fold, belief, f), "auc_latent_variance": found}
-    p, _ = observed_moments(likelihood, belief, fold.test_rows, theta_of(result, likelihood))
+    p, _ = observed_moments(likelihood, belief, fold.test_rows)
     return {"auc": auc(fold.test_y, p)}

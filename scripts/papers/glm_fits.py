@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,19 +10,17 @@ import numpy as np
 from scripts.papers.baselines.kjit import JustInTime
 from scripts.papers.baselines.sampled_ep import importance_moments, sampled_ep
 from tensorcep import datasets
+from tensorcep.core.loop import Run
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP
-from tensorcep.linear.full import FullFit
 from tensorcep.linear.methods import fit_glm
-from tensorcep.linear.vb import VB
+from tensorcep.linear.settings import GLM_METHODS, IS, GLMSettings
 
 CONDITIONAL = ("cep1", "cep2")
 METHODS = ("cep1", "cep2", "lp", "ep-factorized", "vb", "ep", "kjit")
 SLOW_METHODS = ("is", "is-ep")
 SAMPLED = ("kjit", "is")
-SWEPT = {method.name: method for method in (CEP1, CEP2, LP, EP_FACTORIZED, VB)}
 SIMULATIONS = ("probit-1", "probit-2", "logistic-1", "logistic-2")
 PUBLISHED_SWEEPS, PUBLISHED_TOL, CONVERGED_TOL = 1000, 1e-5, 1e-4
 # The authors' rho, where it is not 0.01 for the probit and 0.1 for the logit; EP's is 0.05 throughout.
@@ -61,22 +60,20 @@ def problem_of(points: datasets.Points, link: str, nine: bool, seed: int = 0) ->
     return GLMProblem(as_csr(points.X), 2.0 * points.y - 1.0, likelihood, np.zeros(d), np.ones(d), no, seed)
 
 
-def published_settings(data: str, link: str, method: str) -> dict[str, Any]:
+def published_settings(data: str, link: str, method: str) -> GLMSettings:
     """The authors' damping, stopping rule, first messages and warm-up."""
     if method in ("vb", "ep"):
-        return {}
+        return GLM_METHODS[method]
     rho = RHO.get((data, link), 0.01 if link == "probit" else 0.1)
     rho = 0.05 if method == "ep-factorized" else rho
     rho = RHO_SECOND.get((data, link), 0.01) if method == "cep2" else rho
-    return {
-        "damping": 1.0 - rho,
-        "stop": "published",
-        "message_precision": 1e-6,
-        "first_order": FIRST_ORDER.get((data, link), 50),
-    }
+    values: dict[str, Any] = {"damping": 1.0 - rho, "stop": "published", "message_precision": 1e-6}
+    if method == "cep2":
+        values["warm_up"] = FIRST_ORDER.get((data, link), 50)
+    return replace(GLM_METHODS[method], **values)
 
 
-def fit_sampled(problem: GLMProblem, method: str, setting: str, effort: Effort, score: Any = None) -> FullFit:
+def fit_sampled(problem: GLMProblem, method: str, setting: str, effort: Effort, score: Any = None) -> Run:
     """Factorised EP with learned or sampled moments, at the authors' damping of EP; all sweeps for a curve."""
     make = JustInTime if method == "kjit" else importance_moments
     published = setting == "published"
@@ -100,10 +97,9 @@ def fit_table(points: datasets.Points, data: str, link: str, method: str, settin
     if method in SAMPLED:
         return problem, fit_sampled(problem, method, setting, effort)
     if method == "is-ep":
-        options = {"n_draws": effort.draws}
-        return problem, fit_glm(problem, "is", options, max_iter=effort.sweeps, tol=CONVERGED_TOL)
-    settings = published_settings(data, link, method) if published else {}
+        return problem, fit_glm(problem, IS(n_draws=effort.draws), max_iter=effort.sweeps, tol=CONVERGED_TOL)
+    settings = published_settings(data, link, method) if published else method
     tol = PUBLISHED_TOL if published else CONVERGED_TOL
     tol = 0.0 if published and method == "vb" else tol
     max_iter = PUBLISHED_SWEEPS if published else effort.sweeps
-    return problem, fit_glm(problem, method, settings, max_iter=max_iter, tol=tol)
+    return problem, fit_glm(problem, settings, max_iter=max_iter, tol=tol)

@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.papers.baselines.bayes_point import draw_toy, toy_errors
 from tensorcep import BayesPointMachine, datasets
-from tensorcep.entries.datasets import Points
+from tensorcep.datasets import Points
 
 PUBLISHED = {"heart": 0.203, "thyroid": 0.037, "ionosphere": 0.099, "sonar": 0.140}
 SIGMA = 3.0

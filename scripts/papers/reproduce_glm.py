@@ -53,6 +53,7 @@ scalar Newton solve per point and sweep makes it as quick as EP, and its scores 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -68,7 +69,6 @@ from scripts.papers.glm_fits import (
     SAMPLED,
     SIMULATIONS,
     SLOW_METHODS,
-    SWEPT,
     Effort,
     fit_sampled,
     fit_table,
@@ -78,9 +78,8 @@ from scripts.papers.glm_fits import (
 from tensorcep import datasets
 from tensorcep.core.loop import run
 from tensorcep.linear.data import GLMPosterior, GLMProblem
-from tensorcep.linear.factorised import FactorisedOptions
-from tensorcep.linear.methods import fit_glm
-from tensorcep.linear.vb import VBOptions
+from tensorcep.linear.methods import SWEPT, fit_glm
+from tensorcep.linear.settings import GLM_METHODS
 from tensorcep.metrics import auc
 
 
@@ -182,12 +181,12 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
         _, result = fit_table(found.train, name, name.split("-")[0], method, setting, effort)
     else:
         rho = 0.05 if method == "ep-factorized" else 0.1
-        authors = FactorisedOptions(damping=1.0 - rho, message_precision=1e-6, first_order=10)
-        options: Any = authors if published else FactorisedOptions()
-        options = VBOptions() if method == "vb" else options
+        settings = GLM_METHODS[method]
+        if published and method != "vb":
+            settings = replace(settings, damping=1.0 - rho, message_precision=1e-6)
         tol = 0.0 if published else CONVERGED_TOL
         most = PUBLISHED_SWEEPS if published else effort.sweeps
-        result = run(SWEPT[method], problem, options, max_iter=most, tol=tol, callbacks=[score])  # type: ignore[arg-type]
+        result = run(SWEPT[method], problem, settings, max_iter=most, tol=tol, callbacks=[score])
     steps = result.trace.get("seconds", np.zeros(0))
     wall = time.perf_counter() - begin
     posterior = result.posterior

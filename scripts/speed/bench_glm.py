@@ -23,7 +23,8 @@ from scripts.lib.common import Row, numbers, parser, report, row, say
 from tensorcep import datasets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.methods import GLM_METHODS, fit_glm
+from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.settings import GLM_METHODS
 
 METHODS = ("ep", "ep-factorized", "cep1", "cep2", "lp", "vb")
 SIMULATIONS = ("probit-1", "probit-2", "logistic-1", "logistic-2")

@@ -92,10 +92,10 @@ def time_sweep(
     options = cep.CEPOptions(schedule=schedule, damping=damping, dtype=dtype)
     threads = ThreadExecutor(n_threads)
     module: Any = cep  # the name that `step` looks up is replaced while it is timed
-    kernel = module.sweep_chunks
+    kernel = module.cep_chunks
     clock = KernelClock(kernel)
     total, inside = [], []
-    module.sweep_chunks = clock
+    module.cep_chunks = clock
     try:
         state, _ = cep.step(cep.init(problem, options, threads), problem, options, threads)
         for _ in range(repeats):
@@ -104,7 +104,7 @@ def time_sweep(
             total.append(time.perf_counter() - begin)
             inside.append(clock.seconds / n_threads)
     finally:
-        module.sweep_chunks = kernel
+        module.cep_chunks = kernel
         threads.close()
     return total, inside
 

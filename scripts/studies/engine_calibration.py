@@ -20,7 +20,6 @@ from sklearn.exceptions import ConvergenceWarning
 from scripts.lib.common import Row, paper_model, parser, report, row, say, words
 from scripts.lib.coverage import FIT_SEED, LATENT_SD, interval_scores, latent_of
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
-from tensorcep.core.belief import PointEstimate
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.simulate import CPSimulation, simulate_cp
 from tensorcep.likelihoods import LIKELIHOODS
@@ -98,7 +97,7 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
             continue
         seconds = time.perf_counter() - begin
         found = {"log_score": float(np.mean(model.log_score(coords, y)))}
-        if isinstance(model.posterior_, PointEstimate):
+        if not model.has_uncertainty():
             found["rmse"] = float(np.sqrt(np.mean((model.predict_latent(coords)[0] - truth) ** 2)))
         else:
             found |= interval_scores(model, coords, truth, options.coverage)

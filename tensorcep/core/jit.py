@@ -74,18 +74,20 @@ def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Ca
     return decorate
 
 
-def address_of(function: Any, signature: Any) -> int:
+def address_of(function: Any, signature: Any) -> Any:
     """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
 
     A kernel that receives another kernel as an address stays in numba's cache; one that receives it as a dispatcher
-    argument is compiled anew in every process.
+    argument is compiled anew in every process. Where kernels run as Python, the address is the function itself.
     """
+    if AS_PYTHON:
+        return function
     function.compile(signature)
     result = function.overloads[signature.args]
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-def _call(typing_context: Any, address: Any, *args: Any) -> Any:
+def _call(address: Any, *args: Any) -> Any:
     signature = types.void(address, *args)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -98,19 +100,19 @@ def _call(typing_context: Any, address: Any, *args: Any) -> Any:
     return signature, codegen
 
 
-@intrinsic
-def call_tilted(typing_context, address, y, m, v, theta, logz, alpha, beta):
+@emitted_by(_call, checkable=False)
+def call_tilted(address, y, m, v, theta, logz, alpha, beta):
     """Call, inside a kernel, the tilted-moment kernel at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta)
+    address(y, m, v, theta, logz, alpha, beta)
 
 
-@intrinsic
-def call_tilted2(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
+@emitted_by(_call, checkable=False)
+def call_tilted2(address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
     """Call, inside a kernel, the kernel of tilted moments and their curvature at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
+    address(y, m, v, theta, logz, alpha, beta, alpha2, beta2)
 
 
-@intrinsic
-def call_loglik(typing_context, address, y, f, theta, value, d1, d2):
+@emitted_by(_call, checkable=False)
+def call_loglik(address, y, f, theta, value, d1, d2):
     """Call, inside a kernel, the log-likelihood kernel at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, f, theta, value, d1, d2)
+    address(y, f, theta, value, d1, d2)

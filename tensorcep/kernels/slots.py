@@ -43,8 +43,8 @@ def place(w: Any, operand: Any) -> Any:
     return operand if isinstance(operand, tuple) else (w, operand)
 
 
-@overload(place)  # type: ignore[untyped-decorator]
-def _place(w: Any, operand: Any) -> Any:
+@overload(place)
+def _place(w, operand):
     if isinstance(operand, types.BaseTuple):
         return lambda w, operand: operand
     return lambda w, operand: (w, operand)

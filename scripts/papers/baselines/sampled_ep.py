@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
+from tensorcep.core.loop import Run
 from tensorcep.linear.data import GLMPosterior, GLMProblem
-from tensorcep.linear.full import FullFit
 
 CDF = {"probit": ndtr, "logit": expit}
 MESSAGE_PRECISION = 1e-6
@@ -55,7 +55,7 @@ def sampled_ep(
     max_iter: int,
     tol: float,
     score: Callable[[int, Any, State], Any] | None = None,
-) -> FullFit:
+) -> Run:
     """Sweep until the change that `stop` names ("published" or "residual") is not above tol.
 
     A run that stops with messages which could not be renewed, because their moments have collapsed, has not converged;
@@ -78,7 +78,8 @@ def sampled_ep(
             converged = lost == 0.0
             break
     posterior = GLMPosterior(state.mean, state.var, problem.prior_cov, np.nan)
-    return FullFit(posterior, len(seconds), converged, {"seconds": np.array(seconds), "lost": np.array(lost)})
+    trace = {"seconds": np.array(seconds), "lost": np.array(lost)}
+    return Run(posterior, len(seconds), converged, False, trace, None)
 
 
 def _proposals(state: State, tau: np.ndarray, nu: np.ndarray, moments: Moments) -> tuple[np.ndarray, ...]:

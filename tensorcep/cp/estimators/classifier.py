@@ -202,7 +202,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         if self.zero_rate_ < 1.0:
             likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
-            one, zero = (observed_logpdf(likelihood, belief, rows, self._theta(), y) for y in labels)
+            one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
         mean, variance = self.predict_latent(X)
         slope = 1.0 if self._link == "probit" else np.pi / 8.0

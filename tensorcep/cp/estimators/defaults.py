@@ -120,10 +120,7 @@ def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
     if _is_auto(value):
         return auto
-    try:
-        return check_int(name, value)
-    except ValueError as error:
-        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
+    return check_int(name, value, instead="'auto' or ")
 
 
 def _is_auto(value: Any) -> bool:

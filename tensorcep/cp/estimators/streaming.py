@@ -17,11 +17,11 @@ from tensorcep.cp.estimators.defaults import Chosen, given_int
 from tensorcep.cp.estimators.options import method_settings, run_settings
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
+from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.stream.adf import (
     STREAMING,
-    Batch,
+    BatchProblem,
     Stream,
     StreamState,
     absorbed,
@@ -33,9 +33,10 @@ from tensorcep.cp.stream.adf import (
     posterior_of,
     uniform_means,
 )
-from tensorcep.cp.stream.arrivals import Arrival, Arrivals, arrival_of, arrivals, rows_of_keys
+from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, rows_of_keys, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import revisit, revisited
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -113,7 +114,7 @@ class StreamingCP(CPPredictions):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
-        self._learn(arrival_of(X, y, time))
+        self._learn(as_batch(X, y, time))
         return self
 
     def stream(
@@ -178,7 +179,7 @@ class StreamingCP(CPPredictions):
         self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
-    def _learn(self, arrival: Arrival, score: bool = False) -> dict[str, float]:
+    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
         self._check_method()
@@ -195,8 +196,8 @@ class StreamingCP(CPPredictions):
         seconds = clock.perf_counter() - begin_seconds
         return {"n_samples_seen": self.n_samples_seen_, **scores, "n_iter": self.n_iter_, "seconds": seconds}
 
-    def _learn_first(self, arrival: Arrival) -> None:
-        coords, shape, labels = arrival.as_training(self.shape)
+    def _learn_first(self, arrival: Batch) -> None:
+        coords, shape, labels = training_rows(arrival, self.shape)
         problem, result = self._fit_entries(coords, arrival.values, shape, labels, streaming=True)
         time = 0.0 if arrival.time is None else arrival.time
         Lam, eta = problem.prior.Lam, problem.prior.eta
@@ -207,7 +208,7 @@ class StreamingCP(CPPredictions):
         if self.revisit:
             y = self._checked_targets(arrival.values, problem.likelihood)
             arrived, last = (coords, y, time), result.state
-            how = {"seed": stream.seed, "capacity": self.revisit, "free": last.small.free}
+            how = {"seed": stream.seed, "capacity": self.revisit, "free": problem.free}
             empty = empty_reservoir(len(shape), state.rank)
             found = with_new(empty, arrived, problem.entries.permutation, last.messages, **how)
             stream = stream._replace(reservoir=found)
@@ -248,7 +249,7 @@ class StreamingCP(CPPredictions):
         drawn = self.prior_ == "fixed" and self.prior_mean == "uniform" and bool(free.all())
         return Stream(state, keys, names, seed, drawn)
 
-    def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
+    def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
         stream = self._continued()
         sweeps = given_int("max_iter", self.max_iter, self.max_iter_)
         chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps, 1)
@@ -296,13 +297,12 @@ class StreamingCP(CPPredictions):
             mean = scale * uniform_means(stream.seed, k, first, last, rank)
         return natural_prior(Prior([mean], [np.linalg.inv(self._unseen_cov[k])]), (last - first,), rank)
 
-    def _prequential(self, batch: Batch, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def _prequential(self, batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Scores of the predictions of a batch before it is learned."""
         known: Problem = batch.problem
         none = np.zeros(len(known.prior.eta), dtype=bool)
         prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
-        belief: RowMoments = moments_of_rows(prior)
-        theta = theta_of(prior, known.likelihood)
-        log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
-        mean, _ = observed_moments(known.likelihood, belief, batch.rows, theta)
+        belief = prior.components()
+        log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
+        mean, _ = observed_moments(known.likelihood, belief, batch.rows)
         return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}

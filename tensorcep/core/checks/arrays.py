@@ -1,76 +1,17 @@
-"""Every input check and the sentence it raises: what was wrong, the value, what is allowed, what to do."""
+"""Arrays: coordinates, values, and what must be true of all their numbers."""
 
 from __future__ import annotations
 
-import numbers
-import os
-import sys
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tensorcep.core.checks.settings import check_range
+
 INT64_MAX = 2**63 - 1
 DUPLICATE_POLICIES = ("error", "mean", "sum", "last")
-
-
-def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Return `value` if it is one of `allowed`; the error lists what exists."""
-    known = tuple(allowed)
-    if not isinstance(value, str) or value not in known:
-        listed = ", ".join(repr(item) for item in known)
-        raise ValueError(f"{name} must be one of {listed}; got {value!r}.")
-    return value
-
-
-def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Return `value` as an int from `minimum` to `maximum`, both allowed; bool and float are refused."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < minimum or (maximum is not None and value > maximum):
-        span = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        raise ValueError(f"{name} must be an integer {span}; got {value!r}.")
-    return int(value)
-
-
-def check_range(
-    name: str,
-    value: Any,
-    low: float = -np.inf,
-    high: float = np.inf,
-    *,
-    include_low: bool = True,
-    include_high: bool = True,
-) -> float:
-    """Return `value` as a finite float inside an interval whose ends may be open or closed."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) else np.nan
-    good = (number >= low if include_low else number > low) and (number <= high if include_high else number < high)
-    if not good or not np.isfinite(number):
-        if np.isinf(high):
-            span = "finite" if np.isinf(low) else f"{'>=' if include_low else '>'} {low:g}"
-        else:
-            span = f"in {'[' if include_low else '('}{low:g}, {high:g}{']' if include_high else ')'}"
-        raise ValueError(f"{name} must be a number {span}; got {value!r}.")
-    return number
-
-
-def check_fraction(name: str, value: Any) -> float:
-    """Return `value` as a float strictly between 0 and 1."""
-    return check_range(name, value, 0.0, 1.0, include_low=False, include_high=False)
-
-
-def check_random_state(random_state: Any) -> np.random.Generator:
-    """Return a Generator from None, an int >= 0, a SeedSequence, a RandomState or a Generator (returned as it is)."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
-    if random_state is None or isinstance(random_state, np.random.SeedSequence):
-        return np.random.default_rng(random_state)
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
-    raise ValueError(f"random_state must be None, an integer >= 0, a RandomState or a Generator; got {random_state!r}.")
 
 
 def check_shape(shape: Any, order: int | None = None) -> tuple[int, ...]:
@@ -154,39 +95,10 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
     return array
 
 
-def check_not_empty(n_entries: int, name: str = "the tensor") -> None:
-    """Refuse data without entries where some are needed."""
-    if n_entries == 0:
-        raise ValueError(f"{name} holds no entries; at least one observed cell is needed.")
-
-
 def check_same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
     """Refuse to combine tensors of different shapes."""
     if tuple(shape) != tuple(other):
         raise ValueError(f"tensors must have the same shape to be combined; got {tuple(shape)} and {tuple(other)}.")
-
-
-def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "the DataFrame") -> None:
-    """Refuse a column name that does not exist; the error lists those that do."""
-    known = list(columns)
-    for name in wanted:
-        if name not in known:
-            raise ValueError(f"{where} has no column {name!r}; it has {', '.join(repr(item) for item in known)}.")
-
-
-def check_file(path: str | os.PathLike[str]) -> str:
-    """Return the path of an existing file as text."""
-    text = os.fspath(path)
-    if not os.path.exists(text):
-        raise FileNotFoundError(f"there is no file '{text}'; check the path.")
-    if os.path.isdir(text):
-        raise IsADirectoryError(f"'{text}' is a folder; give the path of a file.")
-    return text
-
-
-def fail_value(message: str) -> NoReturn:
-    """Raise ValueError where a check cannot be a function of its arguments (a parser that has found a bad line)."""
-    raise ValueError(message)
 
 
 def check_vectors(**arrays: ArrayLike) -> list[NDArray[np.float64]]:
@@ -247,13 +159,6 @@ def check_ordered(low_name: str, low: NDArray[np.float64], high_name: str, high:
         raise ValueError(f"{low_name} must not exceed {high_name}; got {low[n]:g} and {high[n]:g} at entry {n}.")
 
 
-def check_mode_count(items: Sequence[Any], order: int | None = None, what: str = "modes must name") -> None:
-    """Refuse a list with other than `order` items, one per mode (at least two when `order` is None)."""
-    if isinstance(items, str) or len(items) < 2 or (order is not None and len(items) != order):
-        wanted = "at least two modes" if order is None else f"exactly {order} modes"
-        raise ValueError(f"{what} {wanted}; got {items!r}.")
-
-
 def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
     """Return a boolean array with one item per entry, or distinct entry positions as int64."""
     array = np.asarray(where)
@@ -269,31 +174,6 @@ def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
     if np.bincount(rows, minlength=1).max() > 1:
         raise ValueError("where must hold distinct positions; an entry cannot be chosen twice.")
     return rows
-
-
-def check_checksum(path: str | os.PathLike[str], found: str, expected: str, url: str) -> None:
-    """Refuse a data file whose SHA-256 is not the published one."""
-    if found != expected:
-        raise ValueError(
-            f"'{os.fspath(path)}' must have the SHA-256 {expected}; got {found}; delete the file to have it downloaded "
-            f"again, or replace it by {url}"
-        )
-
-
-def check_exactly_one(**options: Any) -> None:
-    """Refuse alternatives of which none, or more than one, is given (is not None)."""
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) != 1:
-        raise ValueError(f"exactly one of {' and '.join(options)} must be given; got {' and '.join(given) or 'none'}.")
-
-
-def check_only_for(name: str, value: Any, switch: str, chosen: str, allowed: Sequence[str]) -> None:
-    """Refuse an option that the choice made elsewhere leaves without a meaning."""
-    if value is not None and chosen not in allowed:
-        raise ValueError(
-            f"{name} has a meaning only with {switch}={' or '.join(map(repr, allowed))}; got {name}={value!r} with "
-            f"{switch}={chosen!r}."
-        )
 
 
 def check_per_mode(name: str, value: Any, order: int, low: float = -np.inf) -> NDArray[np.float64]:
@@ -321,21 +201,14 @@ def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return check_values(array.ravel(), name=name).reshape(array.shape)
 
 
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn, pointing at the line outside this package that led here."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(package):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+def check_not_empty(n_entries: int, name: str = "the tensor") -> None:
+    """Refuse data without entries where some are needed."""
+    if n_entries == 0:
+        raise ValueError(f"{name} holds no entries; at least one observed cell is needed.")
 
 
-def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, high: float = np.inf, **ends: bool) -> Any:
-    """Return the value if it is one of the words or a number in the range; the error names both."""
-    if isinstance(value, str) and value in words:
-        return value
-    try:
-        return check_range(name, value, low, high, **ends)
-    except ValueError as error:
-        listed = " or ".join(repr(word) for word in words)
-        raise ValueError(str(error).replace(f"{name} must be", f"{name} must be {listed}, or", 1)) from None
+def check_mode_count(items: Sequence[Any], order: int | None = None, what: str = "modes must name") -> None:
+    """Refuse a list with other than `order` items, one per mode (at least two when `order` is None)."""
+    if isinstance(items, str) or len(items) < 2 or (order is not None and len(items) != order):
+        wanted = "at least two modes" if order is None else f"exactly {order} modes"
+        raise ValueError(f"{what} {wanted}; got {items!r}.")
