@@ -23,7 +23,7 @@ from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_v
 from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
 
 
-@block_kernel
+@inlined
 def products_of_others(k, K, R, w, at):
     """z and Z2 of mode k (CEP eqs 16-17)."""
     P = R * (R + 1) // 2
@@ -61,7 +61,7 @@ def latent_moments(k, structured, R, w, at):
         w[at.f_var, lane] = max(0.0, w[at.f_var, lane] - w[at.f_mean, lane] ** 2)
 
 
-@block_kernel
+@inlined
 def observe(rule, w, at):
     """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'.
 
@@ -104,7 +104,7 @@ def squared_errors(rule, w, at):
         w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.censored else apart + v
 
 
-@block_kernel
+@inlined
 def gaussian_message(structured, R, w, at):
     """T = lam Z2 and eta = lam (y' z - E[z c]) (CEP eqs 14-15, first order)."""
     scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.precision)

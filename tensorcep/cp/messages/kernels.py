@@ -49,7 +49,7 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
     moments(w, at.a, at.t, at.S + slot * P, at.m + slot * R, at.vt + slot * R * R, at.inv_diag, ok, R)
 
 
-@block_kernel
+@inlined
 def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
     """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
     skipped = 0
