@@ -16,11 +16,11 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
-from tensorcep.cp.free_columns import column_groups, free_problem, latent_at
+from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import initial_prior, latent_of_entries, seen_rows
+from tensorcep.cp.rows import initial_prior, seen_rows
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
@@ -90,8 +90,7 @@ class Chains(NamedTuple):
         What entries say about their latent values (see `sweep`), room for one chain.
     by_row : EntriesByRow
     columns : tuple of ModeColumns, one per mode
-    groups : (G, 2 + K) int64, or None where no column is clamped
-        See `column_groups`.
+    free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of Conditional, one per chain
@@ -107,7 +106,7 @@ class Chains(NamedTuple):
     target: np.ndarray
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
-    groups: np.ndarray | None
+    free: FreeColumns
     small: Problem
     priors: tuple[Conditional, ...]
     kept: tuple[np.ndarray, ...]
@@ -119,7 +118,8 @@ class Chains(NamedTuple):
 def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
     small, n = free_problem(problem), problem.entries.y.size
-    columns = mode_columns(np.ones((len(problem.shape), problem.rank), bool) if problem.free is None else problem.free)
+    free_columns = columns_of(problem)
+    columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, *problem.prior.eta.shape))
     for c in range(options.n_chains):
         given = c == 0 and small.start is not None
@@ -129,8 +129,8 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries)
-    groups = None if problem.free is None else column_groups(problem.free)
-    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, groups, small, priors, (), (), (), 0)
+    weight, target = np.ones(n), np.zeros(n)
+    return Chains(factors, theta, weight, target, by_row, columns, free_columns, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -149,8 +149,8 @@ def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int
 def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first = chains.factors[chain], offsets(problem.shape)
-    if chains.groups is None:
-        return latent_of_entries(problem.entries, factors, executor)
+    if not chains.free.any_clamped:
+        return latent_at(problem.entries, factors, chains.free, executor)
     free = np.empty((len(factors), chains.small.rank))
     for k, columns in enumerate(chains.columns):
 
@@ -158,7 +158,7 @@ def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Exec
             arrange(i + a, i + b, factors, columns.free, free)
 
         executor.over(problem.shape[k], work)
-    return latent_at(problem.entries, free, chains.groups, executor)
+    return latent_at(problem.entries, free, chains.free, executor)
 
 
 def draw_factors(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.free_columns import padded_columns
+from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.outer import add_outer_products, padded
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
@@ -42,13 +42,11 @@ class ModeColumns(NamedTuple):
     order: np.ndarray
 
 
-def mode_columns(free: np.ndarray) -> tuple[ModeColumns, ...]:
-    """The columns of every mode from which ones are free, (K, R) bool."""
-    found = []
-    for mine, row in zip(padded_columns(free), free, strict=True):
-        Q, clamped = len(mine), np.flatnonzero(~row)
-        found.append(ModeColumns(mine, np.concatenate([mine, np.full(padded(Q + 1) - Q, -1), clamped])))
-    return tuple(found)
+def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
+    """The columns of every mode."""
+    fill = np.full(padded(columns.free_index.shape[1] + 1) - columns.free_index.shape[1], -1)
+    parts = zip(columns.free_index, columns.clamped_index, strict=True)
+    return tuple(ModeColumns(mine, np.concatenate([mine, fill, rest[rest >= 0]])) for mine, rest in parts)
 
 
 class Slots(NamedTuple):

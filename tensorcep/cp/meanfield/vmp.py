@@ -26,16 +26,15 @@ from tensorcep.core.checks import check_int, check_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import offsets
-from tensorcep.cp.free_columns import all_columns, free_problem, latent_at
+from tensorcep.cp.free_columns import FreeColumns, all_columns, columns_of, free_problem, latent_at
 from tensorcep.cp.limits import censored_lanes
-from tensorcep.cp.meanfield.vmp_columns import Columns, Order, columns_of
+from tensorcep.cp.meanfield.vmp_columns import Columns, Order, orders_of
 from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_products
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.cp.rows import (
     RowState,
     diagonal,
-    latent_of_entries,
     log_likelihoods,
     refresh_rows,
     relative_change,
@@ -80,6 +79,7 @@ class VMPState(NamedTuple):
     ----------
     small : Problem
         The problem in the free columns.
+    free : FreeColumns
     columns : Columns or None
         None where no column is clamped.
     rows : RowState
@@ -104,6 +104,7 @@ class VMPState(NamedTuple):
     """
 
     small: Problem
+    free: FreeColumns
     columns: Columns | None
     rows: RowState
     numbers: np.ndarray
@@ -123,7 +124,8 @@ class VMPState(NamedTuple):
 def init(problem: Problem, options: VMPOptions, executor: Executor) -> VMPState:
     """Rows at the starting means with the prior's covariances; the noise at its prior; t at the labels."""
     entries, small = problem.entries, free_problem(problem)
-    columns = None if problem.free is None else columns_of(problem.free)
+    free = columns_of(problem)
+    columns = orders_of(free) if free.any_clamped else None
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, executor)
@@ -133,6 +135,7 @@ def init(problem: Problem, options: VMPOptions, executor: Executor) -> VMPState:
     P, Q, C = rows.cov.shape[1], small.rank, 0 if columns is None else columns.n_clamped
     state = VMPState(
         small=small,
+        free=free,
         columns=columns,
         rows=rows,
         numbers=np.ones((n_rows, P if columns is None else P + Q + 1)),
@@ -156,10 +159,7 @@ def init(problem: Problem, options: VMPOptions, executor: Executor) -> VMPState:
 
 def _latent(state: VMPState, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values at the row means."""
-    mean, entries, columns = state.rows.mean, problem.entries, state.columns
-    if columns is None:
-        return latent_of_entries(entries, mean, executor)
-    return latent_at(entries, mean, columns.groups, executor)
+    return latent_at(problem.entries, state.rows.mean, state.free, executor)
 
 
 def step(state: VMPState, problem: Problem, options: VMPOptions, executor: Executor) -> tuple[VMPState, Sweep]:

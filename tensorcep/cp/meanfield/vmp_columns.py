@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.free_columns import Places, column_groups, padded_columns
+from tensorcep.cp.free_columns import FreeColumns, Places
 
 Order = dict[tuple[int, int], np.ndarray]
 
@@ -27,35 +27,29 @@ class Columns(NamedTuple):
     means : dict of (Q + C,) int64
         The same of z and of the clamped columns.
     squares : dict of int64
-        By (0, other mode): the elements of z_c z_d of the clamped columns, packed.
+        By (mode, other mode): the elements of z_c z_d of the clamped columns, packed.
     n_clamped : int
         C.
-    groups : (G, 2 + K) int64
-        See `column_groups`.
     """
 
     products: Order
     means: Order
     squares: Order
     n_clamped: int
-    groups: np.ndarray
 
 
-def columns_of(free: np.ndarray) -> Columns:
-    """The places for the free columns (K, R) bool."""
-    mine, clamped = padded_columns(free), padded_columns(~free)
-    Q, C = mine.shape[1], clamped.shape[1]
+def orders_of(columns: FreeColumns) -> Columns:
+    """The places for the free columns."""
+    K, Q, C = len(columns.free), columns.free_index.shape[1], columns.clamped_index.shape[1]
     P = Q * (Q + 1) // 2
-    at = Places(0, P, P + Q, -1)
-    products, means, squares = {}, {}, {}
-    for k, j in np.ndindex(len(free), len(free)):
-        if j == k:
-            continue
-        pairs = [(mine[k, a], mine[k, b]) for a, b in zip(*np.tril_indices(Q), strict=True)]
-        pairs += [(a, c) for c in clamped[k] for a in mine[k]]
-        products[k, j] = np.array([at.of_second_moment(free[j], a, b) for a, b in pairs], dtype=np.int64)
-        means[k, j] = np.array([at.of_mean(free[j], a) for a in (*mine[k], *clamped[k])], dtype=np.int64)
-        if k == 0:
-            pairs = [(clamped[k, c], clamped[k, d]) for c, d in zip(*np.tril_indices(C), strict=True)]
-            squares[k, j] = np.array([at.of_second_moment(free[j], c, d) for c, d in pairs], dtype=np.int64)
-    return Columns(products, means, squares, C, column_groups(free))
+    places = [Places(0, P, P + Q, -1)] * K
+    products: Order = {}
+    means: Order = {}
+    squares: Order = {}
+    for k in range(K):
+        pairs = np.concatenate([columns.products(k), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
+        single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
+        others = [j for j in range(K) if j != k]
+        for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
+            order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, places), strict=True)})
+    return Columns(products, means, squares, C)
