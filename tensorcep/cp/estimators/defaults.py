@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.cp.columns import free_columns, parts_of
-from tensorcep.cp.gibbs.chains import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
+from tensorcep.cp.gibbs.options import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood

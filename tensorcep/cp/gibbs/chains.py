@@ -7,17 +7,18 @@ one mode after the other are drawn given everything else.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
+from tensorcep.cp.gibbs.options import SamplerOptions
+from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, seen_rows
@@ -25,56 +26,6 @@ from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import Conditional
-
-# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
-KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
-# Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
-AUGMENTATION, TABLES = 1 << 20, 1 << 21
-START = 1 << 48  # in place of the number of the sweep: the rows that chains start from
-
-
-@dataclass(frozen=True)
-class SamplerOptions:
-    """Settings of a sampler.
-
-    Attributes
-    ----------
-    max_iter : int
-        Sweeps of every chain.
-    burn_in : int or None
-        Sweeps at the start that are not kept; None means half of max_iter.
-    thin : int or None
-        Every thin-th draw is kept; None keeps about 100 draws of each chain, of large models down to 25, so that all of
-        them take about 1 GB at most.
-    n_chains : int
-        The first chain starts at the start given, the others at draws from the prior. The posterior of a factorisation
-        has many modes that one chain does not leave in any practical time, so that several chains predict better.
-    """
-
-    max_iter: int = 200
-    burn_in: int | None = None
-    thin: int | None = None
-    n_chains: int = 4
-
-    def __post_init__(self) -> None:
-        check_int("max_iter", self.max_iter)
-        check_int("n_chains", self.n_chains)
-        if self.thin is not None:
-            check_int("thin", self.thin)
-        if self.burn_in is not None and check_int("burn_in", self.burn_in, 0) >= self.max_iter:
-            fail_value(f"burn_in must be below max_iter={self.max_iter}; got {self.burn_in}; increase max_iter.")
-
-    @property
-    def first_kept(self) -> int:
-        """Number of the first sweep whose draw may be kept, counted from 0."""
-        return self.max_iter // 2 if self.burn_in is None else self.burn_in
-
-    def spacing(self, numbers: int) -> int:
-        """Sweeps from one kept draw to the next, where a draw of all chains holds so many numbers."""
-        if self.thin is not None:
-            return self.thin
-        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, numbers))))
-        return max(1, -(-(self.max_iter - self.first_kept) // kept))
 
 
 class Chains(NamedTuple):
@@ -137,13 +88,8 @@ def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
     Lam, eta = problem.prior.Lam, problem.prior.eta
     rows, good = np.empty(eta.shape), np.empty(len(eta))
-    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, START + chain, rows, good)
+    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
-
-
-def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
-    """Seed, sweep and part of the streams of one step of one chain."""
-    return problem.seed, sweep * (1 << 16) + chain, what
 
 
 def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
@@ -153,11 +99,7 @@ def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Exec
         return latent_at(problem.entries, factors, chains.free, executor)
     free = np.empty((len(factors), chains.small.rank))
     for k, columns in enumerate(chains.columns):
-
-        def work(a: int, b: int, i: int = int(first[k]), columns: ModeColumns = columns) -> None:
-            arrange(i + a, i + b, factors, columns.free, free)
-
-        executor.over(problem.shape[k], work)
+        executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
     return latent_at(problem.entries, free, chains.free, executor)
 
 
@@ -171,10 +113,11 @@ def draw_factors(
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
-    at, first = layout(R), offsets(problem.shape)
+    first = offsets(problem.shape)
     for k, columns in enumerate(chains.columns):
         source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
-        arguments = (
+        executor.run(arrange, 0, len(factors), factors, columns.order, source)
+        record = (
             int(first[k]),
             chains.by_row[:3],
             source,
@@ -182,19 +125,11 @@ def draw_factors(
             (chains.weight, chains.target, weighted),
             *_prior_of_mode(prior, k, problem.shape),
             precision,
-            stream_key(problem, chain, chains.sweeps, k),
+            stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
             factors,
         )
-
-        def lay_out(a: int, b: int, source: np.ndarray = source, columns: ModeColumns = columns) -> None:
-            arrange(a, b, factors, columns.order, source)
-
-        def work(a: int, b: int, arguments: tuple[Any, ...] = arguments, columns: ModeColumns = columns) -> None:
-            draw_rows(a, b, *arguments, room_for(R, columns), at)
-
-        executor.over(len(factors), lay_out)
-        executor.over(problem.shape[k], work, LANES)
+        executor.run(draw_rows, 0, problem.shape[k], *record, align=LANES, scratch=partial(room_for, R, columns))
     return float(fit.sum())
 
 
@@ -219,7 +154,7 @@ def draw_priors(chains: Chains) -> Chains:
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
-        rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
+        rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
         priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
     return chains._replace(priors=tuple(priors))
 
@@ -255,7 +190,7 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
     """
     rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
     for c, prior in enumerate(chains.priors):
-        rng = np.random.default_rng([problem.seed, 5, chains.sweeps, c])
+        rng = generator(problem.seed, Stream.UNKNOWN_ROWS, chains.sweeps, c)
         modes: Any = prior.modes
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))

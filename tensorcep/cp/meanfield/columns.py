@@ -1,9 +1,8 @@
-"""VMP with main effects and interactions in the free columns of every mode alone: where its sums find their factors.
+"""Main effects and interactions in mean-field methods: where sums find their factors among the numbers of a row.
 
-With f = z'u + c, c the sum over the columns that are clamped to 1 in the mode, the update of a row needs the sums over
-its entries of z z', of y z and of z c, in second moments. An element of z z' or z c is a product over the other modes
-of a second moment, of a mean where one of the two columns is clamped in that mode, or of 1 where both are. Rows of
-those numbers, in the order of the elements, make it the elementwise product that it is for the CP model.
+An element of z z' or z c (see `FreeColumns`) is a product over the other modes of a second moment, of a mean where one
+of the two columns is clamped in that mode, or of 1 where both are. Rows of those numbers, in the order of the elements,
+make it the elementwise product that it is for the CP model.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tensorcep.cp.free_columns import FreeColumns, Places
 Order = dict[tuple[int, int], np.ndarray]
 
 
-class Columns(NamedTuple):
+class Orders(NamedTuple):
     """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0.
 
     Attributes
@@ -28,6 +27,8 @@ class Columns(NamedTuple):
         The same of z and of the clamped columns.
     squares : dict of int64
         By (mode, other mode): the elements of z_c z_d of the clamped columns, packed.
+    whole : (K, P) int64
+        The second moments of all columns of a mode's own rows, packed.
     n_clamped : int
         C.
     """
@@ -35,14 +36,15 @@ class Columns(NamedTuple):
     products: Order
     means: Order
     squares: Order
+    whole: np.ndarray
     n_clamped: int
 
 
-def orders_of(columns: FreeColumns) -> Columns:
+def orders_of(columns: FreeColumns) -> Orders:
     """The places for the free columns."""
-    K, Q, C = len(columns.free), columns.free_index.shape[1], columns.clamped_index.shape[1]
+    (K, R), Q, C = columns.free.shape, columns.free_index.shape[1], columns.clamped_index.shape[1]
     P = Q * (Q + 1) // 2
-    places = [Places(0, P, P + Q, -1)] * K
+    at = Places(0, P, P + Q, -1)
     products: Order = {}
     means: Order = {}
     squares: Order = {}
@@ -51,5 +53,7 @@ def orders_of(columns: FreeColumns) -> Columns:
         single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
         others = [j for j in range(K) if j != k]
         for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
-            order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, places), strict=True)})
-    return Columns(products, means, squares, C)
+            order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
+    both = np.stack(np.tril_indices(R), axis=1).tolist()
+    whole = [[at.of_second_moment(free, a, b) for a, b in both] for free in columns.free]
+    return Orders(products, means, squares, np.array(whole, dtype=np.int64), C)
