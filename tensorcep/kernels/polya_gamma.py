@@ -142,6 +142,17 @@ def pg_mean(b, c):
 
 
 @kernel
+def pg_expected(b, square):
+    """Mean of omega ~ PG(b, xi) at xi^2 = square, and omega xi^2 / 2 - b log(2 cosh(xi / 2)).
+
+    With kappa f - omega f^2 / 2 the second is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi.
+    """
+    xi = math.sqrt(max(0.0, square))
+    mean = pg_mean(b, xi)
+    return mean, 0.5 * mean * square - b * log_two_cosh_half(xi)
+
+
+@kernel
 def pg_variance(b, c):
     """Variance of PG(b, c): b (sinh c - c) / (2 c^3 (1 + cosh c))."""
     c = abs(c)
