@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -134,12 +135,17 @@ def _one_of(options: tuple[Any, ...], tree: Any, name: str) -> Any:
 
 def _record(kind: Any, tree: Any, name: str) -> Any:
     _check_type(dict, tree, kind, name)
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _field_types(kind)
     missing = [field for field in kind._fields if field not in tree and field not in kind._field_defaults]
     if missing:
         raise KeyError(f"{name}.{missing[0]}".lstrip("."))
     known = [field for field in kind._fields if field in tree]
     return kind(**{field: read_as(hints[field], tree[field], f"{name}.{field}".lstrip(".")) for field in known})
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _untyped(tree: Any) -> Any:
@@ -164,7 +170,7 @@ def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None
         for key, size in (value.dims() if hasattr(value, "dims") else {}).items():
             if own.setdefault(key, size) != size:
                 raise ValueError(f"the arrays do not fit its shape: {name} has {key} = {size}, not {own[key]}")
-        hints = get_type_hints(type(value), include_extras=True)
+        hints = _field_types(type(value))
         for field in value._fields:
             check_shapes(getattr(value, field), f"{name}.{field}".lstrip("."), own, _sized_in(hints[field]))
     elif isinstance(value, (tuple, list)):
