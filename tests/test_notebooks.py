@@ -59,7 +59,7 @@ def test_notebook_quickstart_says_what_its_numbers_say(tmp_path: Path) -> None:
 
     tensor = datasets.load_il2()
     train, test = tensor.train_test_split(0.2, random_state=0)
-    plain = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1}
+    plain = {"method": "cep", "prior": "fixed", "interactions": "cp"}
     plain |= {"lower_limit": None, "random_state": 0}
     error = {}
     for rank in (1, 3, 8):

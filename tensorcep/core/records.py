@@ -144,7 +144,7 @@ def _record(kind: Any, tree: Any, name: str) -> Any:
 
 
 @cache
-def _field_types(kind: type) -> dict[str, Any]:
+def _field_types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
@@ -170,7 +170,8 @@ def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None
         for key, size in (value.dims() if hasattr(value, "dims") else {}).items():
             if own.setdefault(key, size) != size:
                 raise ValueError(f"the arrays do not fit its shape: {name} has {key} = {size}, not {own[key]}")
-        hints = _field_types(type(value))
+        kind: Any = type(value)
+        hints = _field_types(kind)
         for field in value._fields:
             check_shapes(getattr(value, field), f"{name}.{field}".lstrip("."), own, _sized_in(hints[field]))
     elif isinstance(value, (tuple, list)):

@@ -35,7 +35,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(values[:, a:b]))
         for k, (a, b) in enumerate(itertools.pairwise(offsets(model.shape_)))
     }
-    name = PARAMETERS.get(model._likelihood_name())
+    name = PARAMETERS.get(model._likelihood().name)
     if name is not None:
         dims, drawn = _parameter(theta, len(values), modes)
         posterior[name] = (dims, by_chain(drawn))

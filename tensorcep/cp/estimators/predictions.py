@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.diagnostics import effective_size, split_r_hat
-from tensorcep.core.packing import offsets, pack
+from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.predict import (
     draw,
     draw_apart,
@@ -26,10 +27,8 @@ from tensorcep.cp.predict import (
     observed_logpdf,
     observed_moments,
     observed_quantile,
-    per_mode,
 )
 from tensorcep.cp.store import write_model
-from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -37,17 +36,19 @@ class CPPredictions(CPComponents):
     """What a CP estimator can do once `posterior_` is there."""
 
     # Fitted attributes that are plain values, which files hold.
-    _own_attributes: tuple[str, ...] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
-
-    def _likelihood_name(self) -> str:
-        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
+    _own_attributes: ClassVar[tuple[str, ...]] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
 
     def _likelihood(self) -> Likelihood:
-        return get_likelihood(self._likelihood_name())
+        """That of the fitted model."""
+        raise TypeError(f"{type(self).__name__} has no likelihood; use CPRegressor, CPClassifier or CPCountRegressor.")
 
     def _likelihoods(self) -> list[Likelihood]:
         """Those that a fit may come to, by its method."""
-        return [self._likelihood()]
+        return [self._asked_likelihood()]
+
+    def _asked_likelihood(self) -> Likelihood:
+        """The likelihood that a method is chosen for, after the checks of the parameters that name it."""
+        return self._likelihood()
 
     @property
     def _origin(self) -> float:
@@ -58,14 +59,14 @@ class CPPredictions(CPComponents):
         """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
         return self._likelihood()
 
-    def _note_source(self, X: Any, first: bool) -> None:
-        """Keep what the source of entries to learn knows beyond them; `first`: nothing was learned before."""
+    def _source_attributes(self, source: Any, first: bool) -> dict[str, Any]:
+        """Fitted attributes that hold what the source of entries knows beyond them; `first`: nothing was learned."""
+        return {}
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
-        belief = self.posterior_.components(Components(self._unseen_mean[None], pack(self._unseen_cov)[None]))
-        self.factors_, self.factor_covs_ = per_mode(belief, self.shape_)
-        self._belief = belief
+        for name, value in moment_attributes(self.posterior_, self._unseen_mean, self._unseen_cov).items():
+            setattr(self, name, value)
 
     def _fitted_belief(self) -> Components:
         check_is_fitted(self, "posterior_")

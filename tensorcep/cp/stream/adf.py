@@ -125,7 +125,7 @@ class StoredStream(NamedTuple):
         return self.state.dims()
 
 
-class Batch(NamedTuple):
+class BatchProblem(NamedTuple):
     """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
 
     `used[k]` holds the rows of mode k that the batch touches, in ascending order; `rows` the packed rows (n, K) of its
@@ -188,7 +188,7 @@ def batch_of(
     keep: float,
     time: float,
     seed: int,
-) -> Batch:
+) -> BatchProblem:
     """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
 
     `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing.
@@ -211,7 +211,7 @@ def batch_of(
         noise_prior=noise,
         seed=seed,
     )
-    return Batch(problem, used, local_coords + offsets(shape)[:-1], time)
+    return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
 
 
 def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
@@ -240,7 +240,7 @@ def _in_trouble(n: int, sweep: Sweep, state: Any) -> bool:
     return sweep.skipped + sweep.shrunk > 0
 
 
-def absorbed(state: StreamState, batch: Batch, posterior: Posterior) -> StreamState:
+def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     first = offsets(batch.problem.shape)
     for mode, rows, a, b in zip(state.modes, batch.used, first[:-1], first[1:], strict=True):
