@@ -186,7 +186,7 @@ def test_samplers_keep_what_the_settings_say(rng):
     assert result.theta.shape == (3, 4, 1)
     assert result.theta_mode is None
     assert len(np.unique(result.rows[:, 0, 0, 0])) == 3
-    stopped = run(METHODS["gibbs"], p, settings("gibbs", max_iter=50, burn_in=40), max_iter=3, tol=0.0)
+    stopped = run(METHODS["gibbs"], p, settings("gibbs", sweeps=50, burn_in=40), max_iter=3, tol=0.0)
     assert stopped.posterior.rows.shape == (1, 1, 15, 2)
 
 
