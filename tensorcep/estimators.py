@@ -60,13 +60,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     if archive_kind(path) == FACTOR_MODEL:
         class_name, params, fitted = read_relations(path)
-        finish = "_set_attributes"
         model = _made(path, class_name, params, FACTOR_MODELS)
-    else:
-        stored = read_model(path)
-        fitted = stored.fitted
-        model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **FEATURE_MODELS})
-        finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
+        model._set_loaded(fitted)
+        return model
+    stored = read_model(path)
+    fitted = stored.fitted
+    model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **FEATURE_MODELS})
+    finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
     for name, value in fitted.items():
         setattr(model, name, value)
     if finish:

@@ -12,11 +12,10 @@ import numpy as np
 
 from tensorcep.core.files import read_archive, write_archive
 from tensorcep.core.gammas import Gammas
-from tensorcep.factor_models.fit import Layout, Link
-from tensorcep.factor_models.model import DenseCells, Moments
-from tensorcep.factor_models.read import Matrix
-from tensorcep.factor_models.sites import Sites
-from tensorcep.factor_models.updates import RelationDraws, RelationPosterior
+from tensorcep.factor_models.layout import Layout, Link, no_data
+from tensorcep.factor_models.moments import Moments
+from tensorcep.factor_models.relations import RelationDraws, RelationPosterior, Sites
+from tensorcep.factor_models.settings import params_of_file, plain_method
 
 KIND = "tensorcep.factor_model"
 VERSION = 1
@@ -38,7 +37,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
     arrays.update({f"trace_{name}": values for name, values in model.trace_.items()})
     header = {
         "class": type(model).__name__,
-        "params": {k: v for k, v in model.get_params(deep=False).items() if plain(v)},
+        "params": {k: v for k, v in plain_method(model.get_params(deep=False)).items() if plain(v)},
         "diagonal": [moments.diagonal for moments in posterior.moments],
         "layouts": [[w.rank, w.one, [[m, c] for m, c in w.bias.items()]] for w in model._where],
         "links": [
@@ -109,15 +108,14 @@ def read_relations(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], d
             fitted["n_features_in_"] = header["n_features_in"]
         if header["feature_names"]:
             fitted["feature_names_in_"] = np.array(header["feature_names"], dtype=object)
-        return header["class"], header["params"], fitted
+        return header["class"], params_of_file(header["params"]), fitted
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
 
 
 def _link(m: int, fields: Any, arrays: dict[str, np.ndarray]) -> Link:
     row, col, likelihood, augmentation, bias, groups, (n, d) = fields
-    nothing = Matrix(DenseCells((int(n), int(d)), np.zeros((1, 1))), np.zeros((1, 1)))
-    return Link(nothing, row, col, likelihood, augmentation, bias, groups, arrays.get(f"known_r_{m}"))
+    return Link(no_data((int(n), int(d))), row, col, likelihood, augmentation, bias, groups, arrays.get(f"known_r_{m}"))
 
 
 def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray], n_links: int) -> RelationPosterior:
