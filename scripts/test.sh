@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a virtual environment, installs tensorcep with its development tools, checks style and types, and runs the
-# tests; arguments go to pytest. Tests on published data run when TENSORCEP_DATA names a folder that holds them.
+# Makes a virtual environment, installs tensorcep with its development tools, checks style and types, and runs all
+# tests, the slow tier included; arguments go to pytest (-m "not slow" for the quick tier alone). Tests on published
+# data run when TENSORCEP_DATA names a folder that holds them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -13,4 +14,5 @@ fi
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" -m mypy
-exec "$python" -m pytest "$@"
+"$python" -m codespell_lib
+exec "$python" -m pytest -m "slow or not slow" "$@"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import metrics
+    from tensorcep import datasets, methods, metrics
     from tensorcep.cp.compare import compare
     from tensorcep.cp.select_rank import RankSelection, select_rank
     from tensorcep.cp.simulate import simulate_cp
-    from tensorcep.entries import datasets
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
     from tensorcep.entries.tensor import SparseTensor
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         GroupFactorAnalysis,
         load,
     )
+    from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.priors.fixed import Prior
 
 _HOME = {
@@ -44,17 +44,24 @@ _HOME = {
     "BayesianLogisticRegression": "linear.regression",
     "BayesianPCA": "factor_models.pca",
     "BayesianProbitRegression": "linear.regression",
+    "CEP": "methods",
     "CPClassifier": "cp.estimators.classifier",
     "CPCountRegressor": "cp.estimators.count",
     "CPRegressor": "cp.estimators.regressor",
     "CollectiveMatrixFactorization": "factor_models.collective",
     "GaussianEP": "ep.gaussian",
+    "Gibbs": "methods",
     "GroupFactorAnalysis": "factor_models.group_factor",
     "Labels": "entries.labels",
+    "Laplace": "methods",
     "LoopyBP": "ep.loopy_bp",
+    "PGGibbs": "methods",
+    "PGVB": "methods",
     "Prior": "priors.fixed",
     "RankSelection": "cp.select_rank",
     "SparseTensor": "entries.tensor",
+    "VMP": "methods",
+    "WOPT": "methods",
     "compare": "cp.compare",
     "load": "estimators",
     "read_tensor": "entries.io",
@@ -62,9 +69,13 @@ _HOME = {
     "simulate_cp": "cp.simulate",
     "write_tensor": "entries.io",
 }
-_MODULES = {"datasets": "entries.datasets", "metrics": "metrics", "plots": "plots"}
+_MODULES = ("datasets", "methods", "metrics", "plots")
 
 __all__ = [
+    "CEP",
+    "PGVB",
+    "VMP",
+    "WOPT",
     "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
@@ -76,9 +87,12 @@ __all__ = [
     "CPRegressor",
     "CollectiveMatrixFactorization",
     "GaussianEP",
+    "Gibbs",
     "GroupFactorAnalysis",
     "Labels",
+    "Laplace",
     "LoopyBP",
+    "PGGibbs",
     "Prior",
     "RankSelection",
     "SparseTensor",
@@ -86,6 +100,7 @@ __all__ = [
     "compare",
     "datasets",
     "load",
+    "methods",
     "metrics",
     "read_tensor",
     "select_rank",
@@ -98,7 +113,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"tensorcep.{_HOME[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"tensorcep.{_MODULES[name]}")
+        return importlib.import_module(f"tensorcep.{name}")
     raise AttributeError(f"module 'tensorcep' has no attribute {name!r}")
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.files import archive_kind
+from tensorcep.core.store import StoredModel, complete, open_model, parameters
+from tensorcep.core.store import read_attributes as read_plain
 from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
+from tensorcep.cp.estimators.old_params import params_of_file as cp_params
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.cp.store import read_model
+from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.store import read_attributes as read_cp
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
-from tensorcep.factor_models.store import KIND as FACTOR_MODEL
-from tensorcep.factor_models.store import read_relations
+from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
+from tensorcep.factor_models.settings import params_of_file as factor_params
+from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
+from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
+from tensorcep.linear.settings import params_of_file as linear_params
 
 __all__ = [
     "ESTIMATORS",
@@ -48,6 +56,39 @@ FEATURE_MODELS: dict[str, Any] = {
 }
 
 
+class Family(NamedTuple):
+    """What loading needs to know of a family of models.
+
+    Attributes
+    ----------
+    classes : dict
+        By name.
+    read : callable
+        ``read(stored)``: the fitted attributes.
+    finish : str
+        The method that sets those that follow from them; "" if none do.
+    settings : dict
+        The records of settings that parameters may be, by the names of their classes.
+    current : callable
+        ``current(params, fitted)``: the parameters as they are called now.
+    """
+
+    classes: dict[str, Any]
+    read: Callable[[StoredModel], dict[str, Any]]
+    finish: str
+    settings: Mapping[str, type] = MappingProxyType({})
+    current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
+
+
+CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
+FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in FACTOR_METHODS.values()}
+FAMILIES = (
+    Family(ESTIMATORS, read_cp, "_set_moments", CP_SETTINGS, lambda p, fitted: cp_params(p, fitted.get("method_"))),
+    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS, lambda p, fitted: factor_params(p)),
+    Family(FEATURE_MODELS, read_plain, "", LINEAR_SETTINGS, lambda p, fitted: linear_params(p)),
+)
+
+
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a fitted model that an estimator's `save` wrote. No code in the file is executed, nothing is refitted.
 
@@ -58,30 +99,28 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
     """
-    if archive_kind(path) == FACTOR_MODEL:
-        class_name, params, fitted = read_relations(path)
-        model = _made(path, class_name, params, FACTOR_MODELS)
-        model._set_loaded(fitted)
-        return model
-    stored = read_model(path)
-    fitted = stored.fitted
-    model = _made(path, stored.class_name, stored.params, {**ESTIMATORS, **FEATURE_MODELS})
-    finish = "_set_moments" if stored.class_name in ESTIMATORS else ""
+    stored = open_model(path)
+    family = _family(stored)
+    fitted = family.read(stored)
+    with complete(path):
+        params = family.current(parameters(stored, family.settings), fitted)
+    cls = family.classes[stored.class_name]
+    odd = sorted(set(params) - set(cls._get_param_names()))
+    if odd:
+        fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
+    model = cls(**params)
     for name, value in fitted.items():
         setattr(model, name, value)
-    if finish:
-        getattr(model, finish)()
+    if family.finish:
+        with complete(path):
+            getattr(model, family.finish)()
     return model
 
 
-def _made(path: str | os.PathLike[str], class_name: str, params: dict[str, Any], known: dict[str, Any]) -> Any:
-    """An unfitted estimator of this class and these parameters."""
-    if class_name not in known:
-        listed = ", ".join(known)
-        fail_value(f"'{os.fspath(path)}' holds a {class_name!r}, which is not one of {listed}; update tensorcep.")
-    odd = sorted(set(params) - set(known[class_name]._get_param_names()))
-    if odd:
-        fail_value(
-            f"'{os.fspath(path)}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep."
-        )
-    return known[class_name](**params)
+def _family(stored: StoredModel) -> Family:
+    """The family of the class of a saved model."""
+    for family in FAMILIES:
+        if stored.class_name in family.classes:
+            return family
+    listed = ", ".join(name for family in FAMILIES for name in family.classes)
+    fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.source_graph import ROOT
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep
@@ -29,9 +30,9 @@ from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import ESTIMATORS, CPRegressor, load
+from tensorcep.methods import CEP
 
 SHAPE = (12, 7, 5)
-ROOT = Path(__file__).resolve().parent.parent
 # A model that is fitted in no time, as options and as parameters.
 SMALL = ["--rank", 2, "--method", "cep", "--prior", "fixed", "--interactions", "cp"]
 PARAMETERS = {"rank": 2, "method": "cep", "prior": "fixed", "interactions": "cp"}
@@ -434,7 +435,7 @@ def test_cli_fit_defaults_are_the_estimators() -> None:
     given = vars(parser.parse_args(["x", "-o", "y"]))
     for cls in ESTIMATORS.values():
         expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}
-        for name in ("rank", "method", "prior", "interactions", "schedule", "damping", "max_iter", "tol", "dtype"):
+        for name in ("rank", "method", "prior", "interactions", "max_iter", "tol"):
             assert given[name] == expected[name], (cls, name)
     assert f"(default: {given['tol']:g})" in parser.format_help().replace("\n", " ").replace("  ", "")
 
@@ -466,8 +467,9 @@ def test_cli_fit_passes_every_option_on(work: Path, tmp_path: Path) -> None:
     args = ["fit", work / "probit.tns", "-o", tmp_path / "m", *options.split(), "--dtype", "float32", "-q"]
     assert cli(*args) == 0
     model = load(tmp_path / "m")
-    names = ["rank", "link", "schedule", "damping", "max_iter", "tol", "random_state", "dtype", "zero_rate_"]
-    assert [getattr(model, name) for name in names] == [3, "logit", "parallel", 0.7, 4, 0.5, 9, "float32", 0.25]
+    names = ["rank", "link", "max_iter", "tol", "random_state", "zero_rate_"]
+    assert [getattr(model, name) for name in names] == [3, "logit", 4, 0.5, 9, 0.25]
+    assert model.method == CEP(schedule="parallel", damping=0.7, dtype="float32")
     assert (model.prior, model.interactions) == ("ard", "main+cp")
 
 

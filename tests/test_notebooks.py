@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.source_graph import ROOT
+from helpers.source_graph import PACKAGE, ROOT
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -45,7 +46,8 @@ def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     told = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stderr")
-    assert "tensorcep" not in told  # no warning of ours
+    warned = re.findall(r"^(.*?):\d+: \w*Warning", told, re.MULTILINE)  # of the libraries below, others may warn
+    assert not [file for file in warned if "ipykernel_" in file or file.startswith(str(PACKAGE))], told
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= 3
 
 
@@ -57,7 +59,7 @@ def test_notebook_quickstart_says_what_its_numbers_say(tmp_path: Path) -> None:
 
     tensor = datasets.load_il2()
     train, test = tensor.train_test_split(0.2, random_state=0)
-    plain = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 1}
+    plain = {"method": "cep", "prior": "fixed", "interactions": "cp"}
     plain |= {"lower_limit": None, "random_state": 0}
     error = {}
     for rank in (1, 3, 8):

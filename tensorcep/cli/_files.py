@@ -59,14 +59,13 @@ def describe_model(model: Any) -> str:
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if found.name is None else str(found.name) for k, found in enumerate(model.labels_) if found]
     lines = [
-        f"model       {type(model).__name__}, likelihood {model._likelihood_name()}",
+        f"model       {type(model).__name__}, likelihood {model._likelihood().name}",
         f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}, {model.trace_['seconds'].sum():.2g} s in sweeps",
     ]
     lines += noise_lines(model)
-    settings = f"schedule {model.schedule}, damping {model.damping}, tol {model.tol:g}, dtype {model.dtype}"
-    lines.append(f"settings    {settings}")
+    lines.append(f"settings    method {model.method}, tol {model.tol:g}")
     return "\n".join(lines)
 
 

@@ -15,8 +15,9 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.core.checks import check_int, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
+from tensorcep.cp.settings.names import SETTINGS
 
 if TYPE_CHECKING:
     from tensorcep.entries.tensor import SparseTensor
@@ -46,16 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
-    group.add_argument("--schedule", choices=("modewise", "parallel"), default="modewise", help="default: modewise")
+    group.add_argument("--schedule", choices=("modewise", "parallel"), help="of cep and laplace (default: modewise)")
     group.add_argument(
         "--damping",
         type=_damping,
-        default="auto",
         metavar="D",
-        help="share of the old message that is kept, 0 <= D < 1, or auto, or adaptive (default: auto)",
+        help="of cep and laplace: share of the old message that is kept, 0 <= D < 1, or auto, or adaptive "
+        "(default: auto)",
     )
     group.add_argument(
-        "--dtype", choices=("float64", "float32"), default="float64", help="of the stored messages (default: float64)"
+        "--dtype", choices=("float64", "float32"), help="of the messages of cep and laplace (default: float64)"
     )
     add_data_options(parser)
     add_talk_options(parser)
@@ -193,16 +194,15 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data)
     check_options(args)
-    if not isinstance(args.damping, str):
+    if isinstance(args.damping, float):
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
+    method = method_of(args)
     progress = shows_progress(args)
     tensor = read_data(args.data, args, progress)
     if not args.quiet:
         print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
         print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
-    model = estimator_of(
-        args, method=args.method, schedule=args.schedule, damping=args.damping, dtype=args.dtype, verbose=progress
-    )
+    model = estimator_of(args, method=method, verbose=progress)
     start = time.perf_counter()
     model.fit(tensor)
     seconds = time.perf_counter() - start
@@ -213,6 +213,24 @@ def run(args: argparse.Namespace) -> None:
         for line in noise_lines(model):
             print(line)
         print(f"model       {args.output}")
+
+
+def method_of(args: argparse.Namespace) -> Any:
+    """The method, with the settings that were given; cep has them if it is left open.
+
+    Raises
+    ------
+    ValueError
+        If the method has no such setting.
+    """
+    given = {name: getattr(args, name) for name in ("schedule", "damping", "dtype") if getattr(args, name) is not None}
+    if not given:
+        return args.method
+    engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
+    for name in given:
+        if name not in engine().get_params():
+            fail_value(f"--{name} is for --method cep or laplace; got {args.method}; leave it out.")
+    return engine(**given)
 
 
 def estimator_of(args: argparse.Namespace, **params: Any) -> Any:

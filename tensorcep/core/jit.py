@@ -6,6 +6,7 @@ is first called.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,10 @@ inlined: Callable[..., Any] = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False, forceinline=True
 )
 
+# NUMBA_DISABLE_JIT=1: kernels run as Python, under a debugger or for coverage. NUMBA_BOUNDSCHECK=1: they are compiled
+# so that an index beyond an array raises IndexError.
+AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHECK)
+
 f64 = types.float64
 i64 = types.int64
 vec = types.Array(f64, 1, "C")
@@ -44,18 +49,45 @@ TILTED2_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec, vec, vec)
 LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
 
 
-def address_of(function: Any, signature: Any) -> int:
+def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate the Python form of an operation whose compiled form is LLVM IR, ``rule(*types) -> (signature, code)``.
+
+    Kernels that run as Python use the Python form; those whose bounds are checked compile it, where it is `checkable`.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Any:
+        if AS_PYTHON:
+            return python
+        if CHECKED and checkable:
+            return inlined(python)
+
+        def definition(typing_context: Any, *args: Any) -> Any:
+            return rule(*args)
+
+        parameters = [inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        parameters += inspect.signature(python).parameters.values()
+        definition.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        definition.__name__, definition.__qualname__ = python.__name__, python.__qualname__
+        definition.__doc__, definition.__module__ = python.__doc__, python.__module__
+        return intrinsic(definition)
+
+    return decorate
+
+
+def address_of(function: Any, signature: Any) -> Any:
     """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
 
     A kernel that receives another kernel as an address stays in numba's cache; one that receives it as a dispatcher
-    argument is compiled anew in every process.
+    argument is compiled anew in every process. Where kernels run as Python, the address is the function itself.
     """
+    if AS_PYTHON:
+        return function
     function.compile(signature)
     result = function.overloads[signature.args]
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-def _call(typing_context: Any, address: Any, *args: Any) -> Any:
+def _call(address: Any, *args: Any) -> Any:
     signature = types.void(address, *args)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -68,19 +100,19 @@ def _call(typing_context: Any, address: Any, *args: Any) -> Any:
     return signature, codegen
 
 
-@intrinsic
-def call_tilted(typing_context, address, y, m, v, theta, logz, alpha, beta):
+@emitted_by(_call, checkable=False)
+def call_tilted(address, y, m, v, theta, logz, alpha, beta):
     """Call, inside a kernel, the tilted-moment kernel at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta)
+    address(y, m, v, theta, logz, alpha, beta)
 
 
-@intrinsic
-def call_tilted2(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
+@emitted_by(_call, checkable=False)
+def call_tilted2(address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
     """Call, inside a kernel, the kernel of tilted moments and their curvature at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
+    address(y, m, v, theta, logz, alpha, beta, alpha2, beta2)
 
 
-@intrinsic
-def call_loglik(typing_context, address, y, f, theta, value, d1, d2):
+@emitted_by(_call, checkable=False)
+def call_loglik(address, y, f, theta, value, d1, d2):
     """Call, inside a kernel, the log-likelihood kernel at `address` (see `address_of`)."""
-    return _call(typing_context, address, y, f, theta, value, d1, d2)
+    address(y, f, theta, value, d1, d2)

@@ -14,10 +14,10 @@ import pandas as pd
 from sklearn.base import clone
 
 from tensorcep import metrics
-from tensorcep.core.belief import PointEstimate
 from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
+from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.defaults import abilities_for, choose
+from tensorcep.cp.estimators.defaults import choose
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.tensor import SparseTensor
@@ -32,7 +32,7 @@ MEGABYTE = 1e6
 def compare(
     tensor_train: SparseTensor,
     tensor_test: SparseTensor,
-    methods: Iterable[str] | None = None,
+    methods: Iterable[str | Settings] | None = None,
     *,
     estimator: BaseCP | None = None,
     params: Mapping[str, Mapping[str, Any]] | None = None,
@@ -44,14 +44,14 @@ def compare(
     ----------
     tensor_train, tensor_test : SparseTensor
         Entries to fit, and entries to predict; the two should have none in common.
-    methods : iterable of str, optional
-        Names from `tensorcep.cp.methods.METHODS`; by default every one that fits the estimator's likelihood and prior.
+    methods : iterable of str or records of settings, optional
+        Names, or records from `tensorcep.methods`, whose text is then their name here: ``["vmp", CEP(order=2)]``; by
+        default every method that fits the estimator's likelihood and prior, with its default settings.
     estimator : CPRegressor, CPClassifier or CPCountRegressor, optional
         The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. What is "auto"
         may come to different models for different methods. Default: ``CPRegressor(random_state=0)``.
     params : mapping, optional
-        Per method, parameters of the estimator for it alone, such as
-        ``{"wopt": {"method_options": {"ridge": 1.0}}}``.
+        Per method, parameters of the estimator for it alone, such as ``{"vmp": {"max_iter": 500}}``.
     coverage : float, default=0.9
         Of the central predictive intervals.
 
@@ -94,35 +94,38 @@ def compare(
     if not isinstance(estimator, BaseCP):
         raise TypeError(f"estimator must be one of tensorcep's; got {type(estimator).__name__}.")
     check_fraction("coverage", coverage)
-    names = _checked_methods(methods, estimator, tensor_train)
+    chosen = _checked_methods(methods, estimator, tensor_train)
     params = {} if params is None else params
     for name in params:
-        check_choice("a name in params", name, names)
+        check_choice("a name in params", name, chosen)
     lines = []
-    for name in names:
-        model = clone(estimator).set_params(method=name, **params.get(name, {}))
+    for name, method in chosen.items():
+        model = clone(estimator).set_params(method=method).set_params(**params.get(name, {}))
         lines.append({"method": name, **measure(model, tensor_train, tensor_test, coverage)})
     return pd.DataFrame(lines).set_index("method")
 
 
-def _checked_methods(methods: Iterable[str] | None, estimator: BaseCP, train: SparseTensor) -> list[str]:
-    """The methods to compare, each one in the registry and able to use the likelihood; by default all that can."""
+def _checked_methods(
+    methods: Iterable[str | Settings] | None, estimator: BaseCP, train: SparseTensor
+) -> dict[str, str | Settings]:
+    """The methods to compare, by the names they get, each able to use the likelihood; by default all that can."""
     likelihoods = estimator._likelihoods()
     fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
     if methods is None:
-        return [name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)]
-    names = [methods] if isinstance(methods, str) else list(methods)
-    if not names or len(set(names)) < len(names):
-        fail_value(f"methods must hold at least one name, each once; got {names}.")
-    for name in names:
+        return {name: name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)}
+    given = [methods] if isinstance(methods, (str, Settings)) else list(methods)
+    if not given or len({str(item) for item in given}) < len(given):
+        fail_value(f"methods must hold at least one name, each once; got {given}.")
+    for item in given:
+        name = item.name if isinstance(item, Settings) else item
         check_choice(f"a method for the likelihood {likelihoods[0].name!r}", name, fitting)
-    return names
+    return {str(item): item for item in given}
 
 
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
-    chosen = choose(model, model._likelihood(), train.nnz, train.shape, streaming=False)
-    return all(getattr(METHODS[chosen.method], ability) for ability in abilities_for(chosen))
+    chosen = choose(model, train.nnz, train.shape, streaming=False)
+    return METHODS[chosen.method].learns_prior or not chosen.learns_prior
 
 
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:
@@ -157,7 +160,7 @@ def _warm_up(model: Any, train: SparseTensor) -> None:
 def scores(model: Any, test: SparseTensor, coverage: float) -> dict[str, float]:
     """Accuracy, log score, coverage and calibration error of a fitted estimator's predictions of `test`."""
     y = test.values
-    binary, point = hasattr(model, "predict_proba"), isinstance(model.posterior_, PointEstimate)
+    binary, point = hasattr(model, "predict_proba"), not model.has_uncertainty()
     predicted = model.predict_proba(test)[:, 1] if binary else model.predict(test)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave

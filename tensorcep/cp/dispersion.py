@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_int, check_range, fail_value
+from tensorcep.core.checks import check_int
 from tensorcep.cp.problem import Problem
 
 # Where r starts, whatever its prior: from a large r (nearly Poisson counts) the factors first explain noise, and stay
@@ -47,16 +47,6 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
 def has_dispersion(problem: Problem) -> bool:
     """Whether the likelihood's parameter is a dispersion to infer."""
     return problem.likelihood.name == "negbinomial"
-
-
-def check_dispersion(prior: Any, mode: Any) -> None:
-    """Refuse a prior that is no pair of positive numbers, or a mode that is no whole number."""
-    if not isinstance(prior, (tuple, list)) or len(prior) != 2:
-        fail_value(f"dispersion_prior must be a pair (a, b) of positive numbers; got {prior!r}.")
-    for i, value in enumerate(prior):
-        check_range(f"dispersion_prior[{i}]", value, 0.0, include_low=False)
-    if mode is not None:
-        check_int("dispersion_mode", mode, 0)
 
 
 def check_dispersion_mode(mode: int | None, problem: Problem) -> None:

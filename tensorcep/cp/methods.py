@@ -16,20 +16,14 @@ from tensorcep.likelihoods.record import Likelihood
 METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 
 
-ABILITIES = {
-    "learns_prior": ("learn the prior", "prior='fixed'"),
-    "mixes": ("mix several fits, since its result is no Gaussian posterior", "n_ensemble=1"),
-}
-
-
-def get_method(name: str, likelihood: Likelihood, abilities: tuple[str, ...] = ()) -> Method:
-    """Return the method called `name`, after checking that it can use the likelihood and has the abilities asked for.
+def get_method(name: str, likelihood: Likelihood, learning: bool = False) -> Method:
+    """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
 
     Raises
     ------
     ValueError
-        If there is no such method, the likelihood lacks a part that it needs, or it lacks an ability of
-        `ABILITIES`; the sentence lists what would do.
+        If there is no such method, the likelihood lacks a part that it needs, or it cannot learn the prior; the
+        sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
@@ -39,9 +33,7 @@ def get_method(name: str, likelihood: Likelihood, abilities: tuple[str, ...] = (
             f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
             f"use one of {fits}."
         )
-    for ability in abilities:
-        if not getattr(method, ability):
-            fits = [m.name for m in METHODS.values() if getattr(m, ability) and not m.lacks(likelihood)]
-            what, instead = ABILITIES[ability]
-            fail_value(f"method {name!r} cannot {what}; use {instead}, or one of the methods {fits}.")
+    if learning and not method.learns_prior:
+        fits = [m.name for m in METHODS.values() if m.learns_prior and not m.lacks(likelihood)]
+        fail_value(f"method {name!r} cannot learn the prior; use prior='fixed', or one of the methods {fits}.")
     return method

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
-from tensorcep.core.loop import Method, Run, run
-from tensorcep.cp.problem import Problem
+from tensorcep.core.loop import Run, run
+from tensorcep.cp.plan import Plan
+
+
+def run_from_starts(plan: Plan) -> Run:
+    """Run every member of a plan, each from the best of its starts, and mix what they found.
+
+    A callback that stops one run stops all.
+    """
+    runs: list[Run] = []
+    for own in np.array_split(np.arange(len(plan.starts)), plan.members):
+        member = plan._replace(
+            problem=plan.problem._replace(start=plan.starts[own[0]]), starts=tuple(plan.starts[i] for i in own)
+        )
+        one = _best_run(member) if plan.trial_iter else run(plan.method, member.problem, plan.settings, **plan.how)
+        runs.append(one if plan.members == 1 else one._replace(state=None))  # states hold all messages
+        if one.stopped:
+            break
+    return mixed(runs)
+
+
+def _best_run(plan: Plan) -> Run:
+    """Run the trial sweeps from every start, and go on from the one with the best train score.
+
+    The result is that of one run from that start.
+    """
+    best: Run | None = None
+    trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0}
+    for start in plan.starts:
+        trial = run(plan.method, plan.problem._replace(start=start), plan.settings, **trials)
+        if trial.stopped:
+            return trial
+        if best is None or trial.trace["train_score"][-1] > best.trace["train_score"][-1]:
+            best = trial
+    if best is None:
+        raise ValueError("starts must hold at least one start; got none.")
+    going_on: dict[str, Any] = {**plan.how, "max_iter": plan.max_iter - plan.trial_iter}
+    rest = run(plan.method, plan.problem, plan.settings, state=best.state, done=plan.trial_iter, **going_on)
+    trace = {name: np.concatenate([best.trace[name], values]) for name, values in rest.trace.items()}
+    return rest._replace(n_iter=best.n_iter + rest.n_iter, trace=trace)
 
 
 def mixed(runs: Sequence[Run]) -> Run:
@@ -32,33 +70,3 @@ def mixed(runs: Sequence[Run]) -> Run:
         trace,
         order[0].state,
     )
-
-
-def run_from_starts(
-    method: Method,
-    problem: Problem,
-    options: Any,
-    starts: Iterable[np.ndarray | None],
-    *,
-    trial_iter: int,
-    max_iter: int,
-    tol: float,
-    **settings: Any,
-) -> Run:
-    """Run trial_iter sweeps from every start, and go on from the one with the best train score.
-
-    The result is that of one run from that start; `settings` are those of `run`.
-    """
-    best: Run | None = None
-    for start in starts:
-        trial = run(method, problem._replace(start=start), options, max_iter=trial_iter, tol=0.0, **settings)
-        if trial.stopped:
-            return trial
-        if best is None or trial.trace["train_score"][-1] > best.trace["train_score"][-1]:
-            best = trial
-    if best is None:
-        raise ValueError("starts must hold at least one start; got none.")
-    going_on: dict[str, Any] = {"state": best.state, "done": trial_iter, "max_iter": max_iter - trial_iter}
-    rest = run(method, problem, options, tol=tol, **going_on, **settings)
-    trace = {name: np.concatenate([best.trace[name], values]) for name, values in rest.trace.items()}
-    return rest._replace(n_iter=best.n_iter + rest.n_iter, trace=trace)

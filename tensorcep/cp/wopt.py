@@ -10,7 +10,6 @@ their nonlinear conjugate gradients are replaced by L-BFGS-B, and they have no p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
 from tensorcep.core.belief import PointEstimate
-from tensorcep.core.checks import check_int, word_or_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
@@ -34,37 +32,13 @@ from tensorcep.cp.rows import (
     seen_rows,
     train_score,
 )
+from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
+
+WOPTOptions = wopt.WOPT
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
-
-
-@dataclass(frozen=True)
-class WOPTOptions:
-    """Settings of CP-WOPT.
-
-    Attributes
-    ----------
-    ridge : float or "prior"
-        Penalty, which keeps the factors finite where the entries alone do not (labels that the model can separate, more
-        parameters than entries). A number: the loss grows by ridge / 2 times the sum of squares of the factors.
-        "prior": by minus the log density of the rows' prior, for real values times the noise variance. The residuals of
-        a point estimate shrink as it overfits and do not tell that variance: the variance of the values stands for it.
-    iterations : int
-        L-BFGS-B iterations that one sweep stands for. The search forgets the curvature between sweeps.
-    memory : int
-        Steps from which L-BFGS-B knows the curvature.
-    """
-
-    ridge: float | str = "prior"
-    iterations: int = 20
-    memory: int = 10
-
-    def __post_init__(self) -> None:
-        word_or_range("ridge", self.ridge, ("prior",), 0.0)
-        check_int("iterations", self.iterations)
-        check_int("memory", self.memory)
 
 
 class Penalty(NamedTuple):

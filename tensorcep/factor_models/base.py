@@ -81,10 +81,9 @@ class FactorModel(BaseEstimator):  # type: ignore[misc]
         kept = {name: value for name, value in vars(self).items() if name != "feature_names_in_"}
         self.__dict__ = {**kept, **run, **attributes}
 
-    def _set_loaded(self, fitted: dict[str, Any]) -> None:
-        """Set the attributes of a model that was read from a file."""
-        derived = self._fitted(fitted["posterior_"], fitted["_links"], fitted["_where"], fitted["_names"])
-        self.__dict__ = {**vars(self), **fitted, **derived}
+    def _set_attributes(self) -> None:
+        """Set the attributes that follow from those in a file."""
+        self.__dict__ = {**vars(self), **self._fitted(self.posterior_, self._links, self._where, self._names)}
 
     def _relation(self, m: int) -> Relation:
         """How rows and columns of matrix m meet; without data."""

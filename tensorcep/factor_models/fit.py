@@ -15,7 +15,7 @@ from tensorcep.factor_models.factorised import FACTORISED_ENGINE
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
 from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.relations import RelationProblem
-from tensorcep.factor_models.settings import Gibbs, checked_settings
+from tensorcep.factor_models.settings import Gibbs, settings_of
 from tensorcep.factor_models.vb import VB_ENGINE
 
 ENGINES: dict[str, Method] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
@@ -52,7 +52,7 @@ def plan_run(estimator: Any) -> RunPlan:
     ValueError
         If one of them is not allowed.
     """
-    settings = checked_settings(estimator.method)
+    settings = settings_of(estimator.method)
     max_iter = check_int("max_iter", estimator.max_iter)
     if isinstance(settings, Gibbs) and max_iter <= settings.burn_in:
         fail_value(f"max_iter must be above the burn-in of {settings.burn_in} sweeps; got {max_iter}.")

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
-from tensorcep.factor_models.relations import Relation, RelationPosterior, Sites
+from tensorcep.factor_models.relations import Kind, Relation, RelationPosterior, Sites
 
 Pair = tuple[np.ndarray, np.ndarray]
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
@@ -41,20 +41,20 @@ def predict_block(
 ) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
-    return observed(relation, f, variance, tau, r)
+    return observed(relation.kind, relation.groups, f, variance, tau, r)
 
 
 def observed(
-    relation: Relation, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
+    kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
 ) -> Pair:
     """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D).
 
     An explicit noise, which is not the likelihood's own, adds to the latent variance.
     """
-    likelihood, cells = relation.kind.likelihood, DenseCells((len(f), f.shape[1]))
-    values = {"noise": tau, "r": r}.get(relation.kind.theta)
-    theta = np.full((1, 1), likelihood.default_theta) if values is None else cells.spread(values, relation.groups)
-    if tau is not None and relation.kind.theta != "noise":
+    likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
+    values = {"noise": tau, "r": r}.get(kind.theta)
+    theta = np.full((1, 1), likelihood.default_theta) if values is None else cells.spread(values, groups)
+    if tau is not None and kind.theta != "noise":
         variance = variance + cells.spread(1.0 / tau, "all")
     flat = (np.broadcast_to(item, f.shape).ravel() for item in (f, variance, theta))
     mean, spread = likelihood.predict(*flat)

@@ -9,12 +9,13 @@ Source: Klami (2014), section 4.4; Klami, Bouchard, Tripathi (2014) for the layo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas
+from tensorcep.core.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 from tensorcep.factor_models.moments import Moments
 from tensorcep.likelihoods.record import Likelihood
@@ -214,9 +215,9 @@ class RelationProblem(NamedTuple):
 class RelationDraws(NamedTuple):
     """Draws of every entity's rows (S, n, C), and of every relation's noise precision and dispersion (S, groups)."""
 
-    rows: tuple[np.ndarray, ...]
-    noise: tuple[np.ndarray | None, ...]
-    r: tuple[np.ndarray | None, ...]
+    rows: tuple[Annotated[np.ndarray, Sized("S _ _")], ...]
+    noise: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
+    r: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
 
 
 class RelationPosterior(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tensorcep.core.checks import check_int, word_or_range
-from tensorcep.core.settings import Settings, settings_of
+from tensorcep.core.checks import check_choice, check_int, fail_value, word_or_range
+from tensorcep.core.settings import Settings
 
 
 @dataclass(repr=False, kw_only=True)
@@ -76,6 +76,26 @@ class Gibbs(Settings):
 SETTINGS: dict[str, type[Settings]] = {record.name: record for record in (FactorisedVB, VB, Gibbs)}
 
 
+def settings_of(method: Any) -> Settings:
+    """The settings of a method that is given by name, or as a record of settings.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or a setting has a value that is not allowed.
+    """
+    records = tuple(SETTINGS.values())
+    if isinstance(method, type) and issubclass(method, Settings):
+        fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
+    if isinstance(method, records):
+        method.check()
+        return method
+    if isinstance(method, Settings):
+        listed = ", ".join(f"{record.__name__}()" for record in records)
+        fail_value(f"method must be one of {listed}, from tensorcep.factor_models.settings; got another {method!r}.")
+    return SETTINGS[check_choice("method", method, SETTINGS)]()
+
+
 def refuse_old_names(estimator: str, params: dict[str, Any]) -> None:
     """Refuse the parameter of version 0.1 that held settings of the method, and say how they are written.
 
@@ -94,27 +114,14 @@ def refuse_old_names(estimator: str, params: dict[str, Any]) -> None:
     fitting = [record for record in (*asked, *SETTINGS.values()) if values.keys() <= record().get_params().keys()]
     record = (*fitting, FactorisedVB)[0]
     spelling = f"method={record.__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
-    raise TypeError(f"{estimator} has no parameter 'method_options'; settings are given with the method: {spelling}.")
-
-
-def plain_method(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters with a record of settings as what a file can hold: its method's name and all values."""
-    method = params["method"]
-    if not isinstance(method, Settings):
-        return params
-    return {**params, "method": {"name": method.name, **method.get_params()}}
+    raise TypeError(
+        f"{estimator} has no parameter 'method_options'; they are settings of the method now, from "
+        f"tensorcep.factor_models.settings: {spelling}."
+    )
 
 
 def params_of_file(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that a file holds, those of version 0.1 as they are spelled now."""
+    """The parameters that a file holds; those of version 0.1 as they are spelled now (see `refuse_old_names`)."""
     current = {name: value for name, value in params.items() if name != "method_options"}
-    method, old = params.get("method"), params.get("method_options")
-    if isinstance(method, dict):
-        values = {name: value for name, value in method.items() if name != "name"}
-        return {**current, "method": SETTINGS[method["name"]](**values)}
-    return {**current, "method": SETTINGS[method](**old)} if isinstance(method, str) and old else current
-
-
-def checked_settings(method: Any) -> Settings:
-    """The settings of a factor model's method, given as a name or as a record of them."""
-    return settings_of(method, SETTINGS)
+    old = params.get("method_options")
+    return {**current, "method": SETTINGS[params["method"]](**old)} if old else current

@@ -41,7 +41,7 @@ def cholesky(w, a, inv_diag, ok, R):
             solve_pair(w, row + j, below + j, row_j, row, below, j, inv_diag + j)
         if (R - 1 - j) % 2:
             row = a + R * (R - 1) // 2
-            solve_step(w, row + j, w, row, w, row_j, j, w, inv_diag + j)
+            solve_step(w, row + j, row, row_j, j, inv_diag + j)
 
 
 @block_kernel
@@ -49,15 +49,15 @@ def invert_triangle(w, a, inv_diag, vt, R):
     """V = L^-1 from `cholesky`, transposed in the square vt: row j holds column j of V (slots j*R + i, i >= j)."""
     for i in range(R):
         row = a + i * (i + 1) // 2
-        copy(w, vt + i * R + i, w, inv_diag + i, w, 0, 1, w, 0)
+        copy(w, vt + i * R + i, inv_diag + i, 1)
         if i:
-            subtract(w, vt + i * R + i - 1, w, inv_diag, w, inv_diag, 1, w, 0)  # a zero that a pair below runs over
+            subtract(w, vt + i * R + i - 1, inv_diag, inv_diag, 1)  # a zero that a pair below runs over
         for j in range(0, i - 1, 2):
             x, y = vt + j * R, vt + (j + 1) * R
             neg_pair(w, x + i, y + i, row + j, x + j, y + j, i - j, inv_diag + i)
         if i % 2:
             x = vt + (i - 1) * R
-            neg_dot_scaled(w, x + i, w, row + i - 1, w, x + i - 1, 1, w, inv_diag + i)
+            neg_dot_scaled(w, x + i, row + i - 1, x + i - 1, 1, inv_diag + i)
 
 
 @block_kernel
@@ -67,26 +67,26 @@ def gram(w, vt, s, R):
         row, x = s + i * (i + 1) // 2, vt + i * R + i
         for j in range(0, i, 2):
             y = vt + j * R + i
-            dot_pair(w, row + j, row + j + 1, x, y, y + R, R - i, 0)
+            dot_pair(w, row + j, row + j + 1, x, y, y + R, R - i)
         if i % 2 == 0:
-            dot(w, row + i, w, x, w, x, R - i, w, 0)
+            dot(w, row + i, x, x, R - i)
 
 
 @block_kernel
 def solve_lower(w, a, inv_diag, t, R):
     """In place t = L^-1 t, L from `cholesky`."""
     for i in range(R):
-        solve_step(w, t + i, w, a + i * (i + 1) // 2, w, t, i, w, inv_diag + i)
+        solve_step(w, t + i, a + i * (i + 1) // 2, t, i, inv_diag + i)
 
 
 @block_kernel
 def solve_upper(w, a, inv_diag, t, work, R):
     """In place t = L'^-1 t, L from `cholesky`; slot ``work`` is overwritten."""
     for i in range(R - 1, -1, -1):
-        multiply(w, t + i, w, t + i, w, inv_diag + i, 1, w, 0)
+        multiply(w, t + i, t + i, inv_diag + i, 1)
         for lane in range(LANES):
             w[work, lane] = -w[t + i, lane]
-        axpy(w, t, w, t, w, a + i * (i + 1) // 2, i, w, work)
+        axpy(w, t, t, a + i * (i + 1) // 2, i, work)
 
 
 @block_kernel
@@ -97,7 +97,7 @@ def moments(w, a, t, s, m, vt, inv_diag, ok, R):
     gram(w, vt, s, R)
     solve_lower(w, a, inv_diag, t, R)
     for j in range(R):
-        dot(w, m + j, w, vt + j * R + j, w, t + j, R - j, w, 0)
+        dot(w, m + j, vt + j * R + j, t + j, R - j)
 
 
 @block_kernel
@@ -105,7 +105,7 @@ def add_outer(w, s, x, y, out, R):
     """Packed out = s + x y' (lower triangle; out may be s)."""
     for i in range(R):
         row = i * (i + 1) // 2
-        axpy(w, out + row, w, s + row, w, y, i + 1, w, x + i)
+        axpy(w, out + row, s + row, y, i + 1, x + i)
 
 
 @block_kernel
@@ -113,17 +113,17 @@ def symmetric_times_vector(w, s, x, out, R):
     """out = s x for a packed symmetric matrix."""
     for i in range(R):
         row = s + i * (i + 1) // 2
-        dot(w, out + i, w, row, w, x, i + 1, w, 0)
-        axpy(w, out, w, out, w, row, i, w, x + i)
+        dot(w, out + i, row, x, i + 1)
+        axpy(w, out, out, row, i, x + i)
 
 
 @block_kernel
 def trace_product(w, x, y, out, R):
     """Slot out = tr(X Y) for packed symmetric matrices."""
-    dot(w, out, w, x, w, y, R * (R + 1) // 2, w, 0)
+    dot(w, out, x, y, R * (R + 1) // 2)
     for i in range(R):  # the strictly lower part counts twice
         row = i * (i + 1) // 2
-        dot_add(w, out, w, x + row, w, y + row, i, w, 0)
+        dot_add(w, out, x + row, y + row, i)
 
 
 @block_kernel
@@ -138,24 +138,24 @@ def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):
     """
     for i in range(R):
         row = i * (i + 1) // 2
-        copy(w, full + i * R, w, A + row, w, 0, i + 1, w, 0)
+        copy(w, full + i * R, A + row, i + 1)
         for j in range(i):
-            copy(w, full + j * R + i, w, A + row + j, w, 0, 1, w, 0)
+            copy(w, full + j * R + i, A + row + j, 1)
         for j in range(i + 1):
-            copy(w, v + row + j, w, vt + j * R + i, w, 0, 1, w, 0)
+            copy(w, v + row + j, vt + j * R + i, 1)
     for i in range(R):
         for j in range(R):
-            dot(w, y + i * R + j, w, v + i * (i + 1) // 2, w, full + j * R, i + 1, w, 0)
-            copy(w, yt + j * R + i, w, y + i * R + j, w, 0, 1, w, 0)
+            dot(w, y + i * R + j, v + i * (i + 1) // 2, full + j * R, i + 1)
+            copy(w, yt + j * R + i, y + i * R + j, 1)
     for i in range(R):
         row = b + i * (i + 1) // 2
         for j in range(i + 1):
-            neg_dot_scaled(w, row + j, w, y + i * R, w, v + j * (j + 1) // 2, j + 1, w, one)
-        axpy(w, row + i, w, row + i, w, one, 1, w, one)
+            neg_dot_scaled(w, row + j, y + i * R, v + j * (j + 1) // 2, j + 1, one)
+        axpy(w, row + i, row + i, one, 1, one)
     cholesky(w, b, inv_diag, ok, R)
     for c in range(R):
         solve_lower(w, b, inv_diag, yt + c * R, R)
-    copy(w, t, w, A, w, 0, R * (R + 1) // 2, w, 0)
+    copy(w, t, A, R * (R + 1) // 2)
     for i in range(R):
         for j in range(i + 1):
-            dot_add(w, t + i * (i + 1) // 2 + j, w, yt + i * R, w, yt + j * R, R, w, 0)
+            dot_add(w, t + i * (i + 1) // 2 + j, yt + i * R, yt + j * R, R)

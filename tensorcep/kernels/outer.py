@@ -12,10 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from tensorcep.core.jit import block_kernel
-from tensorcep.kernels.slots import emit_add_product, emit_loop
+from tensorcep.core.jit import block_kernel, emitted_by
+from tensorcep.kernels.slots_rules import emit_add_product, emit_loop
 
 # A tile has ROWS x COLUMNS numbers: eight registers of four, which leaves half of AVX2's for the operands.
 ROWS, COLUMNS, LENGTH = 4, 8, 4
@@ -27,9 +26,7 @@ def padded(n: int) -> int:
     return -(-n // COLUMNS) * COLUMNS
 
 
-@intrinsic
-def _add_tile(typing_context, n, x, i, y, j, width, out, o, stride):
-    """out[o + r * stride + c] += sum over q < n of x[i + q * width + r] y[j + q * width + c], r < ROWS, c < COLUMNS."""
+def _tile_sums(n: Any, x: Any, i: Any, y: Any, j: Any, width: Any, out: Any, o: Any, stride: Any) -> Any:
     signature = types.void(types.intp, x, types.intp, y, types.intp, types.intp, out, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -65,6 +62,15 @@ def _add_tile(typing_context, n, x, i, y, j, width, out, o, stride):
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+@emitted_by(_tile_sums)
+def _add_tile(n, x, i, y, j, width, out, o, stride):
+    """out[o + r * stride + c] += sum over q < n of x[i + q * width + r] y[j + q * width + c], r < ROWS, c < COLUMNS."""
+    for r in range(ROWS):
+        for c in range(COLUMNS):
+            for q in range(n):
+                out[o // stride + r, o % stride + c] += x[q, i + r] * y[q, j + c]
 
 
 @block_kernel

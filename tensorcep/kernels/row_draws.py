@@ -39,7 +39,7 @@ def draw_rows(first, last, Lam, eta, seed, sweep, out, good):
             for k in range(R):
                 w[t + k, lane] += normal(s)
         for k in range(R):
-            dot(w, x, w, vt + k * R + k, w, t + k, R - k, w, 0)
+            dot(w, x, vt + k * R + k, t + k, R - k)
             for lane in range(min(LANES, n - block * LANES)):
                 out[block * LANES + lane, k] = w[x, lane]
         for lane in range(min(LANES, n - block * LANES)):

@@ -111,11 +111,11 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
         gather(index, rows.cov, w, s)
         gather(index, rows.mean, w, d)
         gather(index, prior_mean, w, t)
-        subtract(w, d, w, d, w, t, R, w, 0)
+        subtract(w, d, d, t, R)
         cholesky(w, a, inv_diag, ok, R)
         trace_product(w, b, s, ok + 1, R)
         symmetric_times_vector(w, b, d, t, R)
-        dot(w, ok + 2, w, d, w, t, R, w, 0)
+        dot(w, ok + 2, d, t, R)
         for lane in range(min(LANES, last - block)):
             total = 0.5 * (w[ok + 1, lane] + w[ok + 2, lane] - R)
             for r in range(R):

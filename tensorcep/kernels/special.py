@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.extending import intrinsic
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.jit import emitted_by, kernel
 
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts; products of the first with an integer below 2**11 are exact.
@@ -98,14 +97,17 @@ _MILLS = (
 )
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return a * b + c of three float64 with one rounding, whatever the fast-math flags are."""
-
+def _fma(a: Any, b: Any, c: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.fma(*values)
 
     return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+@emitted_by(_fma, checkable=False)
+def fma(a, b, c):
+    """Return a * b + c of three float64 with one rounding, whatever the fast-math flags are (as Python with two)."""
+    return a * b + c
 
 
 @kernel

@@ -8,7 +8,7 @@ from helpers.problems import fit, problem
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Method, Sweep, run
-from tensorcep.cp.cep.method import CEP, CEPOptions
+from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.likelihoods import get_likelihood
 
@@ -122,8 +122,3 @@ def test_get_method_names_the_missing_part_and_what_would_do():
     lame = get_likelihood("gaussian")._replace(name="lame", tilted=None)
     with pytest.raises(ValueError, match=r"method 'cep' needs tilted, which the likelihood 'lame' does not have; use"):
         get_method("cep", lame)
-
-
-def test_cep_options_are_those_documented():
-    fields = set(CEPOptions.__dataclass_fields__)
-    assert all(f"    {name} : " in CEPOptions.__doc__ for name in fields)

@@ -10,6 +10,7 @@ import pytest
 from helpers.data import new, simulated
 from helpers.models import paper
 
+import tensorcep as tc
 from tensorcep import CPRegressor, compare, metrics
 from tensorcep.cp import compare as comparison
 from tensorcep.cp.methods import METHODS
@@ -63,7 +64,7 @@ def test_compare_labels_gives_ranking_and_calibration_of_probabilities() -> None
 
 def test_compare_passes_parameters_to_one_method_only() -> None:
     train, test = split("regressor")
-    shrunk = {"wopt": {"method_options": {"ridge": 1e6}}}
+    shrunk = {"wopt": {"method": tc.WOPT(ridge=1e6)}}
     table = compare(train, test, ["vmp", "wopt"], estimator=new("regressor", **QUICK), params=shrunk)
     assert table.loc["wopt", "rmse"] == pytest.approx(np.sqrt(np.mean(test.values**2)), rel=1e-3)
     assert table.loc["vmp", "rmse"] < 0.5 * table.loc["wopt", "rmse"]
@@ -72,12 +73,11 @@ def test_compare_passes_parameters_to_one_method_only() -> None:
 def test_compare_peak_memory_counts_what_a_method_stores() -> None:
     """CEP keeps K (P + R) numbers per entry; VMP keeps none of them."""
     train, test = split("regressor")
-    table = compare(
-        train, test, ["cep", "vmp"], estimator=paper(CPRegressor, 8, random_state=0, max_iter=200, tol=0.5, n_init=1)
-    )
+    methods = [tc.CEP(n_starts=1), tc.VMP(n_starts=1)]
+    table = compare(train, test, methods, estimator=paper(CPRegressor, 8, random_state=0, max_iter=200, tol=0.5))
     messages = 8 * train.nnz * 3 * (36 + 8) / 1e6
-    assert table.loc["cep", "peak_mb"] > messages
-    assert table.loc["vmp", "peak_mb"] < 0.6 * messages
+    assert table.loc["CEP(n_starts=1)", "peak_mb"] > messages
+    assert table.loc["VMP(n_starts=1)", "peak_mb"] < 0.6 * messages
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.models import paper
-from helpers.problems import build, cells, fit, problem, structured
+from helpers.problems import build, cells, fit, problem, settings_of, structured
 from scipy.special import expit, gammaln, log_ndtr
 from scipy.stats import multivariate_normal
 
-from tensorcep import CPClassifier, CPRegressor, load
+from tensorcep import CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import entries_by_row
-from tensorcep.cp.wopt import HUGE, Penalty, WOPTOptions, loss_and_gradient
+from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 
 LIKELIHOODS = pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
@@ -64,7 +65,7 @@ def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
     root = rng.standard_normal((3, 2, 2))
     prior = Prior(list(rng.standard_normal((3, 2))), list(root @ root.transpose(0, 2, 1) + np.eye(2)))
     _, y, p = problem(rng, 3, 2, 30, likelihood, prior=prior)
-    state = METHODS["wopt"].init(p, WOPTOptions(), ThreadExecutor(1))
+    state = METHODS["wopt"].init(p, settings_of("wopt"), ThreadExecutor(1))
     assert state.penalty.weight == pytest.approx(y.var() if likelihood == "gaussian" else 1.0)
     first = offsets(p.shape)
 
@@ -128,7 +129,7 @@ def test_wopt_noise_precision_is_its_posterior_mean_given_the_factors(rng):
 def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
     _, y, p = problem(rng, 3, 2, 60, "probit" if likelihood == "logit" else likelihood)
     if likelihood == "logit":
-        p = p._replace(likelihood=paper(CPClassifier, link="logit")._likelihood())
+        p = p._replace(likelihood=get_likelihood("logit"))
     run = wopt(p, 60, tol=1e-9, ridge=0.5)
     threads = ThreadExecutor(1)
     _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, ridge_of(0.5, 2), p, threads)
@@ -183,14 +184,12 @@ def test_wopt_recovers_from_a_loss_that_overflows(rng):
 )
 def test_wopt_refuses_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        WOPTOptions(**settings)
+        settings_of("wopt", **settings)
 
 
 def test_wopt_estimate_says_that_it_has_no_standard_deviation(rng, tmp_path):
     coords, y, _ = problem(rng, 3, 2, 60)
-    model = paper(CPRegressor, 2, method="wopt", method_options={"ridge": 0.1}, random_state=0, max_iter=50).fit(
-        coords, y
-    )
+    model = paper(CPRegressor, 2, method="wopt", ridge=0.1, random_state=0, max_iter=50).fit(coords, y)
     with pytest.raises(
         ValueError, match=r"return_std=True needs a posterior, but method 'wopt' gives a point estimate"
     ):

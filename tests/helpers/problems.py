@@ -8,11 +8,12 @@ from oracles import cep as oracle
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.cp.columns import CLAMPED, free_columns
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
@@ -50,7 +51,7 @@ def build(coords, y, shape, R, likelihood="gaussian", prior=None, start=None, no
 
 
 def twin_of(p, coords, y, options=None):
-    options = CEPOptions() if options is None else options
+    options = settings_of("cep") if options is None else options
     return oracle.Twin(
         coords=coords + offsets(p.shape)[:-1],
         y=y,
@@ -65,10 +66,18 @@ def twin_of(p, coords, y, options=None):
     )
 
 
+def settings_of(method, sweeps=1, **given):
+    """Settings of a method as a plan gives them to it: with numbers, and neither damping nor annealing by default."""
+    engine = SETTINGS[method]
+    plain = {"damping": 0.0, "anneal": 0}
+    settings = engine(**{**{name: plain[name] for name in plain if hasattr(engine, name)}, **given})
+    return settings.for_sweeps(sweeps, 1) if isinstance(settings, Sampler) else settings
+
+
 def fit(p, sweeps, threads=1, callbacks=(), tol=0.0, method="cep", **options):
     """Run a method; gives a Run."""
     chosen = METHODS[method]
-    settings = chosen.options(**options)
+    settings = settings_of(method, sweeps, **options)
     return run(chosen, p, settings, max_iter=sweeps, tol=tol, n_threads=threads, callbacks=callbacks)
 
 
@@ -88,7 +97,7 @@ def messages(state, p):
 PARTS = {"main": 1, "pair": 2, "cp": 1}
 
 
-def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, free=None, shape=None):
+def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, free=None, shape=None, precision=1.7):
     """A problem with clamped columns, and the same one whose method does not know that they are."""
     shape = SHAPES[K] if shape is None else shape
     free = free_columns(PARTS if parts is None else parts, K) if free is None else free
@@ -103,7 +112,7 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     elif likelihood == "poisson":
         y = rng.poisson(np.exp(np.clip(0.3 * f, -3, 2))).astype(float)
     mean = np.where(free, 0.3 * rng.standard_normal(free.shape), 1.0)
-    precision = np.where(free, 1.7, CLAMPED)
+    precision = np.where(free, precision, CLAMPED)
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, y, shape, R, likelihood, Prior(list(mean), list(precision)), start, NOISE)
     if kind is not None:

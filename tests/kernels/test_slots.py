@@ -44,33 +44,59 @@ NAMES = (
 
 @kernel
 def apply(which, out, o, x, i, y, j, n, c, k):
-    """Run operation number `which` of NAMES."""
+    """Run operation number `which` of NAMES, every operand in an array of its own."""
+    w, to, at_x, at_y, factor = x, (out, o), (x, i), (y, j), (c, k)
     if which == 0:
-        dot(out, o, x, i, y, j, n, c, k)
+        dot(w, to, at_x, at_y, n)
     elif which == 1:
-        dot_add(out, o, x, i, y, j, n, c, k)
+        dot_add(w, to, at_x, at_y, n)
     elif which == 2:
-        solve_step(out, o, x, i, y, j, n, c, k)
+        solve_step(w, to, at_x, at_y, n, factor)
     elif which == 3:
-        neg_dot_scaled(out, o, x, i, y, j, n, c, k)
+        neg_dot_scaled(w, to, at_x, at_y, n, factor)
     elif which == 4:
-        axpy(out, o, x, i, y, j, n, c, k)
+        axpy(w, to, at_x, at_y, n, factor)
     elif which == 5:
-        multiply(out, o, x, i, y, j, n, c, k)
+        multiply(w, to, at_x, at_y, n)
     elif which == 6:
-        subtract(out, o, x, i, y, j, n, c, k)
+        subtract(w, to, at_x, at_y, n)
     elif which == 7:
-        scale(out, o, x, i, y, j, n, c, k)
+        scale(w, to, at_x, n, factor)
     elif which == 8:
-        copy(out, o, x, i, y, j, n, c, k)
+        copy(w, to, at_x, n)
     elif which == 9:
-        damp(out, o, x, i, y, j, n, c, k)
+        damp(w, to, at_x, at_y, n, factor)
+
+
+@kernel
+def apply_in_one(which, w, o, i, j, n, k):
+    """Run operation number `which` of NAMES on slots of one array."""
+    if which == 0:
+        dot(w, o, i, j, n)
+    elif which == 1:
+        dot_add(w, o, i, j, n)
+    elif which == 2:
+        solve_step(w, o, i, j, n, k)
+    elif which == 3:
+        neg_dot_scaled(w, o, i, j, n, k)
+    elif which == 4:
+        axpy(w, o, i, j, n, k)
+    elif which == 5:
+        multiply(w, o, i, j, n)
+    elif which == 6:
+        subtract(w, o, i, j, n)
+    elif which == 7:
+        scale(w, o, i, n, k)
+    elif which == 8:
+        copy(w, o, i, n)
+    elif which == 9:
+        damp(w, o, i, j, n, k)
 
 
 @kernel
 def apply_pair(which, w, o1, o2, x, y1, y2, n, d):
     if which == 0:
-        dot_pair(w, o1, o2, x, y1, y2, n, d)
+        dot_pair(w, o1, o2, x, y1, y2, n)
     elif which == 1:
         solve_pair(w, o1, o2, x, y1, y2, n, d)
     elif which == 2:
@@ -127,6 +153,15 @@ def test_slots_operation_equals_numpy_and_writes_nothing_else(rng, name, dtype):
         before[2 : 2 + len(result)] = result
         tolerance = 1e-13 if dtype == np.float64 else 1e-6
         np.testing.assert_allclose(out, before, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slots_operation_in_one_array_equals_that_on_several(rng, name):
+    w = lanes(rng, 16)
+    right = w.copy()
+    apply(NAMES.index(name), right, 0, w.copy(), 5, w.copy(), 9, 4, w.copy(), 14)
+    apply_in_one(NAMES.index(name), w, 0, 5, 9, 4, 14)
+    np.testing.assert_array_equal(w, right)
 
 
 @pytest.mark.parametrize("name", ["axpy", "multiply", "subtract", "scale", "damp"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit, ndtri
@@ -11,25 +12,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.defaults import Chosen, link_for
+from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.options import ModelOptions
+from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_logpdf
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.population import for_population
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.fixed import Prior
 
 
 @document("is 1 (the paper's)")
+@dataclass(eq=False, repr=False)
 class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of 0/1 labels, P(y = 1) = link(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1. Any order K >= 2. An absent
     entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
     how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
-    share (by a tenth at 2 % ones in `scripts/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
     Parameters
     ----------
@@ -58,101 +59,45 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes = (*BaseCP._own_attributes, "link_", "_sampled_rate")
-    _sampled_rate: float | None = None  # what the SparseTensor of the fit knew
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate")
+    _sampled_rate: ClassVar[float | None] = None  # until a fit: what its SparseTensor knew
 
-    def __init__(
-        self,
-        rank: int | str = "auto",
-        *,
-        link: str = "auto",
-        zero_rate: float | str = 1.0,
-        method: str = "auto",
-        prior_scale: float | str = "auto",
-        prior_mean: float | str = "uniform",
-        prior: Prior | str = "auto",
-        interactions: str | dict[str, int] = "auto",
-        schedule: str = "modewise",
-        moments: str = "cavity",
-        order: int = 1,
-        damping: float | str = "auto",
-        anneal: int | str = "auto",
-        max_iter: int | str = "auto",
-        tol: float = 3e-3,
-        init: Any = "random",
-        n_init: int = 3,
-        n_ensemble: int | str = "auto",
-        shape: tuple[int, ...] | None = None,
-        unknown: str = "prior",
-        dtype: str = "float64",
-        method_options: dict[str, Any] | None = None,
-        forget: float = 0.0,
-        revisit: int = 0,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ):
-        super().__init__(
-            rank,
-            method=method,
-            prior_scale=prior_scale,
-            prior_mean=prior_mean,
-            prior=prior,
-            interactions=interactions,
-            schedule=schedule,
-            moments=moments,
-            order=order,
-            damping=damping,
-            anneal=anneal,
-            max_iter=max_iter,
-            tol=tol,
-            init=init,
-            n_init=n_init,
-            n_ensemble=n_ensemble,
-            shape=shape,
-            unknown=unknown,
-            dtype=dtype,
-            method_options=method_options,
-            forget=forget,
-            revisit=revisit,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.link = link
-        self.zero_rate = zero_rate
+    _: KW_ONLY
+    link: str = "auto"
+    zero_rate: float | str = 1.0
 
-    @property
-    def _link(self) -> str:
-        """The link of the fit; before a fit the one given."""
-        return self.__dict__.get("link_", "probit" if self.link == "auto" else self.link)
-
-    def _likelihood_name(self) -> str:
-        return self._link
+    def _likelihood(self) -> Likelihood:
+        return get_likelihood(self.link_)
 
     def _likelihoods(self) -> list[Likelihood]:
-        return super()._likelihoods() if self.link != "auto" else [get_likelihood("probit"), get_likelihood("logit")]
+        link = self._given_link()
+        return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
 
-    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
-        link = check_choice("link", self.link, ("auto", "probit", "logit"))
-        self.link_ = link_for(self, len(y), shape, streaming) if link == "auto" else link
+    def _given_link(self) -> str:
+        """The parameter link after its check."""
+        return check_choice("link", self.link, ("auto", "probit", "logit"))
 
-    def _intercept(self, y: np.ndarray) -> float:
+    def _asked_likelihood(self) -> Likelihood:
+        """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
+        link = self._given_link()
+        return get_likelihood("logit" if link == "auto" else link)
+
+    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
+        link = self._given_link()
+        if link == "auto":
+            link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
+        return get_likelihood(link), {"link_": link}
+
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
         share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
-        return float(ndtri(share) if self._link == "probit" else logit(share))
-
-    def _checked_options(self, chosen: Chosen, order: int) -> ModelOptions:
-        self._given_rate()
-        return super()._checked_options(chosen, order)
+        return float(ndtri(share) if likelihood.name == "probit" else logit(share))
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)
 
-    def _note_source(self, X: Any, first: bool) -> None:
-        known = X.zero_rate if isinstance(X, SparseTensor) else None
+    def _source_attributes(self, source: Any, first: bool) -> dict[str, Any]:
+        known = source.zero_rate if isinstance(source, SparseTensor) else None
         if self._given_rate() == "auto":
             if known is None:
                 fail_value("zero_rate='auto' needs a SparseTensor whose zero_rate is one number; give the number.")
@@ -161,7 +106,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
                     "zero_rate='auto' needs batches whose zeros were sampled at one rate; got "
                     f"{known:g} after {self._sampled_rate}; give the number."
                 )
-        self._sampled_rate = known
+        return {"_sampled_rate": known}
 
     @property
     def zero_rate_(self) -> float:
@@ -202,10 +147,10 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         if self.zero_rate_ < 1.0:
             likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
-            one, zero = (observed_logpdf(likelihood, belief, rows, self._theta(), y) for y in labels)
+            one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
         mean, variance = self.predict_latent(X)
-        slope = 1.0 if self._link == "probit" else np.pi / 8.0
+        slope = 1.0 if self.link_ == "probit" else np.pi / 8.0
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:

@@ -1,24 +1,29 @@
 """What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
 
-The rules look at the numbers of entries, rows and modes alone, never at how a fit scores. `scripts/choose_defaults.py`
-studies their constants on held-out training entries.
+The rules look at the numbers of entries, rows and modes alone, never at how a fit scores.
+`scripts/studies/choose_defaults.py` studies their constants on held-out training entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns, parts_of
-from tensorcep.cp.gibbs.chains import DRAWS_BYTES, LEAST_DRAWS, SamplerOptions
+from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.methods import METHODS
-from tensorcep.likelihoods import get_likelihood
+from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.settings.sampling import DRAWS_BYTES, LEAST_DRAWS, Gibbs
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
 
 # One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
 # rows.
@@ -34,16 +39,6 @@ SWEEPS = 200
 STREAM_RANK = 8
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
-# Parameters of CEP alone; where one of them is set, CEP is meant.
-OF_CEP = {
-    "schedule": "modewise",
-    "moments": "cavity",
-    "order": 1,
-    "damping": "auto",
-    "dtype": "float64",
-    "revisit": 0,
-    "n_ensemble": "auto",
-}
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
 SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
@@ -52,11 +47,12 @@ PRIORS = ("auto", "fixed", *LEARNED)
 
 
 class Chosen(NamedTuple):
-    """The parameters of a fit that may be "auto".
+    """What a fit is to be: the parameters that may be "auto", and the settings of the method.
 
     Attributes
     ----------
     method : str
+    settings : Settings
     rank : int
     prior : {"fixed", "learned", "ard"} or Prior
     parts : dict
@@ -67,6 +63,7 @@ class Chosen(NamedTuple):
     """
 
     method: str
+    settings: Settings
     rank: int
     prior: Any
     parts: dict[str, int]
@@ -77,34 +74,45 @@ class Chosen(NamedTuple):
     def prior_name(self) -> str:
         return "given" if isinstance(self.prior, Prior) else str(self.prior)
 
+    @property
+    def learns_prior(self) -> bool:
+        return self.prior_name in LEARNED
 
-def choose(model: Any, likelihood: Likelihood, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:
-    """The parameters of a fit of the estimator `model` to so many entries; `streaming`: the first batch of a stream.
+
+def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:
+    """What the fit of an estimator to so many entries is to be; `streaming`: to the first batch of a stream.
 
     Raises
     ------
     ValueError, TypeError
         If a parameter is neither "auto" nor allowed.
     """
-    prior = checked_prior_kind(model.prior)
+    likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
+    asked, settings = checked_method(model.method)
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
-    name = method_for(model, likelihood, shape, given or every_column(rank, shape), streaming)
+    name = asked
+    if asked == "auto":
+        columns = given or every_column(rank, shape)
+        name = "cep" if streaming or model.revisit else method_for(likelihood, shape, columns)
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
     if _is_auto(prior):
         prior = "learned" if method.learns_prior and not streaming else "fixed"
-    sweeps = sampler_sweeps(n_entries) if method.sampler else SWEEPS
-    several = name == "cep" and prior == "learned" and not streaming and _random_start(model)
-    members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
-    sweeps, members = given_int("max_iter", model.max_iter, sweeps), given_int("n_ensemble", model.n_ensemble, members)
-    return Chosen(name, rank, prior, given, sweeps, members)
+    settings = SETTINGS[name]() if settings is None else settings
+    sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
+    several = prior == "learned" and is_random(model.init)
+    members = 1 if streaming else members_for(settings, n_entries, several)
+    return Chosen(name, settings, rank, prior, given, sweeps, checked_ensemble(members, model.init))
 
 
-def abilities_for(chosen: Chosen) -> tuple[str, ...]:
-    """What the method must be able to do beside the likelihood (`tensorcep.cp.methods.ABILITIES`)."""
-    return ("learns_prior",) * (chosen.prior_name in LEARNED)
+def members_for(settings: Settings, n_entries: int, several: bool) -> int:
+    """Fits that are mixed; `several`: whether "auto" may be more than one."""
+    given = settings.get_params().get("n_ensemble", 1)
+    if not _is_auto(given):
+        return int(given)
+    return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
 
 
 def checked_prior_kind(prior: Any) -> Any:
@@ -120,23 +128,16 @@ def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
     if _is_auto(value):
         return auto
-    try:
-        return check_int(name, value)
-    except ValueError as error:
-        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
+    return check_int(name, value, instead="'auto' or ")
 
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _needs_cp(model: Any) -> bool:
+def _needs_cp(model: BaseCP) -> bool:
     """Whether what was given fits the columns of the CP component alone."""
-    return isinstance(model.prior, Prior) or not _random_start(model)
-
-
-def _random_start(model: Any) -> bool:
-    return isinstance(model.init, str) and model.init == "random"
+    return isinstance(model.prior, Prior) or not is_random(model.init)
 
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
@@ -155,15 +156,6 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
     return parts_of("main+cp", rank)
 
 
-def link_for(model: Any, n_entries: int, shape: Sequence[int], streaming: bool) -> str:
-    """The link of a classifier: "logit" where the method, once chosen for it, knows no other, and "probit" otherwise.
-
-    The sampler of the logit is such a method. It has the better log loss on held-out training entries.
-    """
-    method = METHODS[choose(model, get_likelihood("logit"), n_entries, shape, streaming).method]
-    return "logit" if method.lacks(get_likelihood("probit")) else "probit"
-
-
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part for a method that is not harmed by more of them than the data need."""
     order = len(shape)
@@ -176,12 +168,8 @@ def sampler_sweeps(n_entries: int) -> int:
     return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
 
 
-def method_for(model: Any, likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int], streaming: bool) -> str:
+def method_for(likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int]) -> str:
     """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
-    if not _is_auto(model.method):
-        return check_choice("method", model.method, ("auto", *METHODS))
-    given = any(getattr(model, name) != value for name, value in OF_CEP.items())
     columns, sampler = free_columns(parts, len(shape)).shape[1], SAMPLERS.get(likelihood.name)
-    draws = SamplerOptions().n_chains * LEAST_DRAWS
-    too_large = 8.0 * draws * columns * sum(shape) > DRAWS_BYTES
-    return "cep" if streaming or given or too_large or sampler is None else sampler
+    too_large = 8.0 * Gibbs().n_chains * LEAST_DRAWS * columns * sum(shape) > DRAWS_BYTES
+    return "cep" if too_large or sampler is None else sampler

@@ -5,79 +5,58 @@ from __future__ import annotations
 from typing import Any
 
 _PARAMETERS = """rank : int or "auto", default="auto"
-        Number of components R; "auto" is the mean number of entries per row, within 3 and 20,
-        and no more than the second largest mode has rows; in streams 8.
-    method : str, default="auto"
-        Inference method, one of `tensorcep.cp.methods.METHODS` that fits the likelihood. "auto" is "gibbs" for real
-        values, "pg-gibbs" for labels, as long as the draws fit into about 1 GB, and "cep" otherwise, in streams
-        (`partial_fit`), and where a parameter of CEP alone is set (schedule, moments, order, damping, dtype, revisit).
-    prior_scale : float or "auto", default="auto"
-        Prior standard deviation of a factor element; "auto" {auto}.
-    prior_mean : float or "uniform", default="uniform"
-        Prior mean of a factor element; "uniform" draws one from U(0, 1) times the scale for every element, and keeps
-        it: the prior of the CEP paper, whose positive mean acts as an intercept.
+        How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
+        than the second largest mode has rows; in streams 8.
+    method : str or record of settings, default="auto"
+        How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of one of them from
+        `tensorcep.methods`, which sets what belongs to that method alone: ``CEP(order=2, damping=0.5)``. "auto" is
+        "gibbs" for real values and "pg-gibbs" for labels, as long as their draws fit into about 1 GB, and "cep"
+        otherwise, in streams (`partial_fit`), and with `revisit`.
     prior : {{"auto", "fixed", "learned", "ard"}} or Prior, default="auto"
-        "fixed" is the prior of the two parameters above. Others are inferred: "learned", mean and covariance of the
-        rows of each mode (Normal-Wishart), "ard", one precision per component (Gamma), around which prior_scale and
-        prior_mean ("uniform" is then 0) are what to expect. "auto" is "learned" for the methods that can, but "fixed"
-        in streams, which would learn it from the first batch alone. A Prior holds means and precisions per mode or per
-        row.
+        What is known of the factors beforehand. "fixed": the scale and mean below. "learned": mean and covariance of
+        the rows of each mode are inferred (Normal-Wishart); "ard": one precision per component (Gamma), so that
+        components that are not needed switch off; both around the scale and mean below. "auto" is "learned" for the
+        methods that can, but "fixed" in streams, which would learn it from the first batch alone. A Prior holds means
+        and precisions per mode or per row.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation of a factor element under the prior; "auto" {auto}.
+    prior_mean : float or "uniform", default="uniform"
+        Mean of a factor element under the prior. "uniform" draws one from U(0, 1) times the scale for every element,
+        and keeps it: the prior of the CEP paper, whose positive mean acts as an intercept. Where the prior is learned,
+        or with interactions, it is 0.
     interactions : {{"auto", "cp", "main+cp", "pairwise", "all"}} or dict, default="auto"
-        What the latent value is a sum of: the CP component ("cp"), one number per row of each mode and an intercept
+        What an entry's latent value is a sum of: the CP part ("cp"), one number per row of each mode and an intercept
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
-        Each pair and the CP component have `rank` columns; a dict gives them explicitly, for example
+        Each pair and the CP part have `rank` columns; a dict gives them explicitly, for example
         ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers and
         "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp";
-        and "cp" in streams, and with a Prior or an `init` of one's own. prior_mean ("uniform" is then 0) is
-        that of the products.
-    schedule : {{"modewise", "parallel"}}, default="modewise"
-        Update mode after mode, or all messages from one state (the paper's; needs damping and more sweeps).
-    moments : {{"cavity", "posterior"}}, default="cavity"
-        Where the moments of the other modes come from.
-    order : {{1, 2}}, default=1
-        Order of the Taylor approximation of the expected conditional moments.
-    damping : float in [0, 1), "auto" or "adaptive", default="auto"
-        Fraction of the old message kept in an update; "auto" is 0.5, and for real values, modewise, 0.
-    anneal : int or "auto", default="auto"
-        Sweeps at the start in which every message counts ten times, so that the fit does not settle near zero; at most
-        half of max_iter. The tolerance applies after them. "auto" is 15 for real values and 40 otherwise, with
-        prior="learned" 5 (15 with values at a lower limit) and 15.
+        and "cp" in streams, and with a Prior or an `init` of one's own.
     max_iter : int or "auto", default="auto"
-        Largest number of sweeps; of a sampler the number for every chain. "auto" is 200, and for samplers between 150
-        and 1000, fewer the more entries there are.
+        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 150 and 1000,
+        fewer the more entries there are.
     tol : float, default=3e-3
-        Stop when the latent means of the training entries change by less than this fraction of their size.
+        Stop when a sweep changes the latent means of the training entries by less than this share of their size.
     init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
-        Row means to start from.
-    n_init : int, default=3
-        Random starts. Each gets the first sweeps (for cep the `anneal` ones); the one that then fits the training
-        entries best goes on. With another `init`, or a method without such a phase, there is one start.
-    n_ensemble : int or "auto", default="auto"
-        Fits from different random starts (each the best of `n_init`) whose equally weighted mixture is the posterior.
-        Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
-        they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is 1,
-        but for `fit` by "cep" with a learned prior up to 4, fewer the more entries there are.
+        The factors to start from.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
-        What to predict for rows without training entries.
-    dtype : {{"float64", "float32"}}, default="float64"
-        Storage of the messages, K * (R*(R+1)/2 + R) numbers per entry. Arithmetic is float64.
-    method_options : dict, optional
-        Settings that only this method has, by name; a wrong name is answered with those that exist.
+        What to predict for rows without training entries: what the prior says, or nothing.
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
         `partial_fit`), by going back towards its prior.
     revisit : int, default=0
-        For streams with method="cep": the size of a random sample of past entries, which is learned again with every
-        batch; it and its messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model. 0 keeps none.
+        For streams by "cep": how many past entries, a random sample, are learned again with every batch. They and their
+        messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
+        Where random starts and draws come from; an int gives the same result every time.
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called as ``callback(sweep, info, state)`` after each sweep; a true value stops the fit."""
+        Called as ``callback(sweep, info, state)`` after each sweep; a true value stops the fit, which then keeps what
+        it has. An exception ends the fit and leaves the model as it was."""
 
 _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         Posterior means of the factors, in mode order.
@@ -87,7 +66,7 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         What the parameters of these names came to.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
-        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; with n_ensemble fit
+        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; of a mixture fit
         after fit, the best first, and the number of the member. n_iter_ is then the sum.
     lower_bound_ : float
         Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare

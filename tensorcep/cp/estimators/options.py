@@ -1,83 +1,85 @@
-"""Parameters of the CP estimators after their checks."""
+"""Parameters of the CP estimators after their checks, and numbers for what is "auto" in the settings of a method."""
 
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from tensorcep.core.checks import check_choice, check_int, check_range
+from tensorcep.core.executor import n_threads
+from tensorcep.core.loop import Callback
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.sampling import Sampler
 
-from tensorcep.core.checks import check_choice, check_int, fail_value, word_or_range
-from tensorcep.core.loop import Method
-from tensorcep.cp.estimators.structure import Learner
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors import LEARNED
-from tensorcep.priors.fixed import Prior
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
 
 # Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
 # parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
 AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): "adaptive"}
 AUTO_DAMPING_OTHERWISE = 0.5
-
-
 # Damped updates of labels and counts take longer to align the factors than undamped ones of real values; a prior that
 # is learned finds its scale afterwards, and needs less.
 AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 15}
 AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
 
 
-class ModelOptions(NamedTuple):
-    """Checked parameters of a fit (names as in the estimators); rank counts all columns, free (K, R) tells which are
-    inferred in which mode.
-    """
+class RunOptions(NamedTuple):
+    """Checked parameters that `tensorcep.core.loop.run` takes, beside the number of sweeps."""
 
-    rank: int
-    free: np.ndarray
-    schedule: str
-    moments: str
-    order: int
-    damping: float | str
-    dtype: str
-    anneal: int
-    max_iter: int
     tol: float
-    threads: int
-    callbacks: tuple[Any, ...]
-    members: int
+    n_threads: int
+    callbacks: tuple[Callback, ...]
+    verbose: bool
 
 
-def method_settings(method: Method, options: ModelOptions, likelihood: Likelihood, own: Any) -> Any:
-    """The settings of a method: the estimator's parameters that it has too, and its own (`method_options`).
+def checked_options(model: BaseCP) -> RunOptions:
+    """The parameters that say how to run, after the checks of all parameters that no other function checks.
 
     Raises
     ------
     ValueError, TypeError
-        If the method has no such setting (the sentence lists what it has), or a value is not allowed.
+        If one is not allowed.
     """
-    names = [field.name for field in dataclasses.fields(method.options)]  # type: ignore[arg-type]
-    damping = options.damping
-    if damping == "auto":
-        damping = AUTO_DAMPING.get((likelihood.name, options.schedule), AUTO_DAMPING_OTHERWISE)
-    shared = {k: v for k, v in options._replace(damping=damping)._asdict().items() if k in names}
-    own = {} if own is None else own
-    if not isinstance(own, dict):
-        raise TypeError(f"method_options must be a dict or None; got {type(own).__name__}.")
-    for name in own:
-        if name not in names:
-            fail_value(f"method_options of method {method.name!r} may hold {names}; got {name!r}.")
-    return method.options(**{**shared, **own})
+    check_choice("unknown", model.unknown, ("prior", "error"))
+    check_range("forget", model.forget, 0.0, 1.0, include_high=False)
+    check_int("revisit", model.revisit, 0)
+    callbacks = () if model.callbacks is None else model.callbacks
+    callbacks = (callbacks,) if callable(callbacks) else callbacks
+    if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
+        raise TypeError(f"callbacks must be a callable, a list of callables or None; got {model.callbacks!r}.")
+    tol = check_range("tol", model.tol, 0.0)
+    return RunOptions(tol, n_threads(model.n_jobs), tuple(callbacks), bool(model.verbose))
 
 
-def run_settings(options: ModelOptions, verbose: bool) -> dict[str, Any]:
-    """What `inference._run.run` takes from the parameters of a fit."""
-    return {
-        "max_iter": options.max_iter,
-        "tol": options.tol,
-        "n_threads": options.threads,
-        "callbacks": options.callbacks,
-        "verbose": verbose,
-    }
+def with_numbers(settings: Settings, likelihood: str, learned: bool, max_iter: int, n_numbers: int) -> Settings:
+    """The settings with a number for whatever is "auto" in them.
+
+    Parameters
+    ----------
+    settings : Settings
+    likelihood : str
+    learned : bool
+        Whether the prior is learned as a whole (prior="learned").
+    max_iter : int
+    n_numbers : int
+        Elements of all factors.
+    """
+    if isinstance(settings, Sampler):
+        return settings.for_sweeps(max_iter, n_numbers)
+    values, numbers = settings.get_params(), {}
+    if values.get("damping") == "auto":
+        numbers["damping"] = AUTO_DAMPING.get((likelihood, values["schedule"]), AUTO_DAMPING_OTHERWISE)
+    if "anneal" in values:
+        anneal = _auto_anneal(likelihood, learned) if values["anneal"] == "auto" else values["anneal"]
+        numbers["anneal"] = min(anneal, max_iter // 2)
+    return dataclasses.replace(settings, **numbers)
+
+
+def _auto_anneal(likelihood: str, learned: bool) -> int:
+    if learned:
+        return AUTO_ANNEAL_LEARNED.get(likelihood, AUTO_ANNEAL_LEARNED_OTHERWISE)
+    return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
 
 
 def matching_scale(mean_square: float, order: int, rank: int) -> float:
@@ -85,71 +87,13 @@ def matching_scale(mean_square: float, order: int, rank: int) -> float:
     return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
 
 
-def annealing_sweeps(anneal: Any, likelihood: str, learned: bool) -> int:
-    """The number of annealed sweeps; "auto" by likelihood and by whether the prior is learned."""
-    if anneal == "auto" and learned:
-        return AUTO_ANNEAL_LEARNED.get(likelihood, AUTO_ANNEAL_LEARNED_OTHERWISE)
-    if anneal == "auto":
-        return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
-    if isinstance(anneal, str):
-        fail_value(f"anneal must be 'auto' or an integer >= 0; got {anneal!r}.")
-    return check_int("anneal", anneal, 0)
+def checked_ensemble(members: int, init: Any) -> int:
+    """Refuse a mixture of fits that would all be one."""
+    if members > 1 and not is_random(init):
+        raise ValueError(f"n_ensemble must be 1 without init='random', since all fits would be one; got {members}.")
+    return members
 
 
-def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
-    """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
-    if not isinstance(prior, Prior):
-        fail_value(f"prior must be 'auto', 'fixed', 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
-    if not len(prior.mean) == len(prior.precision) == len(shape):
-        fail_value(
-            f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "
-            f"{len(prior.precision)}."
-        )
-    for k, (n, mean, precision) in enumerate(zip(shape, prior.mean, prior.precision, strict=True)):
-        mean, precision = np.asarray(mean, dtype=np.float64), np.asarray(precision, dtype=np.float64)
-        if mean.shape not in ((), (rank,), (n, rank)):
-            fail_value(f"prior.mean of mode {k} must have shape (), ({rank},) or ({n}, {rank}); got {mean.shape}.")
-        if precision.shape not in ((), (rank,), (rank, rank), (n, rank, rank)):
-            allowed = f"(), ({rank},), ({rank}, {rank}) or ({n}, {rank}, {rank})"
-            fail_value(f"prior.precision of mode {k} must have shape {allowed}; got {precision.shape}.")
-        if not (np.isfinite(mean).all() and np.isfinite(precision).all()):
-            fail_value(f"prior of mode {k} must be finite; got nan or infinity.")
-        least = precision.min() if precision.ndim < 2 else np.linalg.eigvalsh(precision).min()
-        if least <= 0.0:
-            fail_value(f"prior.precision of mode {k} must be positive definite; its least eigenvalue is {least:g}.")
-    return prior
-
-
-def learned_prior(kind: str, centre: Any, scale: float, order: int, rank: int) -> tuple[Prior, Learner]:
-    """The rows' prior to begin with, and what learns it, for prior="learned" or "ard".
-
-    The mean of the rows is expected at `centre`; at 0 for "uniform".
-    """
-    check_choice("prior", kind, tuple(LEARNED))
-    middle = 0.0 if centre == "uniform" else word_or_range("prior_mean", centre, ("uniform",), -np.inf)
-    full = np.ones((order, rank))
-    learned = partial(LEARNED[kind], mean=middle * full, scale=scale * full, free=full > 0.0)
-    return Prior([middle] * order, [scale**-2] * order), learned
-
-
-def start_means(init: Any, shape: tuple[int, ...], rank: int, scale: float, rng: np.random.Generator) -> Any:
-    """Row means to start from, (n_rows, R), or None for the prior's.
-
-    "random" draws from N(0, scale^2): at a common mean every component would get the same messages, and at the prior
-    mean zero no messages at all.
-    """
-    if isinstance(init, str):
-        if check_choice("init", init, ("random", "prior")) == "prior":
-            return None
-        return scale * rng.standard_normal((sum(shape), rank))
-    if not isinstance(init, (list, tuple)):
-        fail_value(f"init must be 'random', 'prior', or a list of one array per mode; got {init!r}.")
-    factors = [np.asarray(factor, dtype=np.float64) for factor in init]
-    if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
-        fail_value(
-            f"init must be 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got arrays of "
-            f"shapes {[factor.shape for factor in factors]}."
-        )
-    if not all(np.isfinite(factor).all() for factor in factors):
-        fail_value("init must be finite; got nan or infinity.")
-    return np.concatenate(factors)
+def is_random(init: Any) -> bool:
+    """Whether fits start at random."""
+    return isinstance(init, str) and init == "random"

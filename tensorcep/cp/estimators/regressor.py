@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -11,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.belief import GammaNoise, Mixture
 from tensorcep.core.checks import check_range, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.defaults import choose
+from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.settings.passing import CEP
 from tensorcep.likelihoods.censored import TOBIT, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.fixed import Prior
 
 LARGEST = 1e140
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
@@ -28,6 +29,7 @@ CENSORED_BY_RULE = ("gibbs", "vmp")
 
 
 @document("matches rank * scale^(2 K) to the mean square of y")
+@dataclass(eq=False, repr=False)
 class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of real values, with Gaussian noise of unknown precision.
 
@@ -43,8 +45,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
-        of max(limit, f + noise). gibbs, vmp and cep can (cep of first order, with cavity moments and a message for
-        every entry). "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
+        of max(limit, f + noise). gibbs, vmp and cep can (cep with order=1, moments="cavity" and messages="full").
+        "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
         the values equal it, at least three times as many as any other value. None: no value is censored.
 
     Attributes
@@ -60,110 +62,38 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     Wang and Zhe, Conditional Expectation Propagation, sec. 4.1.
     """
 
-    def __init__(
-        self,
-        rank: int | str = "auto",
-        *,
-        method: str = "auto",
-        prior_scale: float | str = "auto",
-        prior_mean: float | str = "uniform",
-        prior: Prior | str = "auto",
-        interactions: str | dict[str, int] = "auto",
-        noise_prior: tuple[float, float] | None = None,
-        lower_limit: float | str | None = "auto",
-        schedule: str = "modewise",
-        moments: str = "cavity",
-        order: int = 1,
-        damping: float | str = "auto",
-        anneal: int | str = "auto",
-        max_iter: int | str = "auto",
-        tol: float = 3e-3,
-        init: Any = "random",
-        n_init: int = 3,
-        n_ensemble: int | str = "auto",
-        shape: tuple[int, ...] | None = None,
-        unknown: str = "prior",
-        dtype: str = "float64",
-        method_options: dict[str, Any] | None = None,
-        forget: float = 0.0,
-        revisit: int = 0,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ):
-        super().__init__(
-            rank,
-            method=method,
-            prior_scale=prior_scale,
-            prior_mean=prior_mean,
-            prior=prior,
-            interactions=interactions,
-            schedule=schedule,
-            moments=moments,
-            order=order,
-            damping=damping,
-            anneal=anneal,
-            max_iter=max_iter,
-            tol=tol,
-            init=init,
-            n_init=n_init,
-            n_ensemble=n_ensemble,
-            shape=shape,
-            unknown=unknown,
-            dtype=dtype,
-            method_options=method_options,
-            forget=forget,
-            revisit=revisit,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.noise_prior = noise_prior
-        self.lower_limit = lower_limit
+    _: KW_ONLY
+    noise_prior: tuple[float, float] | None = None
+    lower_limit: float | str | None = "auto"
 
-    _own_attributes = (*BaseCP._own_attributes, "lower_limit_")
-
-    @property
-    def _limit(self) -> float | None:
-        """The limit of the fit; before a fit the one given."""
-        given = self.lower_limit
-        return self.__dict__.get("lower_limit_", None if given is None or isinstance(given, str) else float(given))
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_")
 
     @property
     def _origin(self) -> float:
-        return self._limit or 0.0
-
-    def _likelihood_name(self) -> str:
-        return "gaussian" if self._limit is None else "tobit"
+        return getattr(self, "lower_limit_", None) or 0.0
 
     def _likelihood(self) -> Likelihood:
-        return super()._likelihood() if self._limit is None else censored_at(self._limit)
+        limit = getattr(self, "lower_limit_", None)
+        return GAUSSIAN if limit is None else censored_at(limit)
 
-    def _choose_likelihood(self, y: np.ndarray, shape: tuple[int, ...], streaming: bool) -> None:
-        self.lower_limit_ = None
+    def _asked_likelihood(self) -> Likelihood:
+        return GAUSSIAN if self._given_limit() in ("auto", None) else TOBIT
+
+    def _given_limit(self) -> Any:
+        """The parameter lower_limit after its check."""
         if self.lower_limit is None:
-            return
-        limit = word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
-        unable = self._unable_to_censor()
-        if limit != "auto" and unable:
-            fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
-        if limit != "auto":
-            self.lower_limit_ = limit
-        elif choose(self, GAUSSIAN, len(y), shape, streaming).method in CENSORED_BY_RULE:
-            self.lower_limit_ = spike_at_minimum(y)
+            return None
+        return word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
 
-    def _unable_to_censor(self) -> str:
-        """The parameter that rules out a lower limit, if one does."""
-        if isinstance(self.method, str) and self.method in METHODS and METHODS[self.method].lacks(TOBIT):
-            return f"method={self.method!r}"
-        if self.method in ("cep", "auto"):
-            if self.order == 2 or self.moments == "posterior":
-                return "order=2" if self.order == 2 else "moments='posterior'"
-            if (self.method_options or {}).get("messages") == "averaged":
-                return "messages='averaged'"
-        return ""
+    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
+        limit = self._given_limit()
+        if limit == "auto":
+            limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
+        elif limit is not None:
+            unable = _unable_to_censor(chosen)
+            if unable:
+                fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
+        return GAUSSIAN if limit is None else censored_at(limit), {"lower_limit_": limit}
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:
@@ -186,7 +116,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             )
         return y
 
-    def _intercept(self, y: np.ndarray) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         return float(np.mean(y))
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
@@ -225,6 +155,17 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         return self._observation_interval(X, coverage)
+
+
+def _unable_to_censor(chosen: Chosen) -> str:
+    """What of the method rules out a lower limit, if something does."""
+    if METHODS[chosen.method].lacks(TOBIT):
+        return f"method={chosen.method!r}"
+    if isinstance(chosen.settings, CEP):
+        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
+        values = chosen.settings.get_params()
+        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
+    return ""
 
 
 def spike_at_minimum(y: np.ndarray) -> float | None:

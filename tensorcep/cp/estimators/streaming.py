@@ -10,34 +10,25 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from tensorcep.core.belief import Posterior, first_member
-from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.defaults import Chosen, given_int
-from tensorcep.cp.estimators.options import method_settings, run_settings
-from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import RowMoments, moments_of_rows, observed_logpdf, observed_moments, theta_of
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.stream.adf import (
-    STREAMING,
-    Batch,
-    Stream,
-    StreamState,
-    absorbed,
-    batch_of,
-    begin,
-    grown,
-    keys_of,
-    learn,
-    posterior_of,
-    uniform_means,
+from tensorcep.core.checks import check_int
+from tensorcep.core.loop import run
+from tensorcep.cp.estimators.batches import (
+    all_or_nothing,
+    check_stream,
+    first_stream,
+    learn_batch,
+    plan_batch,
+    prequential_scores,
 )
-from tensorcep.cp.stream.arrivals import Arrival, Arrivals, arrival_of, arrivals, rows_of_keys
-from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
-from tensorcep.cp.stream.revisit import revisit, revisited
+from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.starts import run_from_starts
+from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
+from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
+from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
-from tensorcep.priors.fixed import Prior, natural_prior
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 # Attributes that are made from the state of the stream when somebody asks for them.
@@ -53,6 +44,10 @@ class StreamingCP(CPPredictions):
     converged_: bool
     n_samples_seen_: int
     n_batches_: int
+    shape_: tuple[int, ...]
+    _stream: Stream
+    _unseen_mean: np.ndarray
+    _unseen_cov: np.ndarray
 
     def __getattr__(self, name: str) -> Any:
         if name in LAZY and "_stream" in self.__dict__:
@@ -63,12 +58,19 @@ class StreamingCP(CPPredictions):
     def _unfold(self) -> None:
         """Set the attributes that `partial_fit` leaves until they are needed: their cost grows with the tensor."""
         stream = self._stream
-        self.posterior_ = posterior_of(stream.state, 1.0 - self.forget)
-        self.labels_ = tuple(
+        posterior = posterior_of(stream.state, 1.0 - self.forget)
+        labels = tuple(
             None if rows is None else Labels(list(rows), name=name)
             for rows, name in zip(stream.keys, stream.names, strict=True)
         )
-        self._set_moments()
+        moments = moment_attributes(posterior, self._unseen_mean, self._unseen_cov)
+        self.__dict__.update(posterior_=posterior, labels_=labels, **moments)
+
+    def _assign(self, attributes: dict[str, Any]) -> None:
+        """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
+        old = (*LAZY, "_stream", "stream_trace_")
+        kept = {name: value for name, value in vars(self).items() if name not in old}
+        self.__dict__ = {**kept, **attributes}
 
     @property
     def n_revisited_(self) -> int:
@@ -84,15 +86,13 @@ class StreamingCP(CPPredictions):
         stream = self.__dict__.get("_stream")
         return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
-    def _forget_stream(self) -> None:
-        self.__dict__.pop("_stream", None)
-
     def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
         The first batch is learned as `fit` would. Later batches get messages of their own, damped sweeps until `tol`
         or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or a label that
-        was not seen before gets a row with its prior, unless the parameter `shape` fixes the rows.
+        was not seen before gets a row with its prior, unless the parameter `shape` fixes the rows. A batch that is
+        refused, interrupted or ended by an exception leaves the model as it was.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class StreamingCP(CPPredictions):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
-        self._learn(arrival_of(X, y, time))
+        self._learn(as_batch(X, y, time))
         return self
 
     def stream(
@@ -129,6 +129,9 @@ class StreamingCP(CPPredictions):
         **reading: Any,
     ) -> Any:
         """Learn batch after batch, and score every batch before it is learned (prequential scores).
+
+        A stream that is cut short, by a batch that is refused, an interrupt or any exception, leaves the model as the
+        last batch that was learned completely left it, with the scores so far.
 
         Parameters
         ----------
@@ -166,143 +169,67 @@ class StreamingCP(CPPredictions):
             check_int("first_batch", first_batch)
         how = Arrivals(modes, value, time, batch_size, first_batch, reading)
         trace = {name: array("d") for name in SCORES}
-        with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
-            for batch in arrivals(source, how):
-                scores = self._learn(batch, score=True)
-                for name in SCORES:
-                    trace[name].append(scores[name])
-                bar.update(len(batch.values))
-                bar.set_postfix(rmse=f"{scores['rmse']:.4g}", refresh=False)
-                if callback is not None and callback(self, scores):
-                    break
-        self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
+        try:
+            with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
+                for batch in arrivals(source, how):
+                    scores = self._learn(batch, score=True)
+                    for name in SCORES:
+                        trace[name].append(scores[name])
+                    bar.update(len(batch.values))
+                    bar.set_postfix(rmse=f"{scores['rmse']:.4g}", refresh=False)
+                    if callback is not None and callback(self, scores):
+                        break
+        finally:
+            if trace["seconds"]:
+                self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
-    def _learn(self, arrival: Arrival, score: bool = False) -> dict[str, float]:
+    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
-        self._check_method()
-        self._check_revisit()
-        first = "_stream" not in self.__dict__ and "posterior_" not in self.__dict__
-        self._note_source(arrival.tensor, first)
+        check_stream(self)
         scores = {"log_score": np.nan, "rmse": np.nan}
-        if first:
-            self._learn_first(arrival)
-        else:
+        if "_stream" in vars(self) or "posterior_" in vars(self):
             scores |= self._learn_next(arrival, score)
-        # seconds are left out, so that the same stream leads to the same model file
-        self.trace_ = {name: values for name, values in self.trace_.items() if name != "seconds"}
+        else:
+            self._learn_first(arrival)
         seconds = clock.perf_counter() - begin_seconds
         return {"n_samples_seen": self.n_samples_seen_, **scores, "n_iter": self.n_iter_, "seconds": seconds}
 
-    def _learn_first(self, arrival: Arrival) -> None:
-        coords, shape, labels = arrival.as_training(self.shape)
-        problem, result = self._fit_entries(coords, arrival.values, shape, labels, streaming=True)
-        time = 0.0 if arrival.time is None else arrival.time
-        Lam, eta = problem.prior.Lam, problem.prior.eta
-        if self.posterior_.mode_prior is not None:  # what the first batch says of the prior stays
-            Lam, eta = self._mean_prior()
-        state = begin(self.posterior_, Lam, eta, problem.noise_prior, time)
-        stream = self._new_stream(state, problem.seed)
-        if self.revisit:
-            y = self._checked_targets(arrival.values, problem.likelihood)
-            arrived, last = (coords, y, time), result.state
-            how = {"seed": stream.seed, "capacity": self.revisit, "free": last.small.free}
-            empty = empty_reservoir(len(shape), state.rank)
-            found = with_new(empty, arrived, problem.entries.permutation, last.messages, **how)
-            stream = stream._replace(reservoir=found)
-        self._stream = stream
+    def _learn_first(self, arrival: Batch) -> None:
+        coords, shape, labels = training_rows(arrival, self.shape)
+        plan = plan_fit(self, (coords, arrival.values, shape, labels), arrival.tensor, streaming=True)
+        work = plan.work
+        result = run(work.method, work.problem, work.settings, **work.how) if work.is_one_run else run_from_starts(work)
+        stream = first_stream(self, plan, result, arrival, coords)
+        self._assign({**fitted_attributes(plan, result), "trace_": _without_seconds(result.trace), "_stream": stream})
+        warn_of_no_convergence(work, result)
 
-    def _check_method(self) -> None:
-        method = self.method_ if "posterior_" in self.__dict__ or "_stream" in self.__dict__ else self.method
-        if self.method == "auto" and method not in (*STREAMING, "auto"):
-            fail_value(f"partial_fit cannot go on from a fit by method {method!r}; set method='cep', and fit again.")
-        check_choice("method", method, (*STREAMING, "auto"))
-
-    def _check_revisit(self) -> None:
-        if not check_int("revisit", self.revisit, 0):
-            return
-        if self.method not in ("cep", "auto"):
-            fail_value(f"revisit needs the messages of method='cep'; got method={self.method!r}; set revisit=0.")
-        if (self.method_options or {}).get("messages", "full") != "full":
-            fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
-
-    def _continued(self) -> Stream:
-        """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
-        if "_stream" in self.__dict__:
-            return self._stream
-        posterior: Any = first_member(self.posterior_)
-        Lam, eta = self._mean_prior()
-        seed = int(check_random_state(self.random_state).integers(2**63))
-        noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is
-        return self._new_stream(begin(posterior, Lam, eta, noise, float(self.n_batches_ - 1)), seed)
-
-    def _mean_prior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-        prior = Prior(list(self._unseen_mean), [np.linalg.inv(cov) for cov in self._unseen_cov])
-        return natural_prior(prior, self.posterior_.shape, self.posterior_.rank)
-
-    def _new_stream(self, state: StreamState, seed: int) -> Stream:
-        keys, names = keys_of(self.labels_)
-        free = free_columns(self.interactions_, len(keys))
-        drawn = self.prior_ == "fixed" and self.prior_mean == "uniform" and bool(free.all())
-        return Stream(state, keys, names, seed, drawn)
-
-    def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
-        stream = self._continued()
-        sweeps = given_int("max_iter", self.max_iter, self.max_iter_)
-        chosen = Chosen(self.method_, self.rank_, self.prior_, self.interactions_, sweeps, 1)
-        options = self._checked_options(chosen, len(stream.keys))
-        likelihood = self._likelihood()
-        method = get_method(self.method_, likelihood)
-        settings = method_settings(method, options, likelihood, self.method_options)
-        y = self._checked_targets(arrival.values, likelihood)
-        time = self._checked_time(arrival.time, stream.state.time)
-        coords = rows_of_keys(arrival, stream.keys, self.shape)
-        state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: self._prior_of_new(stream, *rows))
-        how = {"likelihood": likelihood, "keep": 1.0 - self.forget, "time": time, "seed": stream.seed}
-        batch, made, reservoir = batch_of(state, coords, y, **how), None, None
-        scores = self._prequential(batch, arrival.values, y) if score else {}
-        if self.revisit:
-            before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
-            made = revisit(state, before, coords, y, capacity=self.revisit, **how)
-            batch = made.batch
-        result = learn(method, batch.problem, settings, **run_settings(options, False))
-        posterior: Any = result.posterior
-        if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
-            raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
-        if made is not None:
-            posterior, reservoir = revisited(made, posterior, result.state.messages)
-        for name in (*LAZY, "stream_trace_"):
-            self.__dict__.pop(name, None)
-        self._stream = stream._replace(state=absorbed(state, batch, posterior), reservoir=reservoir)
-        self.shape_ = state.sizes
-        self.n_iter_, self.converged_, self.trace_ = result.n_iter, result.converged, result.trace
-        self.n_samples_seen_ += len(y)
-        self.n_batches_ += 1
+    def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
+        source = self._source_attributes(arrival.tensor, first=False)
+        plan = plan_batch(self, arrival)
+        scores = prequential_scores(plan.batch, arrival.values, plan.y) if score else {}
+        result, posterior, reservoir = learn_batch(plan)
+        with all_or_nothing(plan):
+            for known, new in zip(plan.stream.keys, plan.added, strict=True):
+                if known is not None and new is not None:
+                    known.update(new)
+            state = absorbed(plan.state, plan.joined, posterior)
+            self._assign(
+                {
+                    **source,
+                    "_stream": plan.stream._replace(state=state, reservoir=reservoir),
+                    "shape_": state.sizes,
+                    "n_iter_": result.n_iter,
+                    "converged_": result.converged,
+                    "trace_": _without_seconds(result.trace),
+                    "n_samples_seen_": self.n_samples_seen_ + len(plan.y),
+                    "n_batches_": self.n_batches_ + 1,
+                }
+            )
         return scores
 
-    def _checked_time(self, time: float | None, last: float) -> float:
-        time = float(self.n_batches_) if time is None else check_range("time", time)
-        if time < last:
-            fail_value(f"time must not go back: the last batch was at {last:g}; got {time:g}.")
-        return time
 
-    def _prior_of_new(self, stream: Stream, k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Natural parameters of the prior of the rows first:last of mode k."""
-        rank, mean = stream.state.rank, self._unseen_mean[k]
-        if stream.uniform:
-            scale = np.sqrt(self._unseen_cov[k][0, 0])
-            mean = scale * uniform_means(stream.seed, k, first, last, rank)
-        return natural_prior(Prior([mean], [np.linalg.inv(self._unseen_cov[k])]), (last - first,), rank)
-
-    def _prequential(self, batch: Batch, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Scores of the predictions of a batch before it is learned."""
-        known: Problem = batch.problem
-        none = np.zeros(len(known.prior.eta), dtype=bool)
-        prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
-        belief: RowMoments = moments_of_rows(prior)
-        theta = theta_of(prior, known.likelihood)
-        log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
-        mean, _ = observed_moments(known.likelihood, belief, batch.rows, theta)
-        return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}
+def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A trace that is the same whenever the same stream is learned, and so is the file of the model."""
+    return {name: values for name, values in trace.items() if name != "seconds"}

@@ -7,13 +7,11 @@ one mode after the other are drawn given everything else.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import column_groups, free_problem, latent_at
@@ -21,60 +19,17 @@ from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_column
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, latent_of_entries, seen_rows
+from tensorcep.cp.settings import sampling
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import Conditional
 
-# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
-KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
+SamplerOptions = sampling.Sampler
+
 # Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
 AUGMENTATION, TABLES = 1 << 20, 1 << 21
 START = 1 << 48  # in place of the number of the sweep: the rows that chains start from
-
-
-@dataclass(frozen=True)
-class SamplerOptions:
-    """Settings of a sampler.
-
-    Attributes
-    ----------
-    max_iter : int
-        Sweeps of every chain.
-    burn_in : int or None
-        Sweeps at the start that are not kept; None means half of max_iter.
-    thin : int or None
-        Every thin-th draw is kept; None keeps about 100 draws of each chain, of large models down to 25, so that all of
-        them take about 1 GB at most.
-    n_chains : int
-        The first chain starts at the start given, the others at draws from the prior. The posterior of a factorisation
-        has many modes that one chain does not leave in any practical time, so that several chains predict better.
-    """
-
-    max_iter: int = 200
-    burn_in: int | None = None
-    thin: int | None = None
-    n_chains: int = 4
-
-    def __post_init__(self) -> None:
-        check_int("max_iter", self.max_iter)
-        check_int("n_chains", self.n_chains)
-        if self.thin is not None:
-            check_int("thin", self.thin)
-        if self.burn_in is not None and check_int("burn_in", self.burn_in, 0) >= self.max_iter:
-            fail_value(f"burn_in must be below max_iter={self.max_iter}; got {self.burn_in}; increase max_iter.")
-
-    @property
-    def first_kept(self) -> int:
-        """Number of the first sweep whose draw may be kept, counted from 0."""
-        return self.max_iter // 2 if self.burn_in is None else self.burn_in
-
-    def spacing(self, numbers: int) -> int:
-        """Sweeps from one kept draw to the next, where a draw of all chains holds so many numbers."""
-        if self.thin is not None:
-            return self.thin
-        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, numbers))))
-        return max(1, -(-(self.max_iter - self.first_kept) // kept))
 
 
 class Chains(NamedTuple):
@@ -232,8 +187,8 @@ def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
 
 def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
     """Count the sweep, and keep its draw if it is due."""
-    since = chains.sweeps - options.first_kept
-    if since >= 0 and since % options.spacing(chains.factors.shape[0] * problem.prior.eta.size) == 0:
+    since = chains.sweeps - options.burn_in
+    if since >= 0 and since % options.thin == 0:
         chains = _with_current(chains, problem)
     return chains._replace(sweeps=chains.sweeps + 1)
 

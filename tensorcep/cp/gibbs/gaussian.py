@@ -10,19 +10,16 @@ hold for any order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import Draws, GammaNoise
-from tensorcep.core.checks import check_choice
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.chains import (
     AUGMENTATION,
     Chains,
-    SamplerOptions,
     collect,
     draw_factors,
     draw_priors,
@@ -37,28 +34,11 @@ from tensorcep.cp.limits import censored_lanes
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import relative_change, train_score
+from tensorcep.cp.settings import sampling
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
 
-
-@dataclass(frozen=True)
-class GibbsOptions(SamplerOptions):
-    """Settings of `SamplerOptions`, and for real values that of the noise.
-
-    Attributes
-    ----------
-    noise : {"held-out", "sampled"}
-        "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
-        ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
-        until then (see `tensorcep.cp.gibbs.held_out`); with fewer than 500 entries, with censored ones or without a
-        burn-in it is "sampled".
-    """
-
-    noise: str = "held-out"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("noise", self.noise, ("held-out", "sampled"))
+GibbsOptions = sampling.Gibbs
 
 
 class GibbsState(NamedTuple):
@@ -78,7 +58,7 @@ def init(problem: Problem, options: GibbsOptions, executor: Executor) -> GibbsSt
     chains = start_chains(problem, options, np.full((C, 1), 1.0 / _spread(entries)))
     if problem.noise_prior is not None and not censored_lanes(problem).any():
         chains.target[:] = entries.y.ravel()
-        leaves_out = options.noise == "held-out" and options.first_kept > 0
+        leaves_out = options.noise == "held-out" and options.burn_in > 0
         held = hold_out(problem, C, _spread(entries)) if leaves_out else None
         return GibbsState(chains, np.zeros((C, 0, 0)), held)
     f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
@@ -115,7 +95,7 @@ def _leave_out(state: GibbsState, problem: Problem, options: GibbsOptions) -> in
     if held is None:
         return 0
     chains.weight[:] = 1.0
-    left_out = chains.sweeps < options.first_kept
+    left_out = chains.sweeps < options.burn_in
     if left_out:
         chains.weight[held.place] = 0.0
     chains.target[:] = problem.entries.y.ravel() * chains.weight

@@ -11,7 +11,6 @@ rate b + sum log(1 + e^f)).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.dispersion import (
     DISPERSION_START,
     Groups,
-    check_dispersion,
     check_dispersion_mode,
     groups_of,
     has_dispersion,
@@ -31,7 +29,6 @@ from tensorcep.cp.gibbs.chains import (
     AUGMENTATION,
     TABLES,
     Chains,
-    SamplerOptions,
     collect,
     draw_factors,
     draw_priors,
@@ -43,27 +40,10 @@ from tensorcep.cp.gibbs.chains import (
 from tensorcep.cp.gibbs.sweep import draw_omega, draw_tables
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import relative_change, train_score
+from tensorcep.cp.settings import sampling
 from tensorcep.kernels.streams import new_stream
 
-
-@dataclass(frozen=True)
-class PGGibbsOptions(SamplerOptions):
-    """Settings of `SamplerOptions`, and for counts those of the dispersion.
-
-    Attributes
-    ----------
-    dispersion_prior : tuple of float
-        Shape and rate of the Gamma prior of r.
-    dispersion_mode : int or None
-        The mode whose rows have a dispersion each; None for one that all entries share.
-    """
-
-    dispersion_prior: tuple[float, float] = (1.0, 0.1)
-    dispersion_mode: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_dispersion(self.dispersion_prior, self.dispersion_mode)
+PGGibbsOptions = sampling.PGGibbs
 
 
 class PGGibbsState(NamedTuple):

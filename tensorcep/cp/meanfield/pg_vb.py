@@ -11,21 +11,18 @@ q(omega) = PG(y + <r>, .) (an approximation there), as the tangent at xi bounds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from tensorcep.core.belief import Dispersion, Posterior
-from tensorcep.core.checks import check_int, check_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import unpack
 from tensorcep.cp.dispersion import (
     DISPERSION_START,
     Groups,
-    check_dispersion,
     check_dispersion_mode,
     groups_of,
     has_dispersion,
@@ -35,37 +32,13 @@ from tensorcep.cp.meanfield.row_blocks import RowBlocks, row_blocks
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import PriorFactor, first_prior, learned_from_rows, rows_bound
 from tensorcep.cp.rows import RowState, refresh_rows, relative_change, rows_at_prior, seen_rows, train_score
+from tensorcep.cp.settings import meanfield
 from tensorcep.kernels.slots import LANES, lane_zeros
+
+PGVBOptions = meanfield.PGVB
 
 # Rounds of the updates of tables and dispersion in a sweep: they cost little and would hold up the factors.
 DISPERSION_ROUNDS = 10
-
-
-@dataclass(frozen=True)
-class PGVBOptions:
-    """Settings of PG-VB.
-
-    Attributes
-    ----------
-    dispersion_prior : tuple of float
-        For counts, shape and rate of the Gamma prior of the dispersion r.
-    dispersion_mode : int or None
-        The mode whose rows have a dispersion each; None for one that all entries share.
-    anneal : int
-        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those): from a
-        start that knows nothing, the uncertainty of the factors otherwise shrinks components to zero, where they stay.
-    anneal_power : float
-    """
-
-    dispersion_prior: tuple[float, float] = (1.0, 0.1)
-    dispersion_mode: int | None = None
-    anneal: int = 0
-    anneal_power: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_dispersion(self.dispersion_prior, self.dispersion_mode)
-        check_int("anneal", self.anneal, 0)
-        check_range("anneal_power", self.anneal_power, 1.0)
 
 
 class PGVBState(NamedTuple):

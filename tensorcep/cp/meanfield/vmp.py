@@ -16,13 +16,11 @@ Albert and Chib (1993) for the auxiliary variables.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.core.checks import check_int, check_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import offsets
@@ -43,34 +41,12 @@ from tensorcep.cp.rows import (
     seen_rows,
     train_score,
 )
+from tensorcep.cp.settings import meanfield
 from tensorcep.kernels.rows import arrange, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import normal_cdf_parts
 
-
-@dataclass(frozen=True)
-class VMPOptions:
-    """Settings of VMP.
-
-    Attributes
-    ----------
-    anneal : int
-        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those): from a
-        start that knows nothing, components otherwise shrink to zero and stay there.
-    anneal_power : float
-
-    Raises
-    ------
-    ValueError
-        If a value is out of its range.
-    """
-
-    anneal: int = 0
-    anneal_power: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_int("anneal", self.anneal, 0)
-        check_range("anneal_power", self.anneal_power, 1.0)
+VMPOptions = meanfield.VMP
 
 
 class VMPState(NamedTuple):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, cells, problem, twin_of
+from helpers.problems import build, cells, problem, settings_of, twin_of
 from oracles import cep as oracle
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.cep.method import CEP, CEPOptions
+from tensorcep.cp.cep.method import CEP
 from tensorcep.priors.fixed import Prior
 
 FIXED = 1e12  # a prior precision at which a row does not move
 
 
 def fit(p, sweeps, threads=1, **options):
-    settings = CEPOptions(**{"messages": "averaged", **options})
+    settings = settings_of("cep", **{"messages": "averaged", **options})
     return run(CEP, p, settings, max_iter=sweeps, tol=0.0, n_threads=threads)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, fit, messages, problem, twin_of
+from helpers.problems import build, fit, messages, problem, settings_of, twin_of
 from oracles import cep as oracle
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.cep.method import CEP, CEPOptions
+from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors.fixed import Prior
 
 
 def start(p, **options):
-    options = CEPOptions(**options)
+    options = settings_of("cep", **options)
     return options, CEP.init(p, options, ThreadExecutor(1))
 
 

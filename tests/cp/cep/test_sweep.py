@@ -6,11 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from helpers.problems import build, cells, fit, messages, problem, twin_of
+from helpers.problems import build, cells, fit, messages, problem, settings_of, twin_of
 from oracles import cep as oracle
 
 from tensorcep.core.packing import unpack
-from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.priors.fixed import Prior
 
 
@@ -145,7 +144,7 @@ def test_sweep_from_the_published_start_equals_the_twin(rng):
     coords, y, p = problem(rng, 3, 4, 30, prior=Prior(mean, [1.0] * 3))
     p = p._replace(start=None)
     options = {"schedule": "parallel", "damping": 0.5, "message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
-    twin = twin_of(p, coords, y, CEPOptions(**options))
+    twin = twin_of(p, coords, y, settings_of("cep", **options))
     for _ in range(4):
         oracle.sweep(twin, "parallel", damping=0.5)
     assert_same(fit(p, 4, **options), p, twin, 1e-10)

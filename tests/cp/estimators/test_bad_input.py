@@ -85,22 +85,11 @@ PARAMETERS = [
     ({"rank": 2.5}, ["rank must be 'auto' or an integer", "2.5"]),
     ({"rank": True}, ["rank must be 'auto' or an integer", "True"]),
     ({"rank": "8"}, ["rank must be 'auto' or an integer", "'8'"]),
-    ({"damping": 1.0}, ["damping must be", "a number in [0, 1)", "1.0"]),
-    ({"damping": -0.1}, ["damping", "-0.1"]),
-    ({"damping": np.nan}, ["damping", "nan"]),
-    ({"damping": "some"}, ["damping", "'some'"]),
     ({"tol": -1e-3}, ["tol must be a number >= 0", "-0.001"]),
     ({"tol": np.nan}, ["tol", "nan"]),
     ({"tol": None}, ["tol", "None"]),
-    ({"anneal": -1}, ["anneal must be an integer >= 0", "-1"]),
-    ({"anneal": 1.5}, ["anneal must be an integer", "1.5"]),
     ({"max_iter": 0}, ["max_iter must be 'auto' or an integer >= 1", "0"]),
-    ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "float16"]),
-    ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int64"]),
     ({"method": "vmpx"}, ["method must be one of 'auto', 'cep'", "'vmpx'"]),
-    ({"schedule": "serial"}, ["schedule must be one of 'modewise', 'parallel'", "'serial'"]),
-    ({"moments": "prior"}, ["moments must be one of 'cavity', 'posterior'", "'prior'"]),
-    ({"order": 3}, ["order must be an integer from 1 to 2", "3"]),
     ({"prior_scale": 0.0}, ["prior_scale must be", "a number > 0", "0.0"]),
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
@@ -126,8 +115,39 @@ def test_fit_refuses_parameters_out_of_range(params, words):
     assert not hasattr(model, "posterior_")
 
 
-EXPLAINED = [
+SETTINGS = [
+    ({"damping": 1.0}, ["damping must be", "a number in [0, 1)", "1.0"]),
+    ({"damping": -0.1}, ["damping", "-0.1"]),
+    ({"damping": np.nan}, ["damping", "nan"]),
+    ({"damping": "some"}, ["damping", "'some'"]),
+    ({"anneal": -1}, ["anneal must be an integer >= 0", "-1"]),
+    ({"anneal": 1.5}, ["anneal must be an integer", "1.5"]),
+    ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "'float16'"]),
+    ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int"]),
+    ({"schedule": "serial"}, ["schedule must be one of 'modewise', 'parallel'", "'serial'"]),
+    ({"moments": "prior"}, ["moments must be one of 'cavity', 'posterior'", "'prior'"]),
+    ({"order": 3}, ["order must be an integer from 1 to 2", "3"]),
     ({"dtype": "floaty"}, ["dtype must be one of"]),
+    ({"damping": "some"}, ["damping must be", "adaptive"]),
+    ({"messages": "some"}, ["messages must be one of 'full', 'averaged'", "'some'"]),
+    ({"positive": 1}, ["positive must be True or False", "1"]),
+    ({"message_noise": (1.0, -1.0)}, ["message_noise[1] must be a number > 0", "-1.0"]),
+    ({"n_starts": 0}, ["n_starts must be an integer >= 1", "0"]),
+    ({"n_ensemble": "many"}, ["n_ensemble must be an integer >= 1", "'many'"]),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), SETTINGS, ids=lambda value: str(value)[:40])
+def test_settings_refuse_values_out_of_range(settings, words):
+    refused(ValueError, words, lambda: tc.CEP(**settings))
+    record = tc.CEP()
+    refused(ValueError, words, lambda: record.set_params(**settings))
+    assert record == tc.CEP()
+    vars(record).update(settings)  # what the record could not see is refused by the fit
+    refused(ValueError, words, lambda: paper(tc.CPRegressor, method=record).fit(X0, Y0))
+
+
+EXPLAINED = [
     ({"callbacks": 5}, ["callbacks must be"]),
     ({"callbacks": [lambda *_: None, 5]}, ["callbacks must be"]),
     ({"init": 5}, ["init must be"]),
@@ -138,7 +158,6 @@ EXPLAINED = [
     ({"n_jobs": -2}, ["n_jobs must be", "-1"]),
     ({"prior_mean": "unifrom"}, ["prior_mean must be", "uniform"]),
     ({"prior_scale": "wide"}, ["prior_scale must be", "auto"]),
-    ({"damping": "some"}, ["damping must be", "adaptive"]),
 ]
 
 

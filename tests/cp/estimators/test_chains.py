@@ -15,7 +15,7 @@ FEW = {"burn_in": 10, "thin": 1, "n_chains": 2}
 
 
 def fitted(method, **given):
-    own = {} if method == "pg-vb" else {"method_options": FEW, "max_iter": 30}
+    own = {} if method == "pg-vb" else {**FEW, "max_iter": 30}
     return paper(
         tc.CPCountRegressor, 2, likelihood="negbinomial", method=method, random_state=0, tol=1e-2, **own, **given
     )
@@ -37,7 +37,7 @@ def test_counts_predict_and_come_back_from_a_file(method, tmp_path):
 
 
 def test_chain_diagnostics_have_one_number_per_entry():
-    model = paper(tc.CPRegressor, 2, method="gibbs", max_iter=30, random_state=0, method_options=FEW).fit(X, Y)
+    model = paper(tc.CPRegressor, 2, method="gibbs", max_iter=30, random_state=0, **FEW).fit(X, Y)
     r_hat, size = model.chain_diagnostics(X[:7])
     assert r_hat.shape == size.shape == (7,)
     assert (r_hat > 0.9).all()
@@ -45,7 +45,7 @@ def test_chain_diagnostics_have_one_number_per_entry():
 
 
 def test_learned_prior_serves_the_samplers():
-    model = paper(tc.CPRegressor, 2, method="gibbs", prior="learned", max_iter=30, random_state=0, method_options=FEW)
+    model = paper(tc.CPRegressor, 2, method="gibbs", prior="learned", max_iter=30, random_state=0, **FEW)
     assert np.isfinite(model.fit(X, Y).predict(X)).all()
 
 
@@ -58,4 +58,4 @@ def test_chains_refuse_what_they_cannot_do():
     with pytest.raises(ValueError, match="method 'pg-vb' needs pg"):
         paper(tc.CPCountRegressor, 2, method="pg-vb").fit(X, Y)
     with pytest.raises(ValueError, match="burn_in must be below max_iter=5; got 10"):
-        paper(tc.CPRegressor, 2, method="gibbs", max_iter=5, method_options=FEW).fit(X, Y)
+        paper(tc.CPRegressor, 2, method="gibbs", max_iter=5, **FEW).fit(X, Y)

@@ -22,8 +22,7 @@ POINT = {"method": "wopt"}
 
 
 def chosen(name="regressor", n=600, shape=SHAPE, streaming=False, **params):
-    model = CLASSES[name](**params)
-    return choose(model, model._likelihood(), n, shape, streaming)
+    return choose(CLASSES[name](**params), n, shape, streaming)
 
 
 def values(order, n=60, seed=0):
@@ -76,19 +75,15 @@ def test_sweeps_of_samplers_fall_with_the_entries(n, sweeps):
     ("name", "params", "method"),
     [
         ("regressor", {}, "gibbs"),
-        ("classifier", {}, "gibbs"),
+        ("classifier", {}, "pg-gibbs"),
+        ("classifier", {"link": "probit"}, "gibbs"),
         ("classifier", LOGIT, "pg-gibbs"),
         ("counts", {}, "cep"),
         ("counts", NEGBINOMIAL, "cep"),
         ("regressor", {"streaming": True}, "cep"),
-        ("regressor", {"order": 2}, "cep"),
-        ("regressor", {"moments": "posterior"}, "cep"),
-        ("regressor", {"schedule": "parallel"}, "cep"),
-        ("regressor", {"damping": 0.5}, "cep"),
-        ("regressor", {"dtype": "float32"}, "cep"),
+        ("regressor", {"method": tc.CEP(order=2)}, "cep"),
         ("regressor", {"revisit": 10}, "cep"),
-        ("regressor", {"n_ensemble": 3}, "cep"),
-        ("regressor", {"method": "vmp", "order": 2}, "vmp"),
+        ("regressor", {"method": tc.VMP(), "streaming": True}, "vmp"),
         ("regressor", {"shape": (50_000, 50_000, 50_000)}, "cep"),  # its draws would take far more than 1 GB
         ("regressor", {"prior": "ard", "rank": 2, "max_iter": 5, "tol": 0.1}, "gibbs"),
     ],
@@ -136,7 +131,7 @@ def test_prior_and_interactions_are_what_the_method_can(name, params, prior, int
         (10, {}, 4),
         (40_000, {}, 2),
         (10**6, {}, 1),
-        (10, {"n_ensemble": 2}, 2),
+        (10, {"method": tc.CEP(n_ensemble=2)}, 2),
         (10, {"method": "gibbs"}, 1),
         (10, {"prior": "fixed"}, 1),
         (10, {"streaming": True}, 1),
@@ -225,7 +220,7 @@ def test_a_bare_estimator_recovers_effects_and_products():
 @pytest.mark.parametrize("name", NAMES)
 def test_streams_are_learned_by_cep_and_keep_what_they_began_with(name, tmp_path):
     X, y = entries(name)
-    model = CLASSES[name](tol=0.5, anneal=0, shape=SHAPE, random_state=0)
+    model = CLASSES[name](method=tc.CEP(anneal=0), tol=0.5, shape=SHAPE, random_state=0)
     model.partial_fit(X[:90], y[:90])
     began = [getattr(model, item) for item in FITTED]
     assert began == ["cep", 8, "fixed", {"main": 0, "pair": 0, "cp": 8}, 200]
@@ -249,7 +244,7 @@ def test_partial_fit_cannot_go_on_from_chains(tmp_path):
 
 def test_partial_fit_goes_on_from_a_fit_that_came_to_cep():
     X, y = entries("regressor")
-    model = tc.CPRegressor(1, moments="posterior", tol=0.5, random_state=0).fit(X[:400], y[:400])
+    model = tc.CPRegressor(1, method=tc.CEP(moments="posterior"), tol=0.5, random_state=0).fit(X[:400], y[:400])
     assert model.method_ == "cep"
     assert model.partial_fit(X[400:], y[400:]).n_samples_seen_ == 600
 
@@ -297,7 +292,7 @@ def test_compare_and_select_rank_take_estimators_as_they_come():
         ({"method": "gibbs"}, "gibbs", "probit"),
         ({"method": "vmp"}, "vmp", "probit"),
         ({"method": "pg-vb"}, "pg-vb", "logit"),
-        ({"damping": 0.5}, "cep", "probit"),
+        ({"method": tc.CEP(damping=0.5)}, "cep", "probit"),
         ({"link": "probit"}, "gibbs", "probit"),
         ({"link": "logit", "method": "cep"}, "cep", "logit"),
     ],

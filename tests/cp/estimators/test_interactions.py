@@ -47,11 +47,9 @@ def clamped_values(model):
 @pytest.mark.parametrize("method", ["cep", "laplace", "vmp"])
 def test_main_effects_alone_are_bayesian_additive_regression(method):
     X, y, _ = additive(400)
-    model = paper(
-        tc.CPRegressor, method=method, interactions={"main": 1}, noise_prior=(1e9, 1e8), tol=1e-7, max_iter=500
-    )
     # moments of the posterior: with those of the cavity the fixed point is close to the exact mean, not equal
-    model.set_params(prior_scale=1.3, moments="posterior", n_init=1, random_state=0).fit(X, y)
+    how = {"prior_scale": 1.3, "moments": "posterior", "n_starts": 1, "random_state": 0, "tol": 1e-7, "max_iter": 500}
+    model = paper(tc.CPRegressor, method=method, interactions={"main": 1}, noise_prior=(1e9, 1e8), **how).fit(X, y)
     # the exact posterior mean: one column per row, prior variance 1.3^2 around the mean of y on mode 0, precision 10
     design = np.zeros((len(y), sum(SHAPE)))
     for k, first in enumerate((0, 20, 35)):
@@ -136,7 +134,7 @@ def sampled(interactions, **given):
         interactions=interactions,
         max_iter=60,
         random_state=0,
-        method_options=few,
+        **few,
         **given,
     )
 

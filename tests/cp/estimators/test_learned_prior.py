@@ -63,7 +63,7 @@ def test_unknown_rows_are_predicted_by_the_learned_prior():
 @pytest.mark.parametrize("kind", ["fixed", "learned", "ard"])
 def test_samplers_keep_a_row_of_the_prior_that_each_draw_has(kind, tmp_path):
     X, y, fresh = levels()
-    how = {"method": "gibbs", "max_iter": 80, "method_options": {"n_chains": 2}, "random_state": 0}
+    how = {"method": "gibbs", "max_iter": 80, "n_chains": 2, "random_state": 0}
     model = paper(tc.CPRegressor, 1, prior=kind, **how).fit(X, y)
     rows = model.posterior_.unknown
     if kind == "fixed":

@@ -15,7 +15,7 @@ from tensorcep.cp.estimators.regressor import spike_at_minimum
 from tensorcep.metrics import coverage, rmse
 
 SHAPE, LIMIT = (25, 20, 15), 1.5
-GIBBS = {"max_iter": 100, "method_options": {"n_chains": 2}}
+GIBBS = {"max_iter": 100, "n_chains": 2}
 HOW = {"cep": {}, "vmp": {"prior_mean": 0.0}, "gibbs": GIBBS}
 
 
@@ -141,7 +141,7 @@ def test_auto_finds_a_spike_at_the_least_value(y, limit):
         ({"method": "wopt"}, "method='wopt' cannot use"),
         ({"order": 2}, "order=2 cannot use"),
         ({"moments": "posterior"}, "moments='posterior' cannot use"),
-        ({"method_options": {"messages": "averaged"}}, "messages='averaged' cannot use"),
+        ({"messages": "averaged"}, "messages='averaged' cannot use"),
         ({"lower_limit": "low"}, "lower_limit must be 'auto', or a number"),
         ({"lower_limit": np.nan}, "lower_limit must be 'auto', or a number"),
     ],

@@ -114,7 +114,7 @@ def test_revisit_refuses_what_has_no_messages():
     X, y = entries("regressor")
     refused = [
         ({"method": "vmp", "revisit": 5}, "revisit needs the messages of method='cep'; got method='vmp'"),
-        ({"method_options": {"messages": "averaged"}, "revisit": 5}, "revisit needs the message of every entry"),
+        ({"messages": "averaged", "revisit": 5}, "revisit needs the message of every entry"),
         ({"revisit": -1}, "revisit must be an integer >= 0; got -1"),
         ({"revisit": 2.5}, "revisit must be an integer >= 0; got 2.5"),
     ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.data import NAMES, entries, fitted, new
-from helpers.models import paper
 
 import tensorcep as tc
 
 CHOICES = {
     "laplace": {"method": "laplace"},
-    "averaged": {"method": "cep", "method_options": {"messages": "averaged"}},
+    "averaged": {"method": "cep", "messages": "averaged"},
 }
 
 
@@ -27,12 +26,4 @@ def test_method_predicts_about_what_full_cep_does_and_survives_saving(tmp_path, 
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.predict_latent(X)[0], mean)
-    assert again.get_params()["method_options"] == model.method_options
-
-
-def test_method_settings_that_do_not_exist_are_named():
-    X, y = entries("regressor")
-    with pytest.raises(ValueError, match=r"'curvature'.*got 'curve'"):
-        paper(tc.CPRegressor, method="laplace", method_options={"curve": "marginal"}).fit(X, y)
-    with pytest.raises(ValueError, match="damping of method 'laplace' must be a number"):
-        paper(tc.CPRegressor, method="laplace", damping="adaptive").fit(X, y)
+    assert again.method == model.method

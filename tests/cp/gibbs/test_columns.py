@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import structured
+from helpers.problems import settings_of, structured
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize(("method", "likelihood"), PAIRS)
 
 
 def sample(p, method="gibbs", sweeps=5, threads=1, **given):
-    options = METHODS[method].options(max_iter=sweeps, **{"burn_in": 0, "n_chains": 1, "thin": 1, **given})
+    options = settings_of(method, sweeps, **{"burn_in": 0, "n_chains": 1, "thin": 1, **given})
     return run(METHODS[method], p, options, max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
@@ -51,7 +51,7 @@ def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, f
     """A noise precision of 1e12 leaves draws at the conditional mean."""
     shape = {2: (12, 10), 3: (9, 8, 7), 4: (6, 6, 5, 6)}[K]
     p, _ = structured(rng, K, n=10000, free=free, shape=shape)
-    gibbs, options = METHODS["gibbs"], METHODS["gibbs"].options(n_chains=1, noise="sampled")
+    gibbs, options = METHODS["gibbs"], settings_of("gibbs", n_chains=1, noise="sampled")
     state = gibbs.init(p, options, ThreadExecutor(1))
     state.chains.theta[:] = 1e12
     state, _ = gibbs.step(state, p, options, ThreadExecutor(1))

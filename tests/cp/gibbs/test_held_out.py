@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, cells
+from helpers.problems import build, cells, settings_of
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs.gaussian import GibbsOptions
 from tensorcep.cp.gibbs.held_out import HeldOut, hold_out, law_of_noise, update_noise
 from tensorcep.cp.methods import METHODS
 from tensorcep.priors.fixed import Prior
@@ -29,7 +28,7 @@ def data(rng, n=2000, true_rank=2):
 def sample(coords, y, R, sweeps=120, threads=1, **given):
     scale = (y.std() / np.sqrt(R)) ** (1.0 / 3.0)
     p = build(coords, y, SHAPE, R, prior=Prior([0.0] * 3, [scale**-2] * 3))
-    return run(METHODS["gibbs"], p, GibbsOptions(max_iter=sweeps, **given), max_iter=sweeps, tol=0.0, n_threads=threads)
+    return run(METHODS["gibbs"], p, settings_of("gibbs", sweeps, **given), max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
 def error(posterior, coords, f):
@@ -75,7 +74,7 @@ def test_entries_left_out_come_back_after_the_burn_in(rng):
     coords, _, y = data(rng, 600)
     weights = []
     p = build(coords, y, SHAPE, 2)
-    options = GibbsOptions(max_iter=6, burn_in=3, n_chains=2)
+    options = settings_of("gibbs", 6, burn_in=3, n_chains=2)
     watch = [lambda number, sweep, state: weights.append(state.chains.weight[:-1].copy())]
     first = run(METHODS["gibbs"], p, options, max_iter=6, tol=0.0, callbacks=watch)
     used = np.array(weights)[:, : len(y)]
@@ -101,4 +100,4 @@ def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):
 
 def test_noise_must_be_a_known_word():
     with pytest.raises(ValueError, match="noise must be one of"):
-        GibbsOptions(noise="cv")
+        settings_of("gibbs", noise="cv")

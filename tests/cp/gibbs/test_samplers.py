@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.problems import build, problem
+from helpers.problems import build, problem, settings_of
 from helpers.samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, learned_prior, prior_of
 
 from tensorcep.core.loop import run
@@ -30,15 +30,15 @@ EVERY = pytest.mark.parametrize(("method", "likelihood"), PAIRS)
 LIMIT = 4.5
 
 
-def settings(method, **given):
+def settings(method, sweeps=200, **given):
     given = {"burn_in": 0, "n_chains": 1, **given}
     if method == "pg-gibbs":
         given.setdefault("dispersion_prior", THETA_PRIOR)
-    return METHODS[method].options(**given)
+    return settings_of(method, sweeps, **given)
 
 
 def sample(p, method, sweeps=6, threads=1, **given):
-    options = settings(method, max_iter=sweeps, **given)
+    options = settings(method, sweeps, **given)
     return run(METHODS[method], p, options, max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
@@ -213,7 +213,7 @@ def test_samplers_infer_one_dispersion_per_row_of_a_mode():
     [
         ({"n_chains": 0}, "n_chains must be an integer >= 1; got 0"),
         ({"thin": 0}, "thin must be"),
-        ({"burn_in": 200, "max_iter": 200}, "burn_in must be below max_iter=200; got 200"),
+        ({"burn_in": 200}, "burn_in must be below max_iter=200; got 200"),
         ({"dispersion_prior": (1.0, 0.0)}, r"dispersion_prior\[1\] must be a number > 0; got 0.0"),
         ({"dispersion_prior": 2.0}, "pair"),
         ({"dispersion_mode": -1}, "dispersion_mode must be an integer >= 0; got -1"),
@@ -221,7 +221,7 @@ def test_samplers_infer_one_dispersion_per_row_of_a_mode():
 )
 def test_samplers_refuse_wrong_settings(given, words):
     with pytest.raises(ValueError, match=words):
-        pg_gibbs.PGGibbsOptions(**given)
+        settings_of("pg-gibbs", 200, **given)
 
 
 def test_samplers_refuse_a_mode_that_does_not_exist(rng):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, means, problem
+from helpers.problems import build, means, problem, settings_of
 from scipy.special import expit, gammaln
 
 from tensorcep.core.loop import run
@@ -18,7 +18,7 @@ CELLS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 def fit(p, sweeps=30, threads=1, **given):
     method = METHODS["pg-vb"]
-    return run(method, p, method.options(**given), max_iter=sweeps, tol=0.0, n_threads=threads)
+    return run(method, p, settings_of("pg-vb", **given), max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
 def data(rng, likelihood, K=3, R=2, n=40, **kw):
@@ -85,7 +85,7 @@ def test_pg_vb_reaches_the_stored_bounds(rng):
 
 def test_pg_gibbs_reaches_the_stored_expectations():
     method, n = METHODS["pg-gibbs"], 4_500
-    options = method.options(max_iter=n, burn_in=500, thin=1, n_chains=2, dispersion_prior=(2e8, 1e8))
+    options = settings_of("pg-gibbs", n, burn_in=500, thin=1, n_chains=2, dispersion_prior=(2e8, 1e8))
     truth = {
         "logit": ([1.0, -1.0, 1.0, 1.0], [0.55851, 0.44149, 0.55851, 0.55851], expit),
         "negbinomial": ([3.0, 0.0, 1.0, 5.0], [0.16359, -0.46010, -0.16669, 0.38391], lambda f: f),

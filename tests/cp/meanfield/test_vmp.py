@@ -18,7 +18,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.vmp import _first_square, _update_mode
 from tensorcep.cp.simulate import simulate_cp
-from tensorcep.entries.datasets import published_entries
+from tensorcep.datasets import published_entries
 from tensorcep.estimators import CPClassifier
 from tensorcep.priors.fixed import Prior
 
@@ -230,7 +230,7 @@ def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
             method="vmp",
             prior_mean=0.0,
             anneal=sweeps,
-            n_init=1,
+            n_starts=1,
             random_state=0,
             max_iter=80,
             tol=1e-2,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, cells
+from helpers.problems import build, cells, settings_of
 from scipy.stats import norm
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
-from tensorcep.cp.cep.method import CEPOptions
+from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
 from tensorcep.likelihoods import get_likelihood
@@ -29,7 +29,7 @@ def begun(shape, R, prior, noise=None):
 def learned(state, coords, y, likelihood="probit", keep=1.0, time=0.0, **options):
     record = get_likelihood(likelihood)
     batch = adf.batch_of(state, coords, y, record, keep=keep, time=time, seed=0)
-    result = adf.learn(get_method("cep", record), batch.problem, CEPOptions(damping=0.3, **options), **HOW)
+    result = adf.learn(get_method("cep", record), batch.problem, settings_of("cep", damping=0.3, **options), **HOW)
     return adf.absorbed(state, batch, result.posterior), result
 
 
@@ -73,7 +73,7 @@ def test_adf_first_batch_equals_cep_on_that_batch(rng):
     coords, y = random_batch(rng)
     state, _ = learned(begun((6, 5, 4), 2, PRIOR), coords, y)
     problem = build(coords, y, (6, 5, 4), 2, "probit", PRIOR)
-    options = CEPOptions(damping=0.3, positive=False)
+    options = settings_of("cep", damping=0.3, positive=False)
     whole = run(get_method("cep", problem.likelihood), problem, options, **HOW).posterior
     posterior = adf.posterior_of(state, 1.0)
     np.testing.assert_allclose(posterior.Lam, whole.Lam, rtol=0, atol=1e-8)
@@ -161,10 +161,10 @@ def test_adf_batch_whose_messages_outweigh_the_prior_is_learned_again_with_posit
     state = begun(shape, 4, Prior([rng.random((m, 4)) for m in shape], [1.0] * 3))
     problem = adf.batch_of(state, coords, y, get_likelihood("probit"), keep=1.0, time=0.0, seed=0).problem
     method = get_method("cep", problem.likelihood)
-    formula = run(method, problem, CEPOptions(damping=0.5, positive=False), **HOW)
+    formula = run(method, problem, settings_of("cep", damping=0.5, positive=False), **HOW)
     if not (formula.trace["skipped"].any() or formula.trace["shrunk"].any()):
         pytest.fail("this problem no longer troubles the formula; choose a harder one")
-    result = adf.learn(method, problem, CEPOptions(damping=0.5), max_iter=200, tol=1e-3)
+    result = adf.learn(method, problem, settings_of("cep", damping=0.5), max_iter=200, tol=1e-3)
     assert not result.trace["skipped"].any()
     assert not result.trace["shrunk"].any()
     assert result.converged
@@ -174,8 +174,8 @@ def test_adf_stream_survives_packing(rng):
     coords, y = random_batch(rng)
     state, _ = learned(begun((6, 5, 4), 2, PRIOR), coords, y, keep=0.9, time=3.0)
     stream = adf.Stream(state, (None,) * 3, (None,) * 3, 12345678901234567890 % 2**63, True)
-    header, arrays = adf.pack_stream(stream)
-    again = adf.unpack_stream(header, arrays, (None,) * 3)
+    tree, arrays = split(tree_of(adf.stored_stream(stream)))
+    again = adf.stream_of(read_as(adf.StoredStream, merge(tree, arrays), ""), (None,) * 3)
     assert again[1:] == stream[1:]
     assert again.state.time == 3.0
     for a, b in zip(stream.state.modes, again.state.modes, strict=True):

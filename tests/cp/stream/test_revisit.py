@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.problems import settings_of
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, slots_of_new
@@ -28,7 +28,7 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     record = get_likelihood(likelihood)
     how = {"keep": keep, "time": time, "seed": 5, "likelihood": record}
     made = revisit(state, reservoir, coords, y, capacity=capacity, **how)
-    result = adf.learn(get_method("cep", record), made.batch.problem, CEPOptions(), **HOW)
+    result = adf.learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
     posterior, reservoir = revisited(made, result.posterior, result.state.messages)
     return adf.absorbed(state, made.batch, posterior), reservoir
 

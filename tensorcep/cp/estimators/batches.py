@@ -1,0 +1,246 @@
+"""One batch of a stream: what learning it takes, decided and checked before anything changes, and undone if need be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Posterior, first_member
+from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value
+from tensorcep.core.loop import Method, Run
+from tensorcep.core.settings import Settings
+from tensorcep.cp.columns import free_columns
+from tensorcep.cp.estimators.defaults import given_int
+from tensorcep.cp.estimators.fitted import unseen_moments
+from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
+from tensorcep.cp.estimators.plan import FitPlan
+from tensorcep.cp.methods import get_method
+from tensorcep.cp.predict import observed_logpdf, observed_moments
+from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.stream.adf import (
+    STREAMING,
+    BatchProblem,
+    Stream,
+    StreamState,
+    batch_of,
+    begin,
+    grown,
+    keys_of,
+    learn,
+    uniform_means,
+)
+from tensorcep.cp.stream.arrivals import rows_of_keys
+from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
+from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
+from tensorcep.entries.batch import Batch
+from tensorcep.priors.fixed import Prior, natural_prior
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+
+class BatchPlan(NamedTuple):
+    """What learning one more batch takes.
+
+    Attributes
+    ----------
+    stream : Stream
+        As it is before the batch.
+    state : StreamState
+        With room for the rows that the batch brings.
+    added : tuple of dict or None
+        Per mode with labels, the rows of those that are new.
+    batch : BatchProblem
+    visit : Revisit or None
+    method : Method
+    settings : Settings
+    options : RunOptions
+    max_iter : int
+    y : (N,) float64
+        Values as the likelihood has them.
+    """
+
+    stream: Stream
+    state: StreamState
+    added: tuple[dict[Any, int] | None, ...]
+    batch: BatchProblem
+    visit: Revisit | None
+    method: Method
+    settings: Settings
+    options: RunOptions
+    max_iter: int
+    y: np.ndarray
+
+    @property
+    def joined(self) -> BatchProblem:
+        """The batch, with the entries that are revisited."""
+        return self.batch if self.visit is None else self.visit.batch
+
+
+class Learned(NamedTuple):
+    """What a batch led to."""
+
+    run: Run
+    posterior: Posterior
+    reservoir: Reservoir | None
+
+
+def check_stream(model: BaseCP) -> None:
+    """Refuse parameters with which an estimator cannot learn from a stream.
+
+    Raises
+    ------
+    ValueError
+        If the method, or what is to be revisited, does not fit a stream.
+    """
+    name, settings = checked_method(model.method)
+    method = vars(model).get("method_", name)
+    if name == "auto" and method not in (*STREAMING, "auto"):
+        fail_value(f"partial_fit cannot go on from a fit by method {method!r}; set method='cep', and fit again.")
+    check_choice("method", method, (*STREAMING, "auto"))
+    if not check_int("revisit", model.revisit, 0):
+        return
+    if name not in ("cep", "auto"):
+        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
+    if isinstance(settings, CEP) and settings.messages != "full":
+        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
+
+
+def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coords: np.ndarray) -> Stream:
+    """The stream after its first batch, at these coordinates, was learned as `fit` would."""
+    problem, posterior = plan.work.problem, result.posterior
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
+    time = 0.0 if arrival.time is None else arrival.time
+    Lam, eta = problem.prior.Lam, problem.prior.eta
+    if posterior.mode_prior is not None:  # what the first batch says of the prior stays
+        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+    state = begin(posterior, Lam, eta, problem.noise_prior, time)
+    free = problem.free is None
+    drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and free
+    stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
+    if not model.revisit:
+        return stream
+    y = model._checked_targets(arrival.values, problem.likelihood)
+    how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
+    empty = empty_reservoir(len(problem.shape), state.rank)
+    permutation = problem.entries.permutation
+    return stream._replace(reservoir=with_new(empty, (coords, y, time), permutation, result.state.messages, **how))
+
+
+def continued_stream(model: BaseCP) -> Stream:
+    """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
+    if "_stream" in vars(model):
+        return model._stream
+    posterior: Any = first_member(model.posterior_)
+    Lam, eta = _mean_prior(model.posterior_, model._unseen_mean, model._unseen_cov)
+    seed = int(check_random_state(model.random_state).integers(2**63))
+    noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is
+    state = begin(posterior, Lam, eta, noise, float(model.n_batches_ - 1))
+    keys, names = keys_of(model.labels_)
+    free = bool(free_columns(model.interactions_, len(keys)).all())
+    return Stream(state, keys, names, seed, model.prior_ == "fixed" and model.prior_mean == "uniform" and free)
+
+
+def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of every row's prior where that is the same for all rows of a mode."""
+    prior = Prior(list(mean), [np.linalg.inv(item) for item in cov])
+    return natural_prior(prior, posterior.shape, posterior.rank)
+
+
+def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
+    """Decide all of learning one more batch. The estimator and its stream are not changed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter or the batch is not allowed.
+    """
+    max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
+    likelihood, options = model._likelihood(), checked_options(model)
+    method = get_method(model.method_, likelihood)
+    _, given = checked_method(model.method)
+    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
+    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter, 0)
+    y = model._checked_targets(arrival.values, likelihood)
+    stream = continued_stream(model)
+    time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
+    coords, added = rows_of_keys(arrival, stream.keys, model.shape)
+    state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
+    how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
+    visit, batch = None, batch_of(state, coords, y, **how)
+    if model.revisit:
+        before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
+        visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
+    return BatchPlan(stream, state, added, batch, visit, method, settings, options, max_iter, y)
+
+
+def _checked_time(time: float | None, last: float, n_batches: int) -> float:
+    time = float(n_batches) if time is None else check_range("time", time)
+    if time < last:
+        fail_value(f"time must not go back: the last batch was at {last:g}; got {time:g}.")
+    return time
+
+
+def _prior_of_new(model: BaseCP, stream: Stream, k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the prior of the rows first:last of mode k."""
+    rank, mean, cov = stream.state.rank, model._unseen_mean[k], model._unseen_cov[k]
+    if stream.uniform:
+        mean = np.sqrt(cov[0, 0]) * uniform_means(stream.seed, k, first, last, rank)
+    return natural_prior(Prior([mean], [np.linalg.inv(cov)]), (last - first,), rank)
+
+
+def learn_batch(plan: BatchPlan) -> Learned:
+    """Learn a batch; the stream is not changed.
+
+    Raises
+    ------
+    FloatingPointError
+        If the result is not finite.
+    """
+    options, problem = plan.options._replace(verbose=False), plan.joined.problem
+    result = learn(plan.method, problem, plan.settings, max_iter=plan.max_iter, **options._asdict())
+    posterior: Any = result.posterior
+    if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
+        raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
+    if plan.visit is None:
+        return Learned(result, posterior, None)
+    return Learned(result, *revisited(plan.visit, posterior, result.state.messages))
+
+
+@contextlib.contextmanager
+def all_or_nothing(plan: BatchPlan) -> Iterator[None]:
+    """Give the rows that a batch touches, and the labels, back as they were if the block does not end well.
+
+    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch.
+    """
+    rows_of_modes = list(zip(plan.state.modes, plan.joined.used, strict=True))
+    before = [[field[rows].copy() for field in mode] for mode, rows in rows_of_modes]
+    finished = False
+    try:
+        yield
+        finished = True
+    finally:
+        if not finished:
+            for (mode, rows), copies in zip(rows_of_modes, before, strict=True):
+                for field, values in zip(mode, copies, strict=True):
+                    field[rows] = values
+            for known, new in zip(plan.stream.keys, plan.added, strict=True):
+                if known is not None and new is not None:
+                    for key in new:
+                        known.pop(key, None)
+
+
+def prequential_scores(batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Scores of the predictions of a batch before it is learned; y are the values as the likelihood has them."""
+    known = batch.problem
+    none = np.zeros(len(known.prior.eta), dtype=bool)
+    prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
+    belief = prior.components()
+    log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
+    mean, _ = observed_moments(known.likelihood, belief, batch.rows)
+    return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}

@@ -1,0 +1,91 @@
+"""The attributes of a fitted estimator, all made before the first one is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from tensorcep.core.belief import Result, first_member
+from tensorcep.core.checks import warn_user
+from tensorcep.core.components import Components
+from tensorcep.core.loop import Run
+from tensorcep.core.packing import pack
+from tensorcep.cp.estimators.plan import FitPlan
+from tensorcep.cp.plan import Plan
+from tensorcep.cp.predict import per_mode
+from tensorcep.priors.fixed import Prior
+
+
+def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
+    """All attributes that a fit sets.
+
+    Raises
+    ------
+    FloatingPointError
+        If the result is not finite.
+    """
+    posterior = result.posterior
+    unseen_mean, unseen_cov = unseen_moments(posterior, plan.prior)
+    return {
+        **plan.attributes,
+        "posterior_": posterior,
+        "labels_": plan.labels,
+        "shape_": posterior.shape,
+        "n_features_in_": len(posterior.shape),
+        "_unseen_mean": unseen_mean,
+        "_unseen_cov": unseen_cov,
+        **moment_attributes(posterior, unseen_mean, unseen_cov),
+        "n_iter_": result.n_iter,
+        "converged_": result.converged,
+        "trace_": result.trace,
+        "n_samples_seen_": len(plan.work.problem.entries.permutation),
+        "n_batches_": 1,
+    }
+
+
+def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (K, R) and covariance (K, R, R) of a row of each mode that has no entries; the mean over the mode's rows."""
+    learned = getattr(first_member(posterior), "mode_prior", None)
+    if learned is not None:
+        prior = Prior(learned.mean, learned.precision)
+    means = [np.asarray(m, dtype=float) for m in prior.mean]
+    unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (posterior.rank,)) for m in means])
+    precision = [np.asarray(p, dtype=float) for p in prior.precision]
+    unseen_cov = np.stack(
+        [np.linalg.inv(np.eye(posterior.rank) * p if p.ndim < 2 else _average(p, 2)) for p in precision]
+    )
+    return unseen_mean, unseen_cov
+
+
+def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
+    """Mean over rows of per-row values (item_dims dimensions each); shared values as they are."""
+    return values.mean(axis=0) if values.ndim > item_dims else values
+
+
+def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np.ndarray) -> dict[str, Any]:
+    """What predictions need of a posterior and of the prior of unknown rows.
+
+    Raises
+    ------
+    FloatingPointError
+        If the posterior is not finite.
+    """
+    belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
+    factors, covs = per_mode(belief, posterior.shape)
+    return {"factors_": factors, "factor_covs_": covs, "_belief": belief}
+
+
+def warn_of_no_convergence(plan: Plan, result: Run) -> None:
+    """Warn if a run ended at its last sweep and not at its tolerance."""
+    if plan.method.sampler or result.converged or result.stopped:
+        return
+    member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
+    ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
+    last = max(result.trace["change"][ends])
+    warn_user(
+        f"{plan.method.name} stopped after max_iter={plan.max_iter} sweeps with a relative change of {last:.2g} "
+        f"> tol={plan.tol:g}; increase max_iter, raise tol, or add damping.",
+        ConvergenceWarning,
+    )

@@ -1,0 +1,86 @@
+"""Settings of the mean-field engines: VMP and PG-VB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tensorcep.core.checks import check_int
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.checks import Decided, check_annealing, check_pair, check_starts
+
+
+@dataclass(repr=False, kw_only=True)
+class VMP(Settings):
+    """Variational message passing, with a lower bound of the log evidence.
+
+    Parameters
+    ----------
+    anneal : int or "auto", default="auto"
+        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those), at most
+        half of max_iter: from a start that knows nothing, components otherwise shrink to zero and stay there. "auto" is
+        15 for real values and 40 otherwise; with a learned prior 5 (15 with values at a lower limit) and 15.
+    anneal_power : float, default=10
+    n_starts : int, default=3
+        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
+    n_ensemble : int, default=1
+        Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
+    """
+
+    name: ClassVar[str] = "vmp"
+
+    anneal: Decided = "auto"
+    anneal_power: float = 10.0
+    n_starts: int = 3
+    n_ensemble: int = 1
+
+    def check(self) -> None:
+        check_annealing(self.anneal, self.anneal_power)
+        check_starts(self.n_starts, self.n_ensemble)
+
+
+@dataclass(repr=False, kw_only=True)
+class PGVB(Settings):
+    """Variational inference by Polya-Gamma augmentation: labels with the logit link, negative-binomial counts.
+
+    Parameters
+    ----------
+    dispersion_prior : tuple of float, default=(1, 0.1)
+        For counts, shape and rate of the Gamma prior of the dispersion r.
+    dispersion_mode : int, optional
+        The mode whose rows have a dispersion each; None for one that all entries share.
+    anneal : int or "auto", default="auto"
+        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those), at most
+        half of max_iter: from a start that knows nothing, the uncertainty of the factors otherwise shrinks components
+        to zero, where they stay. "auto" is 40, and 15 with a learned prior.
+    anneal_power : float, default=10
+    n_starts : int, default=3
+        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
+    n_ensemble : int, default=1
+        Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
+
+    References
+    ----------
+    Klami (2014), Polya-Gamma augmentations for factor models.
+    """
+
+    name: ClassVar[str] = "pg-vb"
+
+    dispersion_prior: tuple[float, float] = (1.0, 0.1)
+    dispersion_mode: int | None = None
+    anneal: Decided = "auto"
+    anneal_power: float = 10.0
+    n_starts: int = 3
+    n_ensemble: int = 1
+
+    def check(self) -> None:
+        check_dispersion(self.dispersion_prior, self.dispersion_mode)
+        check_annealing(self.anneal, self.anneal_power)
+        check_starts(self.n_starts, self.n_ensemble)
+
+
+def check_dispersion(prior: Any, mode: Any) -> None:
+    """Refuse a prior that is no pair of positive numbers, or a mode that is no whole number."""
+    check_pair("dispersion_prior", prior)
+    if mode is not None:
+        check_int("dispersion_mode", mode, 0)

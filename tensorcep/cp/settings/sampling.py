@@ -1,0 +1,111 @@
+"""Settings of the samplers: Gibbs and PG-Gibbs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.checks import Decided
+from tensorcep.cp.settings.meanfield import check_dispersion
+
+# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
+KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
+
+S = TypeVar("S", bound="Sampler")
+
+
+@dataclass(repr=False, kw_only=True)
+class Sampler(Settings):
+    """Settings that the samplers share; `max_iter` of the estimator is the number of sweeps of every chain."""
+
+    n_chains: int = 4
+    burn_in: Decided = None
+    thin: Decided = None
+
+    def check(self) -> None:
+        check_int("n_chains", self.n_chains)
+        if self.burn_in is not None:
+            check_int("burn_in", self.burn_in, 0)
+        if self.thin is not None:
+            check_int("thin", self.thin)
+
+    def for_sweeps(self: S, sweeps: int, numbers: int) -> S:
+        """The settings with numbers for burn_in and thin, for so many sweeps; a draw of a chain holds `numbers`.
+
+        Raises
+        ------
+        ValueError
+            If the burn-in leaves no sweep.
+        """
+        burn_in = sweeps // 2 if self.burn_in is None else self.burn_in
+        if burn_in >= sweeps:
+            fail_value(f"burn_in must be below max_iter={sweeps}; got {burn_in}; increase max_iter.")
+        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, self.n_chains * numbers))))
+        thin = max(1, -(-(sweeps - burn_in) // kept)) if self.thin is None else self.thin
+        return replace(self, burn_in=burn_in, thin=thin)
+
+
+@dataclass(repr=False, kw_only=True)
+class Gibbs(Sampler):
+    """Gibbs sampling of real values and of labels with the probit link.
+
+    Parameters
+    ----------
+    n_chains : int, default=4
+        The first chain starts at the estimator's `init`, the others at draws from the prior. The posterior of a
+        factorisation has many modes that one chain does not leave in any practical time, so that several chains predict
+        better.
+    burn_in : int, optional
+        Sweeps at the start that are not kept; by default half of max_iter.
+    thin : int, optional
+        Every thin-th draw is kept; by default about 100 draws of each chain, of large models down to 25, so that all of
+        them take about 1 GB at most.
+    noise : {"held-out", "sampled"}, default="held-out"
+        "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
+        ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
+        until then; with fewer than 500 entries, with censored ones or without a burn-in it is "sampled".
+
+    References
+    ----------
+    Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993).
+    """
+
+    name: ClassVar[str] = "gibbs"
+
+    noise: str = "held-out"
+
+    def check(self) -> None:
+        super().check()
+        check_choice("noise", self.noise, ("held-out", "sampled"))
+
+
+@dataclass(repr=False, kw_only=True)
+class PGGibbs(Sampler):
+    """Gibbs sampling by Polya-Gamma augmentation: labels with the logit link, negative-binomial counts.
+
+    Parameters
+    ----------
+    n_chains : int, default=4
+        Chains, as in `Gibbs`.
+    burn_in, thin : int, optional
+        Sweeps that are not kept, and distance of those that are, as in `Gibbs`.
+    dispersion_prior : tuple of float, default=(1, 0.1)
+        For counts, shape and rate of the Gamma prior of the dispersion r.
+    dispersion_mode : int, optional
+        The mode whose rows have a dispersion each; None for one that all entries share.
+
+    References
+    ----------
+    Klami (2014), Polya-Gamma augmentations for factor models, sec. 3-4 and 6.
+    """
+
+    name: ClassVar[str] = "pg-gibbs"
+
+    dispersion_prior: tuple[float, float] = (1.0, 0.1)
+    dispersion_mode: int | None = None
+
+    def check(self) -> None:
+        super().check()
+        check_dispersion(self.dispersion_prior, self.dispersion_mode)

@@ -1,0 +1,42 @@
+"""Settings of CP-WOPT, a point estimate by gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorcep.core.checks import check_int, word_or_range
+from tensorcep.core.settings import Settings
+
+
+@dataclass(repr=False, kw_only=True)
+class WOPT(Settings):
+    """CP-WOPT: the factors that maximise the penalised likelihood, by gradients, without uncertainty.
+
+    Parameters
+    ----------
+    ridge : float or "prior", default="prior"
+        Penalty, which keeps the factors finite where the entries alone do not (labels that the model can separate, more
+        parameters than entries). A number: the loss grows by ridge / 2 times the sum of squares of the factors.
+        "prior": by minus the log density of the rows' prior, for real values times the noise variance. The residuals of
+        a point estimate shrink as it overfits and do not tell that variance: the variance of the values stands for it.
+    iterations : int, default=20
+        L-BFGS-B iterations that one sweep stands for. The search forgets the curvature between sweeps.
+    memory : int, default=10
+        Steps from which L-BFGS-B knows the curvature.
+
+    References
+    ----------
+    Acar, Dunlavy, Kolda and Morup (2011), Scalable tensor factorizations for incomplete data.
+    """
+
+    name: ClassVar[str] = "wopt"
+
+    ridge: float | str = "prior"
+    iterations: int = 20
+    memory: int = 10
+
+    def check(self) -> None:
+        word_or_range("ridge", self.ridge, ("prior",), 0.0)
+        check_int("iterations", self.iterations)
+        check_int("memory", self.memory)

@@ -1,0 +1,263 @@
+"""LLVM IR of the operations on slots: `tensorcep.kernels.slots` says what each of them does.
+
+The operations run over consecutive slots: a dot product, whose sum stays in vector registers, and elementwise ones.
+They are IR because numba's loop vectoriser gives up on them: it cannot prove that the output does not overlap the
+inputs. Arithmetic is float64; float32 slots are converted as they are loaded and stored.
+
+A rule gets the types of a call's arguments and gives its signature and what emits its code, as numba's intrinsics do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+# 16 float64 are four AVX2 or two AVX-512 registers: enough independent sums to hide the latency of the multiply-add,
+# while the work arrays of one block still fit the first-level cache at the usual ranks.
+LANES = 16
+
+# A pivot below this fraction of its diagonal entry means "not positive definite" (rounding in a rank-50 factorisation
+# of a well-conditioned matrix stays below 1e-14).
+PIVOT_FLOOR = 1e-13
+
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+_TILE = ir.VectorType(ir.DoubleType(), 4)
+_FLAGS = ("reassoc", "contract", "arcp", "nsz")
+
+Emit = Callable[..., Any]
+
+
+def _constant(x: float) -> Any:
+    return ir.Constant(_VECTOR, [x] * LANES)
+
+
+def _slot(context: Any, builder: Any, array_type: Any, array: Any, slot: Any) -> Any:
+    """Pointer to one slot of a lane array of float64 or float32."""
+    data = context.make_array(array_type)(context, builder, value=array).data
+    offset = builder.mul(slot, ir.Constant(slot.type, LANES))
+    return builder.bitcast(
+        builder.gep(data, [offset], inbounds=True), ir.VectorType(data.type.pointee, LANES).as_pointer()
+    )
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    """Load a slot as float64."""
+    value = builder.load(pointer, align=4)
+    return value if value.type == _VECTOR else builder.fpext(value, _VECTOR)
+
+
+def _store(builder: Any, value: Any, pointer: Any) -> None:
+    """Store a slot in the array's own precision."""
+    stored = pointer.type.pointee
+    builder.store(value if stored == _VECTOR else builder.fptrunc(value, stored), pointer, align=4)
+
+
+def _at(builder: Any, pointer: Any, q: Any) -> Any:
+    return builder.gep(pointer, [q], inbounds=True)
+
+
+def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Emit x + y z."""
+    return builder.fadd(x, builder.fmul(y, z, flags=_FLAGS), flags=_FLAGS)
+
+
+def emit_loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+    """Emit ``totals = body(q, totals)`` for q in range(n) from totals = start, in registers; returns the totals."""
+    before = builder.block
+    loop = builder.append_basic_block("slots")
+    after = builder.append_basic_block("slots.end")
+    builder.cbranch(builder.icmp_signed(">", n, ir.Constant(n.type, 0)), loop, after)
+    builder.position_at_end(loop)
+    q = builder.phi(n.type)
+    totals = [builder.phi(first.type) for first in start]
+    new_totals = body(q, totals)
+    next_q = builder.add(q, ir.Constant(n.type, 1))
+    q.add_incoming(ir.Constant(n.type, 0), before)
+    q.add_incoming(next_q, loop)
+    for total, first, new in zip(totals, start, new_totals, strict=True):
+        total.add_incoming(first, before)
+        total.add_incoming(new, loop)
+    builder.cbranch(builder.icmp_signed("<", next_q, n), loop, after)
+    builder.position_at_end(after)
+    results = [builder.phi(first.type) for first in start]
+    for result, first, new in zip(results, start, new_totals, strict=True):
+        result.add_incoming(first, before)
+        result.add_incoming(new, loop)
+    return results
+
+
+def _operand(context: Any, builder: Any, w: tuple[Any, Any], operand: tuple[Any, Any]) -> Any:
+    """Pointer to an operand, (type, value): a slot of w, or a pair of an array and its slot."""
+    kind, value = operand
+    if not isinstance(kind, types.BaseTuple):
+        return _slot(context, builder, *w, value)
+    array, slot = (builder.extract_value(value, part) for part in (0, 1))
+    return _slot(context, builder, kind[0], array, context.cast(builder, slot, kind[1], types.intp))
+
+
+def _rule(emit: Emit, at: int) -> Callable[..., Any]:
+    """A rule for ``f(w, *operands)`` whose operand number `at` is the length; ``emit(builder, n, *pointers)``."""
+
+    def rule(w: Any, *operands: Any) -> Any:
+        kinds = [kind if isinstance(kind, types.BaseTuple) else types.intp for kind in operands]
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = list(zip(kinds, args[1:], strict=True))
+            n = given.pop(at)[1]
+            emit(builder, n, *(_operand(context, builder, (w, args[0]), one) for one in given))
+            return context.get_dummy_value()
+
+        return types.void(w, *kinds), codegen
+
+    return rule
+
+
+def _dots(builder: Any, n: Any, x: Any, *ys: Any) -> list[Any]:
+    """Emit sum_q x[q] y[q] over n slots for every y, x loaded once; returns the vector values."""
+
+    def body(q: Any, totals: list[Any]) -> list[Any]:
+        x_q = _load(builder, _at(builder, x, q))
+        loaded = [_load(builder, _at(builder, y, q)) for y in ys]
+        return [emit_add_product(builder, total, x_q, y_q) for total, y_q in zip(totals, loaded, strict=True)]
+
+    return emit_loop(builder, n, [_constant(0.0) for _ in ys], body)
+
+
+def _dot_then(result: Emit) -> Emit:
+    """Emit out = result(dot of x and y, out, d)."""
+
+    def emit(builder: Any, n: Any, out: Any, x: Any, y: Any, d: Any = None) -> None:
+        _store(builder, result(builder, _dots(builder, n, x, y)[0], out, d), out)
+
+    return emit
+
+
+def _pair_then(result: Emit) -> Emit:
+    """Emit `_dot_then` for two results that share the operand x.
+
+    Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
+    """
+
+    def emit(builder: Any, n: Any, o1: Any, o2: Any, x: Any, y1: Any, y2: Any, d: Any = None) -> None:
+        for out, dot in zip((o1, o2), _dots(builder, n, x, y1, y2), strict=True):
+            _store(builder, result(builder, dot, out, d), out)
+
+    return emit
+
+
+def _elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Callable[..., Any]:
+    """A rule for out[q] = combine(x[q], y[q], factor) over n slots, with or without y and a factor."""
+
+    def emit(builder: Any, n: Any, out: Any, x: Any, *others: Any) -> None:
+        ys = others[:1] if two else ()
+        factors = [_load(builder, pointer) for pointer in others[len(ys) :]]
+
+        def body(q: Any, totals: list[Any]) -> list[Any]:
+            values = [_load(builder, _at(builder, pointer, q)) for pointer in (x, *ys)]
+            _store(builder, combine(builder, *values, *factors), _at(builder, out, q))
+            return totals
+
+        emit_loop(builder, n, [], body)
+
+    return _rule(emit, 3 if two else 2)
+
+
+def _solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    return builder.fmul(builder.fsub(_load(builder, out), dot, flags=_FLAGS), _load(builder, d), flags=_FLAGS)
+
+
+def _negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    return builder.fneg(builder.fmul(dot, _load(builder, d), flags=_FLAGS))
+
+
+def _damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
+    moved = emit_add_product(builder, x, c, builder.fsub(y, x, flags=_FLAGS))
+    return builder.select(builder.fcmp_ordered(">", c, _constant(0.0)), moved, x)
+
+
+def _emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
+    diagonal = _load(builder, out)
+    pivot = builder.fsub(diagonal, _dots(builder, n, x, x)[0], flags=_FLAGS)
+    good = builder.fcmp_ordered(">", pivot, builder.fmul(diagonal, _constant(PIVOT_FLOOR)))
+    sqrt_type = ir.FunctionType(_VECTOR, [_VECTOR])
+    sqrt = cgutils.get_or_insert_function(builder.module, sqrt_type, f"llvm.sqrt.v{LANES}f64")
+    root = builder.call(sqrt, [builder.select(good, pivot, _constant(1.0))])
+    _store(builder, builder.fdiv(_constant(1.0), root), inv_root)
+    _store(builder, builder.select(good, _load(builder, ok), _constant(0.0)), ok)
+
+
+dot = _rule(_dot_then(lambda b, dot, out, d: dot), 3)
+dot_add = _rule(_dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=_FLAGS)), 3)
+solve_step = _rule(_dot_then(_solved), 3)
+neg_dot_scaled = _rule(_dot_then(_negated), 3)
+dot_pair = _rule(_pair_then(lambda b, dot, out, d: dot), 5)
+solve_pair = _rule(_pair_then(_solved), 5)
+neg_pair = _rule(_pair_then(_negated), 5)
+pivot_step = _rule(_emit_pivot, 2)
+multiply = _elementwise(lambda b, x, y: b.fmul(x, y, flags=_FLAGS))
+subtract = _elementwise(lambda b, x, y: b.fsub(x, y, flags=_FLAGS))
+copy = _elementwise(lambda b, x: x, two=False)
+scale = _elementwise(lambda b, x, c: b.fmul(c, x, flags=_FLAGS), two=False, factor=True)
+axpy = _elementwise(lambda b, x, y, c: emit_add_product(b, x, c, y), factor=True)
+damp = _elementwise(_damped, factor=True)
+
+
+def _shuffle(builder: Any, a: Any, b: Any, mask: tuple[int, ...]) -> Any:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), 4), list(mask)))
+
+
+def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose a 4 x 4 tile held as four vectors."""
+    a, b, c, d = rows
+    low = [_shuffle(builder, x, y, (0, 4, 2, 6)) for x, y in ((a, b), (c, d))]
+    high = [_shuffle(builder, x, y, (1, 5, 3, 7)) for x, y in ((a, b), (c, d))]
+    halves = [((0, 1, 4, 5), low), ((0, 1, 4, 5), high), ((2, 3, 6, 7), low), ((2, 3, 6, 7), high)]
+    return [_shuffle(builder, pair[0], pair[1], mask) for mask, pair in halves]
+
+
+def _tile_rows(context: Any, builder: Any, array_type: Any, array: Any, offsets: list[Any]) -> list[Any]:
+    """Pointers to four numbers each, at flat offsets."""
+    data = context.make_array(array_type)(context, builder, value=array).data
+    tile = ir.PointerType(ir.VectorType(data.type.pointee, 4))
+    return [builder.bitcast(builder.gep(data, [offset], inbounds=True), tile) for offset in offsets]
+
+
+def _tile_slots(builder: Any, slot: Any, lane: Any) -> list[Any]:
+    """Flat offsets of a lane in four slots."""
+    first = builder.add(builder.mul(slot, ir.Constant(slot.type, LANES)), lane)
+    return [builder.add(first, ir.Constant(first.type, LANES * j)) for j in range(4)]
+
+
+def tile_in(w: Any, o: Any, lane: Any, source: Any, f0: Any, f1: Any, f2: Any, f3: Any) -> Any:
+    """The rule of `tensorcep.kernels.slots.tile_in`."""
+    signature = types.void(w, types.intp, types.intp, source, *(types.intp,) * 4)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows = _tile_rows(context, builder, source, args[3], list(args[4:]))
+        columns = _transpose(builder, [builder.load(row, align=8) for row in rows])
+        slots = _tile_rows(context, builder, w, args[0], _tile_slots(builder, args[1], args[2]))
+        for pointer, column in zip(slots, columns, strict=True):
+            builder.store(column, pointer, align=8)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def tile_add(total: Any, f0: Any, f1: Any, f2: Any, f3: Any, values: Any, o: Any, lane: Any) -> Any:
+    """The rule of `tensorcep.kernels.slots.tile_add`."""
+    signature = types.void(total, *(types.intp,) * 4, values, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        slots = _tile_rows(context, builder, values, args[5], _tile_slots(builder, args[6], args[7]))
+        loaded = [builder.load(pointer, align=4) for pointer in slots]
+        loaded = [x if x.type == _TILE else builder.fpext(x, _TILE) for x in loaded]
+        rows = _tile_rows(context, builder, total, args[0], list(args[1:5]))
+        for pointer, numbers in zip(rows, _transpose(builder, loaded), strict=True):
+            builder.store(builder.fadd(builder.load(pointer, align=8), numbers), pointer, align=8)
+        return context.get_dummy_value()
+
+    return signature, codegen

@@ -1,0 +1,13 @@
+"""Settings of the engines that fit CP models: ``CPRegressor(method=CEP(damping=0.5))``.
+
+Each is a record of what belongs to one engine alone; a name, ``method="cep"``, stands for its defaults.
+"""
+
+from __future__ import annotations
+
+from tensorcep.cp.settings.meanfield import PGVB, VMP
+from tensorcep.cp.settings.passing import CEP, Laplace
+from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
+from tensorcep.cp.settings.wopt import WOPT
+
+__all__ = ["CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"]
