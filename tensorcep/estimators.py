@@ -19,6 +19,8 @@ from tensorcep.cp.store import read_attributes as read_cp
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
+from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
+from tensorcep.factor_models.settings import params_of_file as factor_params
 from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
@@ -79,9 +81,10 @@ class Family(NamedTuple):
 
 
 CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
+FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in FACTOR_METHODS.values()}
 FAMILIES = (
     Family(ESTIMATORS, read_cp, "_set_moments", CP_SETTINGS, lambda p, fitted: cp_params(p, fitted.get("method_"))),
-    Family(FACTOR_MODELS, read_factor_model, "_set_attributes"),
+    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS, lambda p, fitted: factor_params(p)),
     Family(FEATURE_MODELS, read_plain, "", LINEAR_SETTINGS, lambda p, fitted: linear_params(p)),
 )
 

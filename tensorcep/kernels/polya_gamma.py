@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.special import exp_parts, log1p_unit
+from tensorcep.kernels.special import exp_parts
 from tensorcep.kernels.streams import exponential, gamma, normal, uniform
 
 # Where the two series of the density of J*(1, 0) = 4 PG(1, 0) take over from one another (Devroye 2009).
@@ -162,14 +162,6 @@ def pg_variance(b, c):
         series = 1.0 + q / 20.0 * (1.0 + q / 42.0 * (1.0 + q / 72.0 * (1.0 + q / 110.0 * (1.0 + q / 156.0))))
         return b * series / 6.0 * e / ((1.0 + e) * (1.0 + e))
     return 0.5 * b * ((1.0 - e * e) - 2.0 * c * e) / ((1.0 + e) * (1.0 + e) * c * c * c)
-
-
-@kernel
-def log_two_cosh_half(c):
-    """log(2 cosh(c / 2)), minus the bound that PG(1, c) puts on the log of a logistic term."""
-    c = abs(c)
-    e, _ = exp_parts(-c)
-    return 0.5 * c + log1p_unit(e)
 
 
 @block_kernel
