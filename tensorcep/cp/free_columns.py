@@ -154,12 +154,12 @@ def latent_of_groups(first, last, rows, mean, groups, f):
             n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
             if modes == 1:
                 for r in range(n):
-                    axpy(w, total, w, total, w, at + r, 1, w, one)
+                    axpy(w, total, total, at + r, 1, one)
                 continue
             for j in range(1, modes - 1):
-                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
+                multiply(w, product, at, groups[g, 2 + j], n)
                 at = product
-            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
+            dot_add(w, total, at, groups[g, 1 + modes], n)
         for lane in range(LANES):
             f[b, lane] = w[total, lane]
 

@@ -166,8 +166,8 @@ def latent_means(first, last, rows, mean, f):
         for k in range(1, K):
             gather(rows[b, k], mean, w, R)
             if k < K - 1:
-                multiply(w, 0, w, 0, w, R, R, w, 0)
-        dot(f, b, w, 0, w, R, R, w, 0)
+                multiply(w, 0, 0, R, R)
+        dot(w, (f, b), 0, R, R)
 
 
 @block_kernel

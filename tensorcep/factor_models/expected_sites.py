@@ -40,10 +40,10 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
         If the likelihood has no Polya-Gamma form.
     """
     likelihood = relation.kind.likelihood
-    if likelihood.pg is None:
+    if likelihood.pg is None or likelihood.pg.exponents is None:
         raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
     theta = likelihood.default_theta if r is None else relation.cells.spread(r, relation.groups)
-    return likelihood.pg.trials(relation.x, theta), likelihood.pg.kappa(relation.x, theta)
+    return likelihood.pg.exponents(relation.x, theta)
 
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:

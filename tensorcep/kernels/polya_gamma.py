@@ -149,7 +149,8 @@ def pg_expected(b, square):
     """
     xi = math.sqrt(max(0.0, square))
     mean = pg_mean(b, xi)
-    return mean, 0.5 * mean * square - b * log_two_cosh_half(xi)
+    e, _ = exp_parts(-xi)
+    return mean, 0.5 * mean * square - b * (0.5 * xi + log1p_unit(e))
 
 
 @kernel

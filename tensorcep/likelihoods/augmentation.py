@@ -36,9 +36,13 @@ class Augmentation(NamedTuple):
     hides : callable
         ``hides(y) -> bool``, elementwise: whether the entry has an auxiliary variable; it is as without `expected` and
         `drawn` otherwise.
+    exponents : callable or None
+        ``exponents(y, theta) -> (b, kappa)`` of a Polya-Gamma variable, which makes exp(kappa f) / (2 cosh(f / 2))^b
+        Gaussian in f.
     """
 
     expected: Any = None
     drawn: Any = None
     weighted: bool = False
     hides: Callable[[np.ndarray], np.ndarray] = _every
+    exponents: Callable[[np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None

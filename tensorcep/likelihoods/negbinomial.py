@@ -284,5 +284,5 @@ NEGBINOMIAL = Likelihood(
     logpdf,
     sample,
     parameter=DISPERSION,
-    pg=Augmentation(expected, drawn, weighted=True),
+    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
 )

@@ -51,7 +51,7 @@ def prepare(k, columns, rule, K, R, w, at):
         products_with_clamped(k, columns, rule, R, w, at)
     else:
         products_of_others(k, K, R, w, at)
-    copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
+    copy(w, at.site_ok, at.ok, 1)
     if not rule.gaussian:
         return
     if rule.censored or k == K - 1:

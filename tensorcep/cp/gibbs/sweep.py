@@ -185,9 +185,9 @@ def draw_rows(
             _sum_row(offset + group + lane, by_row, source, entries, R, room, room.gram[lane])
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)
-        axpy(w, at.Lam, w, at.Lam, w, at.A, P, w, at.precision)
+        axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
         gather(room.prior_row, prior_eta, w, at.x)
-        axpy(w, at.x, w, at.x, w, at.A + P, R, w, at.precision)
+        axpy(w, at.x, at.x, at.A + P, R, at.precision)
         cholesky(w, at.Lam, at.inv_diag, at.ok, R)
         solve_lower(w, at.Lam, at.inv_diag, at.x, R)
         for r in range(R):
@@ -202,11 +202,11 @@ def _store_rows(group, used, offset, factors, free, fit, w, at, R):
     """Write the new rows of one group and their share of the fit; a row without a factorisation stays as it is."""
     P = R * (R + 1) // 2
     for r in range(R):
-        scale(w, at.t + r, w, at.x + r, w, 0, 1, w, at.one)
+        scale(w, at.t + r, at.x + r, 1, at.one)
     w[at.Lam : at.Lam + P] = 0.0
     add_outer(w, at.Lam, at.x, at.t, at.Lam, R)
     trace_product(w, at.A, at.Lam, at.spare, R)
-    dot(w, at.t, w, at.A + P, w, at.x, R, w, 0)
+    dot(w, at.t, at.A + P, at.x, R)
     for lane in range(used):
         fit[group + lane] = w[at.A + P + R, lane]
         if w[at.ok, lane] > 0.0:
