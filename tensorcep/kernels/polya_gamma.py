@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.special import exp_parts
+from tensorcep.kernels.special import exp_parts, log1p_unit
 from tensorcep.kernels.streams import exponential, gamma, normal, uniform
 
 # Where the two series of the density of J*(1, 0) = 4 PG(1, 0) take over from one another (Devroye 2009).
