@@ -9,7 +9,7 @@ the iteration safe.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel, call_loglik
+from tensorcep.core.jit import call_loglik, inlined
 from tensorcep.cp.messages.columns import offset_mean, table_products
 from tensorcep.kernels.lanes import symmetric_times_vector
 from tensorcep.kernels.rows import gather
@@ -23,7 +23,7 @@ SCALAR_TOL = 1e-11
 ROUNDING = 1e-12
 
 
-@block_kernel
+@inlined
 def _gradient(k, columns, K, R, w, at, z):
     """Slots z = the elementwise product of the rows `trial` of the other modes; of their free columns, if not all."""
     if columns.z.shape[2] > 0:
@@ -36,7 +36,7 @@ def _gradient(k, columns, K, R, w, at, z):
             multiply(w, z, z, at.trial + j * R, R)
 
 
-@block_kernel
+@inlined
 def _gradients(columns, K, R, w, at):
     """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m."""
     copy(w, at.V, at.zero, 1)
@@ -53,7 +53,7 @@ def _gradients(columns, K, R, w, at):
             w[at.f_cavity, lane] += w[at.product, lane]
 
 
-@block_kernel
+@inlined
 def _solve_scalar(loglik, w, at):
     """lam = l'(s) at s = a + V l'(s) by Newton steps in a bracket: l' falls, so s is between a and a + V l'(a)."""
     call_loglik(loglik, w[at.y], w[at.f_cavity], w[at.theta], w[at.value], w[at.d1], w[at.d2])
@@ -84,7 +84,7 @@ def _solve_scalar(loglik, w, at):
     call_loglik(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.lam], w[at.d2])
 
 
-@block_kernel
+@inlined
 def _direction(K, R, w, at):
     """The step to u_k = m_k + lam S_k z_k, and the quadratic form of u - m along it: q_0 + 2 t q_1 + t^2 q_2."""
     for j in range(3):
@@ -102,7 +102,7 @@ def _direction(K, R, w, at):
                 w[at.q + j, lane] += w[at.product, lane]
 
 
-@block_kernel
+@inlined
 def _latent_of_trial(columns, K, R, w, at):
     """f_at = the latent value at the rows u_k + length du_k, which become `trial`."""
     for k in range(K):
@@ -119,7 +119,7 @@ def _latent_of_trial(columns, K, R, w, at):
     dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
 
 
-@block_kernel
+@inlined
 def _climb(loglik, columns, K, R, w, at):
     """Go along the step, halved until the log density does not fall; returns whether all lanes are done."""
     for lane in range(LANES):
@@ -153,7 +153,7 @@ def _climb(loglik, columns, K, R, w, at):
     return all_done
 
 
-@block_kernel
+@inlined
 def start_at_posterior(k, rows, mean, Lam, eta, w, at):
     """Start row k at its posterior mean, where the mode is at a fixed point; dual = eta - Lam u of its own message."""
     R = mean.shape[1]
@@ -164,7 +164,7 @@ def start_at_posterior(k, rows, mean, Lam, eta, w, at):
     subtract(w, at.dual + k * R, at.dual + k * R, at.t, R)
 
 
-@block_kernel
+@inlined
 def find_mode(loglik, columns, K, R, w, at):
     """From the rows u to their joint mode; z, v and V there, d1 and d2 of the log likelihood at f."""
     w[at.du : at.du + K * R] = 0.0

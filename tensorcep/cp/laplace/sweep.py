@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import Places
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
 from tensorcep.cp.messages.kernels import cavity_moments, clear_sums, load_values, store_message, store_noise
@@ -107,7 +107,7 @@ class Rule(NamedTuple):
     marginal: bool
 
 
-@block_kernel
+@inlined
 def message(k, marginal, structured, R, w, at):
     """Message T = h z z' and eta = (l' + h z'u) z, which puts the row's mean at its mode u.
 
@@ -133,7 +133,7 @@ def message(k, marginal, structured, R, w, at):
     scale(w, at.eta, z, R, at.pull)
 
 
-@block_kernel
+@inlined
 def squared_errors(K, marginal, w, at):
     """Slot error = (y - f)^2 + var f, with the variance of the linearised f under the new rows."""
     for lane in range(LANES):
