@@ -142,17 +142,6 @@ def pg_mean(b, c):
 
 
 @kernel
-def pg_expected(b, square):
-    """Mean of omega ~ PG(b, xi) at xi^2 = square, and omega xi^2 / 2 - b log(2 cosh(xi / 2)).
-
-    With kappa f - omega f^2 / 2 the second is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi.
-    """
-    xi = math.sqrt(max(0.0, square))
-    mean = pg_mean(b, xi)
-    return mean, 0.5 * mean * square - b * log_two_cosh_half(xi)
-
-
-@kernel
 def pg_variance(b, c):
     """Variance of PG(b, c): b (sinh c - c) / (2 c^3 (1 + cosh c))."""
     c = abs(c)
@@ -170,6 +159,19 @@ def log_two_cosh_half(c):
     c = abs(c)
     e, _ = exp_parts(-c)
     return 0.5 * c + log1p_unit(e)
+
+
+@kernel
+def pg_expected(b, square, omega, constant):
+    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
+
+    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
+    has few arrays, so that it vectorises.
+    """
+    for n in range(omega.shape[0]):
+        omega[n] = pg_mean(b[n], math.sqrt(square[n]))
+    for n in range(omega.shape[0]):
+        constant[n] = 0.5 * omega[n] * square[n] - b[n] * log_two_cosh_half(math.sqrt(square[n]))
 
 
 @block_kernel
