@@ -142,18 +142,6 @@ def pg_mean(b, c):
 
 
 @kernel
-def pg_expected(b, square):
-    """Mean of omega ~ PG(b, xi) at xi^2 = square, and omega xi^2 / 2 - b log(2 cosh(xi / 2)).
-
-    With kappa f - omega f^2 / 2 the second is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi.
-    """
-    xi = math.sqrt(max(0.0, square))
-    mean = pg_mean(b, xi)
-    e, _ = exp_parts(-xi)
-    return mean, 0.5 * mean * square - b * (0.5 * xi + log1p_unit(e))
-
-
-@kernel
 def pg_variance(b, c):
     """Variance of PG(b, c): b (sinh c - c) / (2 c^3 (1 + cosh c))."""
     c = abs(c)
@@ -163,6 +151,21 @@ def pg_variance(b, c):
         series = 1.0 + q / 20.0 * (1.0 + q / 42.0 * (1.0 + q / 72.0 * (1.0 + q / 110.0 * (1.0 + q / 156.0))))
         return b * series / 6.0 * e / ((1.0 + e) * (1.0 + e))
     return 0.5 * b * ((1.0 - e * e) - 2.0 * c * e) / ((1.0 + e) * (1.0 + e) * c * c * c)
+
+
+@kernel
+def pg_expected(b, square, omega, constant):
+    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
+
+    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
+    has few arrays, so that it vectorises.
+    """
+    for n in range(omega.shape[0]):
+        omega[n] = pg_mean(b[n], math.sqrt(square[n]))
+    for n in range(omega.shape[0]):
+        xi = math.sqrt(square[n])
+        e, _ = exp_parts(-xi)
+        constant[n] = 0.5 * omega[n] * square[n] - b[n] * (0.5 * xi + log1p_unit(e))
 
 
 @block_kernel

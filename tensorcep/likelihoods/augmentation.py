@@ -32,7 +32,7 @@ class Augmentation(NamedTuple):
         first:last of (n_blocks, LANES) arrays; `used` is 0 in padding lanes, `key` and `s` are those of
         `kernels.streams`. None as for `expected`.
     weighted : bool
-        Whether weights differ from 1, and depend on E[f^2].
+        Whether weights differ from 1. What is expected then depends on E[f^2] alone, and otherwise on E[f] alone.
     hides : callable
         ``hides(y) -> bool``, elementwise: whether the entry has an auxiliary variable; it is as without `expected` and
         `drawn` otherwise.

@@ -212,9 +212,11 @@ def tilted_mackay(y, m, v, theta, logz, alpha, beta):
 @kernel
 def expected(y, f, square, theta, weight, target, spread, constant):
     """Write the mean of omega ~ PG(1, xi) with xi^2 = square, and what it adds to the bound."""
+    target[:] = 1.0
+    pg_expected(target, square, weight, constant)
+    spread[:] = 0.0
     for n in range(y.shape[0]):
-        weight[n], constant[n] = pg_expected(1.0, square[n])
-        target[n], spread[n] = 0.5 * y[n], 0.0
+        target[n] = 0.5 * y[n]
 
 
 @block_kernel

@@ -221,8 +221,11 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
 def expected(y, f, square, theta, weight, target, spread, constant):
     """Write the mean of omega ~ PG(y + r, xi) with xi^2 = square, and what it adds to the bound."""
     for n in range(y.shape[0]):
-        weight[n], constant[n] = pg_expected(y[n] + theta[n], square[n])
-        target[n], spread[n] = 0.5 * (y[n] - theta[n]), 0.0
+        target[n] = y[n] + theta[n]
+    pg_expected(target, square, weight, constant)
+    spread[:] = 0.0
+    for n in range(y.shape[0]):
+        target[n] = 0.5 * (y[n] - theta[n])
 
 
 @block_kernel

@@ -77,7 +77,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     refresh_numbers(0, n_rows, state)
     if orders is not None:
         state = state._replace(square=first_square(state, orders, problem, executor))
-    return _with_latent(state, problem, executor, state.weighted)
+    state = _with_latent(state, problem, executor)
+    return _with_sites(state, problem, executor) if state.weighted else state
 
 
 def _first_law(learned: Learned | None, problem: Problem) -> Gamma:
@@ -98,15 +99,24 @@ def _counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]
     return pairs[0].astype(np.int64), pairs[1], multiplicity.astype(float)
 
 
-def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor, update: bool) -> MeanFieldState:
-    """The latent values at the present rows and, if asked, the best laws of the auxiliary variables."""
-    sites = state.sites._replace(f=latent_at(problem.entries, state.rows.mean, state.columns, executor))
-    if state.weighted:
+def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The latent values at the present rows."""
+    f = latent_at(problem.entries, state.rows.mean, state.columns, executor)
+    return state._replace(sites=state.sites._replace(f=f))
+
+
+def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The best laws of the auxiliary variables at the present rows."""
+    augmentation = state.augmentation
+    if augmentation is None:
+        return state
+    if state.weighted:  # which depends on E[f^2] alone
         second = whole_second_moments(state, problem, executor)
-        sites = sites._replace(square=latent_squares(problem, second, executor))
-    if update and state.augmentation is not None:
-        update_sites(sites, state.augmentation, state.theta(), problem, executor)
-    return state._replace(sites=sites)
+        state = state._replace(sites=state.sites._replace(square=latent_squares(problem, second, executor)))
+    else:
+        state = _with_latent(state, problem, executor)
+    update_sites(state.sites, augmentation, state.theta(), problem, executor)
+    return state
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -116,12 +126,11 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows))
     for k in range(len(problem.shape)):
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
-        if state.augmentation is not None:
-            state = _with_latent(state, problem, executor, update=True)
+        state = _with_sites(state, problem, executor)
         if state.learns_precision:
             state = state._replace(law=_law_of_precision(k, state, problem))
-    if state.augmentation is None:
-        state = _with_latent(state, problem, executor, update=False)
+    if state.augmentation is None or state.weighted:
+        state = _with_latent(state, problem, executor)
     if state.counts:
         state = _with_counts(state, problem, executor)
     sweep = Sweep(
