@@ -16,6 +16,7 @@ tables, rate b + sum log(1 + e^f)).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -210,7 +211,8 @@ GIBBS = Method(
     learns_prior=True,
     takes_limits=True,
 )
-PG_GIBBS = GIBBS._replace(
+PG_GIBBS = replace(
+    GIBBS,
     name="pg-gibbs",
     needs=("pg",),
     options=PGGibbs,
