@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import methods, metrics
+    from tensorcep import datasets, methods, metrics
     from tensorcep.cp.compare import compare
     from tensorcep.cp.select_rank import RankSelection, select_rank
     from tensorcep.cp.simulate import simulate_cp
-    from tensorcep.entries import datasets
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
     from tensorcep.entries.tensor import SparseTensor
@@ -70,7 +69,7 @@ _HOME = {
     "simulate_cp": "cp.simulate",
     "write_tensor": "entries.io",
 }
-_MODULES = {"datasets": "entries.datasets", "methods": "methods", "metrics": "metrics", "plots": "plots"}
+_MODULES = ("datasets", "methods", "metrics", "plots")
 
 __all__ = [
     "CEP",
@@ -114,7 +113,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"tensorcep.{_HOME[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"tensorcep.{_MODULES[name]}")
+        return importlib.import_module(f"tensorcep.{name}")
     raise AttributeError(f"module 'tensorcep' has no attribute {name!r}")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from tensorcep import metrics
 from tensorcep.core.checks import check_int
 from tensorcep.core.files import atomic_write
-from tensorcep.entries.datasets import load_covid19_serology
+from tensorcep.datasets import load_covid19_serology
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
 from tensorcep.plots import plot_coverage, plot_predictions

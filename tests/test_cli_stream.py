@@ -15,7 +15,7 @@ from helpers.source_graph import ROOT
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.store import read_model
+from tensorcep.core.store import open_model
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")
@@ -83,7 +83,7 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data,
     with monkeypatch.context() as patch:
         patch.setattr(tc.CPRegressor, "_learn", interrupted)
         assert main(command("--quiet", *extra)) == 130
-    assert read_model("model.npz").header["n_batches"] == 4
+    assert open_model("model.npz").header["fitted"]["n_batches"] == 4
     with open("trace.csv", "ab") as handle:
         handle.write(b"a torn li")
     assert main(command("--resume", *extra)) == 0

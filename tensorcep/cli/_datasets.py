@@ -9,7 +9,7 @@ from tensorcep.cli._command import FILE_KINDS, Command, check_output
 from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.entries.datasets import DatasetInfo
+    from tensorcep.datasets import DatasetInfo
     from tensorcep.entries.tensor import SparseTensor
 
 DESCRIPTION = f"""\

@@ -7,8 +7,6 @@ a mode column as the model has it: its labels where the model knows labels, indi
 from __future__ import annotations
 
 import argparse
-import itertools
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +14,7 @@ import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
-from tensorcep.entries.interop import optional_module
-from tensorcep.entries.io import read_tensor
-from tensorcep.entries.io.columns import format_of
-from tensorcep.entries.io.lines import rows, tns_layout
-from tensorcep.entries.io.text import read_entries
+from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.labels import Labels
 
 
@@ -83,42 +77,12 @@ def _read_table(
     path: str, kind: str, args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[pd.DataFrame, Any]:
     """Return the mode columns and the values of a csv, parquet or tns file."""
+    order = len(model.labels_)
+    frame = read_cells(path, kind, order, index_base=args.index_base, header=args.header, with_values=with_values)
     if kind == "tns":
-        return _read_tns(path, args.index_base, len(model.labels_), with_values)
-    header = args.header or kind == "parquet"
-    if kind == "parquet":
-        optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
-    frame = pd.read_parquet(path) if kind == "parquet" else _read_csv(path, header)
+        return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None
     modes, value = _chosen(path, list(frame.columns), args, model, with_values)
     return frame[modes], None if value is None else _numbers(path, frame[value])
-
-
-def _read_csv(path: str, header: bool) -> pd.DataFrame:
-    try:
-        frame: pd.DataFrame = pd.read_csv(
-            path,
-            header=0 if header else None,
-            dtype=str,  # "7" is the label 7 or the label "7": the model says which
-            na_filter=False,
-            skipinitialspace=True,
-            encoding="utf-8-sig",
-        )
-    except (ValueError, EOFError, zlib.error) as error:  # pandas' ParserError is a ValueError
-        raise ValueError(f"'{path}' cannot be read ({error}); mend it.") from error
-    return frame.rename(columns=str.strip) if header else frame
-
-
-def _read_tns(path: str, base: int, order: int, with_values: bool) -> tuple[pd.DataFrame, Any]:
-    """Read a .tns file, with its values or (to predict only) without them."""
-    widths = [len(fields) for _, fields, _ in itertools.islice(rows(path, None, "#"), 3)]
-    if widths and widths[-1] == order and not with_values:
-        table = pd.read_csv(path, sep=r"\s+", header=None, comment="#", dtype=str, na_filter=False)
-        return table, None
-    if widths and widths[-1] != order + 1:
-        wanted = f"{order} indices and a value" if with_values else f"{order} indices, with or without a value"
-        fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-    coords, values, _ = read_entries(tns_layout(path, base, None))
-    return pd.DataFrame(coords + base), values
 
 
 def _chosen(

@@ -28,12 +28,12 @@ from tensorcep.cli._fit import (
     check_whole_or_auto,
     method_line,
     special_params,
-    threads_of,
 )
+from tensorcep.cli._numbers import threads_of
 from tensorcep.core.checks import check_int, check_range, fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.entries.io import FileBatch
+    from tensorcep.entries.io import Batch
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
@@ -105,7 +105,7 @@ class Work:
     aside: BinaryIO | None
     trace: BinaryIO | None
 
-    def batches(self) -> Iterator[FileBatch]:
+    def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
         from tensorcep.entries.io import read_batches
 
@@ -237,11 +237,10 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
-    from tensorcep.cp.store import read_model
+    from tensorcep.core.store import open_model
     from tensorcep.estimators import load
 
-    stored = read_model(args.output)
-    progress = stored.header.get("progress")
+    progress = open_model(args.output).header.get("progress")
     if progress is None:
         fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
     model = load(args.output)

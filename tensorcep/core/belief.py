@@ -1,4 +1,4 @@
-"""Prior and posterior of the factor rows: independent Gaussians in natural parameters, all modes packed in one array.
+"""What methods return of the factor rows, all modes packed in one array, and how each says it as components.
 
 Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed by its lower triangle, row by row
 (P = R*(R+1)//2 numbers).
@@ -6,9 +6,15 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import numpy as np
+
+from tensorcep.core.checks import check_shape
+from tensorcep.core.components import Components, EntryTheta, draw_rows, joined, moments_of_rows
+from tensorcep.core.packing import offsets, pack
+from tensorcep.core.records import Sized
 
 
 class GammaNoise(NamedTuple):
@@ -35,15 +41,15 @@ class Dispersion(NamedTuple):
     """
 
     mode: int | None
-    a: np.ndarray
-    b: np.ndarray
+    a: Annotated[np.ndarray, Sized("m")]
+    b: Annotated[np.ndarray, Sized("m")]
 
 
 class ModePrior(NamedTuple):
     """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R)."""
 
-    mean: np.ndarray
-    precision: np.ndarray
+    mean: Annotated[np.ndarray, Sized("K R")]
+    precision: Annotated[np.ndarray, Sized("K R R")]
 
 
 class Posterior(NamedTuple):
@@ -70,12 +76,32 @@ class Posterior(NamedTuple):
 
     shape: tuple[int, ...]
     rank: int
-    Lam: np.ndarray
-    eta: np.ndarray
+    Lam: Annotated[np.ndarray, Sized("n P")]
+    eta: Annotated[np.ndarray, Sized("n R")]
     noise: GammaNoise | None
-    seen: np.ndarray
+    seen: Annotated[np.ndarray, Sized("n", "b")]
     dispersion: Dispersion | None = None
     mode_prior: ModePrior | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode)
+
+    @property
+    def theta(self) -> EntryTheta | None:
+        """The likelihood's parameter; None where nothing was learned of it."""
+        if self.noise is not None:
+            a, b = (np.array([[value]]) for value in self.noise)
+            return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
+        if self.dispersion is None:
+            return None
+        mode, a, b = self.dispersion
+        return EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
+        mean, cov = gaussians([self], unseen)
+        return Components(mean, cov, self.theta)
 
 
 class Draws(NamedTuple):
@@ -97,11 +123,28 @@ class Draws(NamedTuple):
 
     shape: tuple[int, ...]
     rank: int
-    rows: np.ndarray
-    theta: np.ndarray | None
+    rows: Annotated[np.ndarray, Sized("chains draws n R")]
+    theta: Annotated[np.ndarray, Sized("chains draws m")] | None
     theta_mode: int | None
-    seen: np.ndarray
-    unknown: np.ndarray | None = None
+    seen: Annotated[np.ndarray, Sized("n", "b")]
+    unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return row_dims(self.shape, self.rank, self.theta_mode)
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
+        values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
+        if unseen is not None and more is None:
+            more = draw_rows(*unseen.moments(), len(values), np.random.default_rng(0))
+        if unseen is not None and more is not None:
+            values = np.concatenate([values, more.reshape(len(values), *more.shape[-2:])], axis=1)
+        theta = None
+        if self.theta is not None:
+            each = self.theta.reshape(-1, self.theta.shape[-1])
+            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode))
+        return Components(values, None, theta, n_chains=len(self.rows))
 
 
 class PointEstimate(NamedTuple):
@@ -119,9 +162,19 @@ class PointEstimate(NamedTuple):
 
     shape: tuple[int, ...]
     rank: int
-    rows: np.ndarray
+    rows: Annotated[np.ndarray, Sized("n R")]
     theta: float | None
-    seen: np.ndarray
+    seen: Annotated[np.ndarray, Sized("n", "b")]
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return row_dims(self.shape, self.rank)
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One point, and the mean of one more row per mode."""
+        rows = self.rows if unseen is None else np.concatenate([self.rows, unseen.mean[0]])
+        theta = None if self.theta is None else EntryTheta(np.array([[self.theta]]))
+        return Components(rows[None], None, theta)
 
 
 class Mixture(NamedTuple):
@@ -153,8 +206,50 @@ class Mixture(NamedTuple):
         """Whether a training entry touches the row, (n_rows,) bool."""
         return self.members[0].seen
 
+    def dims(self) -> dict[str, int]:
+        """The sizes of every member's arrays."""
+        return self.members[0].dims()
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One Gaussian for each member."""
+        mean, cov = gaussians(self.members, unseen)
+        thetas = [member.theta for member in self.members]
+        return Components(mean, cov, joined([theta for theta in thetas if theta is not None]))
+
 
 Result = Posterior | Draws | PointEstimate | Mixture
+
+
+def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[str, int]:
+    """The sizes of arrays of all rows: n rows, K modes, R columns, P numbers of a packed matrix.
+
+    There are also m parameters of the likelihood, one for all entries or one per row of a mode.
+    """
+    shape = check_shape(shape)
+    sizes = {"n": sum(shape), "K": len(shape), "R": rank, "P": rank * (rank + 1) // 2}
+    return {**sizes, "m": 1 if mode is None else shape[mode]}
+
+
+def _first_row(shape: Sequence[int], mode: int | None) -> int:
+    """The first packed row of a mode; 0 for none."""
+    return 0 if mode is None else int(offsets(shape)[mode])
+
+
+def gaussians(members: Sequence[Posterior], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
+    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
+
+    Of such a row a posterior that learned a prior knows more than `unseen` says.
+    """
+    n, R = members[0].eta.shape
+    more = 0 if unseen is None else unseen.mean.shape[1]
+    mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
+    for c, member in enumerate(members):
+        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
+        if unseen is not None:
+            prior = member.mode_prior
+            known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
+            mean[c, n:], cov[c, n:] = known
+    return mean, cov
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

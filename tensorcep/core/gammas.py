@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
+
+from tensorcep.core.records import Sized
 
 
 class Gammas(NamedTuple):
     """Means and log means of independent Gamma distributions, and their divergence from the prior."""
 
-    mean: np.ndarray
-    log_mean: np.ndarray
+    mean: Annotated[np.ndarray, Sized("groups")]
+    log_mean: Annotated[np.ndarray, Sized("groups")]
     divergence: float
 
 

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from tensorcep.core.belief import Result
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.likelihoods.record import Likelihood
 
 
 class Sweep(NamedTuple):
-    """What one step reports.
+    """What one step reports; a method fills in by name what it knows.
 
     Attributes
     ----------
@@ -34,10 +33,10 @@ class Sweep(NamedTuple):
     """
 
     change: float
-    noise_precision: float
-    skipped: int
-    shrunk: int
-    train_score: float
+    noise_precision: float = np.nan
+    skipped: int = 0
+    shrunk: int = 0
+    train_score: float = np.nan
     lower_bound: float = np.nan
 
 
@@ -94,12 +93,12 @@ class Method(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The result of `run`: posterior, sweeps done, whether it met the tolerance or was stopped, trace, last state.
+    """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state.
 
     The trace maps the fields of `Sweep` and "seconds" to one number per sweep.
     """
 
-    posterior: Result
+    posterior: Any
     n_iter: int
     converged: bool
     stopped: bool

@@ -1,33 +1,136 @@
-"""Saving and loading fitted attributes: one .npz of plain arrays with a JSON header; nothing in it is pickled."""
+"""Saving and loading fitted models: one .npz of plain arrays with a JSON header; nothing in it is pickled.
+
+The header has the class, the parameters and the fitted record without its arrays; the arrays lie beside it under their
+paths in the record. A file of format version 1 is first brought to such a tree by the family of its class.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from tensorcep.core.files import write_archive
+from tensorcep.core.files import archive_kind, read_archive, write_archive
+from tensorcep.core.records import RECORD, check_shapes, merge, read_as, split, tree_of
 
 KIND = "tensorcep.model"
-VERSION = 1
-# The arrays of a sparse matrix.
-CSR = ("data", "indices", "indptr")
+VERSION = 2
+# Under format version 1, factor models had a kind of their own.
+FACTOR_KIND = "tensorcep.factor_model"
+
+Arrays = dict[str, np.ndarray]
 
 
 class StoredModel(NamedTuple):
-    """What a model file holds: class name, parameters, the fitted attributes by name, and the whole header."""
+    """What a model file holds: class name, parameters, the whole header, and arrays by name."""
 
+    path: str
     class_name: str
     params: dict[str, Any]
-    fitted: dict[str, Any]
     header: dict[str, Any]
+    arrays: Arrays
+
+
+def write_model(path: str | os.PathLike[str], model: Any, fitted: Any, extra: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
+
+    Parameters
+    ----------
+    extra : dict, optional
+        Further fields of the header.
+
+    Raises
+    ------
+    ValueError
+        If an array holds objects.
+    """
+    tree, arrays = split(tree_of(fitted))
+    header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
+    write_archive(path, KIND, VERSION, header, arrays)
+
+
+def _stored_params(model: Any) -> dict[str, Any]:
+    """The parameters that are plain values or dataclasses of such; the others have done their work."""
+    kept = {}
+    for name, value in model.get_params(deep=False).items():
+        with contextlib.suppress(TypeError):
+            kept[name] = tree_of(value, records=False)
+    return kept
+
+
+def open_model(path: str | os.PathLike[str], records: Mapping[str, type] | None = None) -> StoredModel:
+    """Read what `write_model` wrote, this version or an earlier one.
+
+    Parameters
+    ----------
+    records : dict, optional
+        Dataclasses that parameters may be, by name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is truncated, incomplete, of another kind, or of a newer version.
+    """
+    kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
+    header, arrays = read_archive(path, kind, VERSION)
+    with complete(path):
+        params = {name: _parameter(value, records or {}) for name, value in header["params"].items()}
+        return StoredModel(os.fspath(path), read_as(str, header["class"], "class"), params, header, arrays)
+
+
+def _parameter(value: Any, records: Mapping[str, type]) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict) and RECORD in value:
+        fields = {name: _parameter(item, records) for name, item in value.items() if name != RECORD}
+        return records[value[RECORD]](**fields)
+    return value
+
+
+@contextlib.contextmanager
+def complete(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of whatever goes wrong while a file's content is put together which file it is.
+
+    Raises
+    ------
+    ValueError
+        In place of the errors of missing and of wrong content.
+    """
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, FloatingPointError) as error:
+        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
+
+
+def fitted_record(stored: StoredModel, kind: Any, earlier: Callable[[dict[str, Any], Arrays], Any]) -> Any:
+    """The fitted record of this type that a file holds, its shapes checked.
+
+    ``earlier(header, arrays)`` gives the tree of a file of format version 1.
+    """
+    first = stored.header["version"] == 1
+    tree = earlier(stored.header, stored.arrays) if first else merge(stored.header["fitted"], stored.arrays)
+    record = read_as(kind, tree, "")
+    check_shapes(record)
+    return record
+
+
+def traces(arrays: Arrays) -> Arrays:
+    """The trace in a file of format version 1."""
+    return below("trace_", arrays)
+
+
+def below(start: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names start so, by what follows."""
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
-    """Write a fitted estimator that is no CP model: class name, plain parameters, these attributes and the trace.
+    """Write a fitted estimator that has no record: these attributes and the trace.
 
     Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans.
 
@@ -36,52 +139,26 @@ def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[s
     ValueError
         If an array holds objects other than text.
     """
-    values = {name: getattr(model, name) for name in names}
-    scattered = {name: sparse.csr_array(value) for name, value in values.items() if sparse.issparse(value)}
-    arrays = {name: _text_array(value) for name, value in values.items() if isinstance(value, np.ndarray)}
-    arrays.update({f"{name}.{part}": getattr(csr, part) for name, csr in scattered.items() for part in CSR})
-    arrays.update({f"trace_{name}": steps for name, steps in getattr(model, "trace_", {}).items()})
-    header: dict[str, Any] = {
-        "class": type(model).__name__,
-        "params": {k: plain(v) for k, v in model.get_params(deep=False).items() if is_plain(v)},
-        "attributes": {k: plain(v) for k, v in values.items() if k not in arrays and k not in scattered},
-    }
-    if scattered:
-        header["sparse"] = {name: plain(csr.shape) for name, csr in scattered.items()}
-    write_archive(path, KIND, VERSION, header, arrays)
+    values = {name: _text_array(getattr(model, name)) for name in names}
+    write_model(path, model, {**values, "trace_": getattr(model, "trace_", {})})
 
 
-def _text_array(values: np.ndarray) -> np.ndarray:
-    """Objects that are all text, as an array of text; any other array as it is."""
-    if values.dtype.hasobject and all(isinstance(item, str) for item in values.ravel()):
+def _text_array(values: Any) -> Any:
+    """Objects that are all text, as an array of text; anything else as it is."""
+    if isinstance(values, np.ndarray) and values.dtype.hasobject and all(isinstance(v, str) for v in values.ravel()):
         return values.astype(str)
     return values
 
 
-def read_attributes(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> StoredModel:
-    try:
-        scattered = {}
-        for name, shape in header.get("sparse", {}).items():
-            scattered[name] = sparse.csr_array(tuple(arrays.pop(f"{name}.{part}") for part in CSR), shape=shape)
-        fitted = {**header["attributes"], **scattered}
-        fitted |= {n: a for n, a in arrays.items() if not n.startswith("trace_")}
-        fitted["trace_"] = {n.removeprefix("trace_"): a for n, a in arrays.items() if n.startswith("trace_")}
-        return StoredModel(header["class"], dict(header["params"]), fitted, header)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
+def read_attributes(stored: StoredModel) -> dict[str, Any]:
+    """What `write_attributes` wrote, by name."""
+    with complete(stored.path):
+        return dict(fitted_record(stored, dict[str, Any], _attributes_1))
 
 
-def is_plain(value: Any) -> bool:
-    if type(value) in (tuple, list):  # not a Prior, which is a tuple too
-        return all(is_plain(item) for item in value)
-    if type(value) is dict:
-        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
-    return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating))
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
+def _attributes_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The tree of a file of format version 1."""
+    tree = {**header["attributes"], "trace_": traces(arrays)}
+    for name, shape in header.get("sparse", {}).items():
+        tree[name] = {RECORD: "csr_array", "shape": shape, **below(f"{name}.", arrays)}
+    return tree | {name: a for name, a in arrays.items() if "." not in name and not name.startswith("trace_")}

@@ -14,13 +14,12 @@ import pandas as pd
 from sklearn.base import clone
 
 from tensorcep import metrics
-from tensorcep.core.belief import PointEstimate
 from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
+from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import choose
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.settings.record import Settings
 from tensorcep.entries.tensor import SparseTensor
 
 # Central intervals whose coverage gives the calibration error of real values and counts.
@@ -161,7 +160,7 @@ def _warm_up(model: Any, train: SparseTensor) -> None:
 def scores(model: Any, test: SparseTensor, coverage: float) -> dict[str, float]:
     """Accuracy, log score, coverage and calibration error of a fitted estimator's predictions of `test`."""
     y = test.values
-    binary, point = hasattr(model, "predict_proba"), isinstance(model.posterior_, PointEstimate)
+    binary, point = hasattr(model, "predict_proba"), not model.has_uncertainty()
     predicted = model.predict_proba(test)[:, 1] if binary else model.predict(test)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave

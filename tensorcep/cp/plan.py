@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.loop import Callback, Method
+from tensorcep.core.settings import Settings
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings.record import Settings
 
 
 class Plan(NamedTuple):

@@ -11,7 +11,7 @@ from tensorcep.cp.model import Entries, latent_means
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional, conditional_of_modes, damped, first_conditional, moments_per_mode
+from tensorcep.priors.record import Conditional, first_conditional
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -36,20 +36,6 @@ def rows_at_prior(problem: Problem) -> RowState:
 def initial_prior(problem: Problem) -> Conditional:
     """The prior to begin with."""
     return first_conditional(problem.prior, problem.shape, seen_rows(problem))
-
-
-def learn_prior(now: Conditional, problem: Problem, rows: RowState, step: float, executor: Executor) -> Conditional:
-    """Move the prior the fraction `step` of the way to its expectation given the rows, and every row with it."""
-    if now.modes is None:
-        return now
-    prior = problem.prior
-    posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
-    modes = damped(now.modes, prior.expectation(now.modes, posterior), step)
-    new = conditional_of_modes(modes, problem.shape, now.seen)
-    rows.Lam[:] += new.Lam - now.Lam
-    rows.eta[:] += new.eta - now.eta
-    refresh_rows(rows, 0, len(new.eta), executor)
-    return new
 
 
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:

@@ -8,35 +8,18 @@ that is pooch's cache folder for "tensorcep".
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
-import os
-from functools import cache
-from importlib import resources
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_checksum, check_choice, check_int
-from tensorcep.entries.interop import optional_module
-from tensorcep.entries.shipped import load_covid19_serology as load_covid19_serology
-from tensorcep.entries.shipped import load_il2 as load_il2
+from tensorcep.core.checks import check_int
+from tensorcep.entries import download
+from tensorcep.entries.points import N_FOLDS
 from tensorcep.entries.tensor import SparseTensor
 
-logger = logging.getLogger("tensorcep")
-
-ENVIRONMENT = "TENSORCEP_DATA"
-N_FOLDS = 5
 ALOG_SHAPE = (200, 100, 200)
 ENRON_SHAPE = (203, 203, 200)
 DBLP_SHAPE = (10_000, 200, 10_000)
-# name -> (file, the label that is 1)
-GP_FILES = {"ionosphere": ("gp/ionosphere.data", "g"), "sonar": ("gp/sonar.all-data", "M")}
-UCI_NAMES = ("australian", "breast", "crabs", "ionos", "pima", "sonar")
-LINKS = ("probit", "logistic")
 
 
 class Fold(NamedTuple):
@@ -51,29 +34,6 @@ class DBLP(NamedTuple):
 
     train: SparseTensor
     tests: list[SparseTensor]
-
-
-class Points(NamedTuple):
-    """Points (n, d) float64 with labels 0 and 1, (n,) int64."""
-
-    X: np.ndarray
-    y: np.ndarray
-
-
-class PointsFold(NamedTuple):
-    """Points to train on and points to test on."""
-
-    train: Points
-    test: Points
-
-
-class Simulation(NamedTuple):
-    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run."""
-
-    train: Points
-    test: Points
-    mean: np.ndarray
-    cov: np.ndarray
 
 
 class DatasetInfo(NamedTuple):
@@ -163,176 +123,28 @@ def load_dblp() -> DBLP:
     Source: Du, Zheng, Lee, Zhe (2018), Probabilistic streaming tensor decomposition; the test sets are those of Wang
     and Zhe (2019), Conditional expectation propagation.
     """
-    data = _matlab("dblp/dblp.mat")["data"]
-    ones = SparseTensor.from_coo(_from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
+    data = download.matlab("dblp/dblp.mat")["data"]
+    ones = SparseTensor.from_coo(download.from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
     tests = [
-        SparseTensor.from_coo(_from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
+        SparseTensor.from_coo(download.from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
         for t in np.atleast_1d(data.test)
     ]
     return DBLP(ones, tests)
-
-
-def load_gp(name: str) -> Points:
-    """Load points with two labels: "ionosphere", 351 x 34 (1: a good return), or "sonar", 208 x 60 (1: a mine).
-
-    The second column of ionosphere is 0 throughout. Errors are those of `load_alog`.
-
-    Source: UCI machine learning repository; the files are those of Zhang, Walder, Bonilla, Rizoiu, Xie (2020),
-    Quantile propagation for Wasserstein-approximate Gaussian processes.
-    """
-    file, positive = GP_FILES[check_choice("name", name, GP_FILES)]
-    table = np.loadtxt(fetch(file), delimiter=",", dtype=str)
-    return Points(table[:, :-1].astype(np.float64), (table[:, -1] == positive).astype(np.int64))
-
-
-def load_uci(name: str, link: str, fold: int) -> PointsFold:
-    """Load one half-half split of a data set of the CEP paper: standardised features, factors as one column per level.
-
-    Parameters
-    ----------
-    name : {"australian", "breast", "crabs", "ionos", "pima", "sonar"}
-    link : {"probit", "logistic"}
-        Each model has splits of its own.
-    fold : int
-        1 to 5.
-
-    Returns
-    -------
-    PointsFold
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As in `load_alog`.
-
-    Source: UCI machine learning repository; the splits are those of Wang and Zhe (2019), Conditional expectation
-    propagation. The sizes differ from those that the paper prints.
-    """
-    check_choice("name", name, UCI_NAMES)
-    check_choice("link", link, LINKS)
-    data = _matlab(f"uci/{link}/{name}/nfold-{check_int('fold', fold, maximum=N_FOLDS)}.mat")
-    return PointsFold(_points(data["train"]), _points(data["test"]))
-
-
-def load_simulation(name: str) -> Simulation:
-    """Load simulated data of the CEP paper, 5,000 + 5,000 points with 4 features; errors are those of `load_alog`.
-
-    `name` is "probit-1", "probit-2", "logistic-1" or "logistic-2"; the weights of the second sets are more correlated.
-
-    Source: Wang and Zhe (2019), Conditional expectation propagation.
-    """
-    check_choice("name", name, [f"{link}-{k}" for link in LINKS for k in (1, 2)])
-    data = _matlab(f"simulation/{name}.mat")
-    return Simulation(_points(data["train"]), _points(data["test"]), data["ts_mean"], data["ts_var"])
 
 
 def available() -> list[DatasetInfo]:
     """List the data sets: name, what it is, source, bytes to download, and whether its files are already there."""
     result = []
     for name, (description, source) in CATALOGUE.items():
-        files = [file for file in registry() if file.startswith(f"{name}/")]
-        there = all(_is_cached(file) for file in files)
-        result.append(DatasetInfo(name, description, source, sum(registry()[file]["bytes"] for file in files), there))
+        files = [file for file in download.registry() if file.startswith(f"{name}/")]
+        there = all(download.is_cached(file) for file in files)
+        result.append(
+            DatasetInfo(name, description, source, sum(download.registry()[file]["bytes"] for file in files), there)
+        )
     return result
-
-
-def published_entries(file: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lines of a published text file as they stand, repeated cells too: 0-based (N, K) int64, (N,) float64.
-
-    Parameters and errors are those of `fetch`.
-    """
-    check_choice("file", file, [name for name in registry() if name.endswith(".txt")])
-    table = np.loadtxt(fetch(file), delimiter=",", dtype=np.float64)
-    return _from_one(table[:, :-1]), table[:, -1]
-
-
-@cache
-def registry() -> dict[str, dict[str, Any]]:
-    """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes"."""
-    text = resources.files("tensorcep.entries").joinpath("registry.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
-def fetch(file: str) -> Path:
-    """Return the path of a published file, downloading it if it is not in the data folder yet.
-
-    Parameters
-    ----------
-    file : str
-        Relative name in `registry`, such as "alog/train-fold-1.txt".
-
-    Raises
-    ------
-    ImportError
-        When a download is needed and pooch is not installed.
-    FileNotFoundError
-        When the download fails; it names the URL and the place where the file belongs.
-    ValueError
-        When the file on disk, or the downloaded one, has a wrong checksum.
-    """
-    check_choice("file", file, registry())
-    if not _is_cached(file):
-        return _download(file)
-    path = _folder() / file
-    check_checksum(path, hashlib.sha256(path.read_bytes()).hexdigest(), registry()[file]["sha256"], _url(file))
-    return path
-
-
-def _folder() -> Path:
-    """Where the files are kept; pooch must be there unless the environment names the folder."""
-    if os.environ.get(ENVIRONMENT):
-        return Path(os.environ[ENVIRONMENT])
-    import pooch
-
-    return Path(pooch.os_cache("tensorcep"))
-
-
-def _is_cached(file: str) -> bool:
-    known = os.environ.get(ENVIRONMENT) or find_spec("pooch")
-    return bool(known) and (_folder() / file).is_file()
-
-
-def _url(file: str) -> str:
-    return str(registry()[file]["url"])
-
-
-def _download(file: str) -> Path:
-    needed_for = f"fetching {_url(file)} (or else save it as {file} in a folder that {ENVIRONMENT} names)"
-    pooch = optional_module("pooch", needed_for, "'tensorcep[datasets]'")
-    folder, url = _folder(), _url(file)
-    logger.info("downloading %s from %s", file, url)
-    checksum = registry()[file]["sha256"]
-    keeper = pooch.create(path=folder, base_url="", registry={file: f"sha256:{checksum}"}, urls={file: url})
-    try:
-        return Path(keeper.fetch(file))
-    except OSError as error:  # the network's errors are OSErrors too
-        raise FileNotFoundError(
-            f"{file} could not be downloaded ({type(error).__name__}); download {url} and save it as {folder / file}, "
-            f"or set {ENVIRONMENT} to a folder that holds {file}."
-        ) from error
-    except ValueError as error:
-        raise ValueError(
-            f"the file at {url} must have the SHA-256 {checksum}, but what came has another and was not kept; try "
-            "again later."
-        ) from error
 
 
 def _load_fold(name: str, fold: int, shape: tuple[int, ...]) -> Fold:
     fold = check_int("fold", fold, maximum=N_FOLDS)
     files = [f"{name}/{part}-fold-{fold}.txt" for part in ("train", "test")]
-    return Fold(*(SparseTensor.from_coo(*published_entries(f), shape=shape, duplicates="last") for f in files))
-
-
-def _matlab(file: str) -> dict[str, Any]:
-    from scipy.io import loadmat
-
-    return dict(loadmat(fetch(file), squeeze_me=True, struct_as_record=False))
-
-
-def _points(struct: Any) -> Points:
-    return Points(np.ascontiguousarray(struct.x, dtype=np.float64), np.asarray(struct.y).astype(np.int64))
-
-
-def _from_one(subs: np.ndarray) -> np.ndarray:
-    """Indices that count from 1, as 0-based int64."""
-    return np.asarray(subs).astype(np.int64) - 1
+    return Fold(*(SparseTensor.from_coo(*download.published_entries(f), shape=shape, duplicates="last") for f in files))

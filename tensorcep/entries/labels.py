@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import check_choice, check_mode_count, fail_value
 
 
 class Labels:
@@ -158,6 +158,14 @@ class Labels:
         else:
             codes, found = pd.factorize(index, sort=True)
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
+
+
+def check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
+    """Return the labels of each of `order` modes, None for a mode without."""
+    if labels is None:
+        return (None,) * order
+    check_mode_count(labels, order, "labels must have")
+    return tuple(item if item is None or isinstance(item, Labels) else Labels(item) for item in labels)
 
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from tensorcep.core.checks import (
     check_mode_count,
     check_random_state,
     check_range,
-    check_same_shape,
     check_shape,
     check_values,
     fail_value,
 )
 from tensorcep.entries import interop as _interop
+from tensorcep.entries.choices import cells_to_exclude, fold_rows, joined_entries, split_rows
 from tensorcep.entries.coo import TensorInfo, describe, merge_duplicates, sample_free_cells
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.labels import Labels, check_labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +67,7 @@ class SparseTensor:
     def __post_init__(self, duplicates: str) -> None:
         coords = check_coords(self.coords)
         values = check_values(self.values, coords.shape[0])
-        labels = _check_labels(self.labels, coords.shape[1])
+        labels = check_labels(self.labels, coords.shape[1])
         if self.shape is None:
             sizes = [coords[:, k].max() + 1 if coords.shape[0] else 1 for k in range(coords.shape[1])]
             shape = tuple(int(n) if found is None else len(found) for n, found in zip(sizes, labels, strict=True))
@@ -165,7 +165,7 @@ class SparseTensor:
         """
         check_mode_count(modes)
         check_columns(df.columns, [*modes, value])
-        known = _check_labels(labels, len(modes))
+        known = check_labels(labels, len(modes))
         found, columns = [], []
         for name, old in zip(modes, known, strict=True):
             new, rows = Labels.from_column(df[name], name=name)
@@ -247,35 +247,19 @@ class SparseTensor:
 
         The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
         """
-        for other in others:
-            check_same_shape(self.shape, other.shape)
-            if self.labels != other.labels:
-                fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
-        coords = np.concatenate([self.coords, *(other.coords for other in others)])
-        values = np.concatenate([self.values, *(other.values for other in others)])
-        several = (self, *others)
-        rates = {item.zero_rate for item in several if (item.values == 0.0).any()} or {t.zero_rate for t in several}
-        rate = rates.pop() if len(rates) == 1 else None
-        return self._with(*merge_duplicates(coords, values, self.shape, duplicates), rate)
+        return self._with(*joined_entries((self, *others), duplicates))
 
     def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
         """Return (train, test): a random split of the entries by scikit-learn's splitter.
 
         `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
         """
-        from sklearn.model_selection import train_test_split
-
-        train, test = train_test_split(
-            np.arange(self.nnz), test_size=test_size, random_state=_splitter_seed(random_state)
-        )
-        return self.select(np.sort(train)), self.select(np.sort(test))
+        train, test = split_rows(self.nnz, test_size, random_state)
+        return self.select(train), self.select(test)
 
     def kfold(self, n_splits: int = 5, random_state: Any = None) -> Iterator[tuple[SparseTensor, SparseTensor]]:
         """Yield (train, test) for each of `n_splits` shuffled folds of the entries, by scikit-learn's KFold."""
-        from sklearn.model_selection import KFold
-
-        folds = KFold(n_splits, shuffle=True, random_state=_splitter_seed(random_state))
-        return ((self.select(a), self.select(b)) for a, b in list(folds.split(np.arange(self.nnz))))
+        return ((self.select(a), self.select(b)) for a, b in fold_rows(self.nnz, n_splits, random_state))
 
     def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
         """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order."""
@@ -303,13 +287,9 @@ class SparseTensor:
         """
         n = check_int("n", n, minimum=0)
         rng = check_random_state(random_state)
-        taken = [self.coords]
         several = isinstance(exclude, (list, tuple)) and any(isinstance(item, SparseTensor) for item in exclude)
-        for item in exclude if several else [] if exclude is None else [exclude]:
-            if isinstance(item, SparseTensor):
-                check_same_shape(self.shape, item.shape)
-            cells = item.coords if isinstance(item, SparseTensor) else item
-            taken.append(check_coords(cells, self.shape, name="exclude"))
+        others = exclude if several else [] if exclude is None else [exclude]
+        taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
         cells, share = sample_free_cells(n, taken, self.shape, rng)
         return self._with(cells, np.zeros(n), share or 1.0)
 
@@ -317,17 +297,3 @@ class SparseTensor:
         """Return density, entries per row, empty rows and the range of the values."""
         names = [None if found is None else found.name for found in self.labels]
         return describe(self.coords, self.values, self.shape, names)
-
-
-def _check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
-    if labels is None:
-        return (None,) * order
-    check_mode_count(labels, order, "labels must have")
-    return tuple(item if item is None or isinstance(item, Labels) else Labels(item) for item in labels)
-
-
-def _splitter_seed(random_state: Any) -> Any:
-    """scikit-learn's splitters take no Generator: draw an integer seed from it."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**32))
-    return random_state

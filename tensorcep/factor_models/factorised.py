@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorcep.core.checks import check_range
+from tensorcep.core.checks import word_or_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.factor_models.model import Moments, Over
@@ -33,11 +33,7 @@ class Options:
     step: float | str = "best"
 
     def __post_init__(self) -> None:
-        if self.step != "best":
-            try:
-                check_range("step", self.step, 0.0, 1.0, include_low=False)
-            except ValueError as error:
-                raise ValueError(str(error).replace("step must be", "step must be 'best', or", 1)) from None
+        word_or_range("step", self.step, ("best",), 0.0, 1.0, include_low=False)
 
 
 def gradient(state: State, problem: RelationProblem, e: int, over: Over) -> tuple[np.ndarray, np.ndarray]:

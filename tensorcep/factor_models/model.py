@@ -11,11 +11,12 @@ Source: Klami (2014), section 4.4; Klami, Bouchard, Tripathi (2014) for the layo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.packing import pack, unpack
+from tensorcep.core.records import Sized
 from tensorcep.kernels.entry_sums import entry_products, line_sums
 
 Over = Callable[[int, Callable[[int, int], None]], None]
@@ -189,9 +190,14 @@ class Moments(NamedTuple):
     `cov` holds variances (n or 1, C) if `diagonal`, otherwise packed matrices (n or 1, P); one row serves all.
     """
 
-    mean: np.ndarray
-    cov: np.ndarray
+    mean: Annotated[np.ndarray, Sized("n C")]
+    cov: Annotated[np.ndarray, Sized("_ covariances")]
     diagonal: bool
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        C = self.mean.shape[-1]
+        return {"C": C, "covariances": C if self.diagonal else C * (C + 1) // 2}
 
     def select(self, coords: np.ndarray) -> Moments:
         """The moments of some coordinates, in their order."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.loop import Sweep
+from tensorcep.core.records import Sized
 from tensorcep.factor_models.model import Entity, Moments, Over, Relation, latent_moments, log_det_cov, variances
 from tensorcep.factor_models.sites import CountTable, Priors, Sites, bound, count_table, refresh
 
@@ -56,9 +57,9 @@ class State(NamedTuple):
 class RelationDraws(NamedTuple):
     """Draws of every entity's rows (S, n, C), and of every relation's noise precision and dispersion (S, groups)."""
 
-    rows: tuple[np.ndarray, ...]
-    noise: tuple[np.ndarray | None, ...]
-    r: tuple[np.ndarray | None, ...]
+    rows: tuple[Annotated[np.ndarray, Sized("S _ _")], ...]
+    noise: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
+    r: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
 
 
 class RelationPosterior(NamedTuple):

@@ -7,24 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, warn_user
-from tensorcep.core.store import write_attributes
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.linear.base import FeatureClassifier, row_variances, two_classes, with_constant
+from tensorcep.linear.functions import Functions, Kernel, functions_of
 
-STORED = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
-STORED_IF_THERE = ("coef_", "dual_coef_", "_X_fit", "feature_names_in_")
 
-
-class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesPointMachine(FeatureClassifier):
     """Bayes point machine: classify by the posterior mean of a linear classifier, in feature space for a kernel.
 
     f(x) = w'x (+ intercept) with w ~ N(0, prior_scale^2 I), or f ~ GP(0, prior_scale^2 k). EP gives the posterior
@@ -73,6 +66,9 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     update mixes the formulas of step and probit; here each likelihood has its own.
     """
 
+    _stored = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
+    _stored_if_there = ("coef_", "dual_coef_", "_X_fit", "feature_names_in_")
+
     def __init__(
         self,
         kernel: str | Callable[[Any, Any], Any] = "linear",
@@ -98,12 +94,6 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(self, X: Any, y: Any) -> BayesPointMachine:
         """Fit by EP.
 
@@ -125,30 +115,22 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the posterior stops being a Gaussian.
         """
         self._check_parameters()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) != 2:
-            found = "one class" if len(self.classes_) == 1 else "the type of the target is multiclass"
-            fail_value(f"Only binary classification is supported; y must hold labels of two classes; got {found}.")
+        points = self._read(X, y)
+        X, classes = points.X, two_classes(points.y)
         in_weights = self.kernel == "linear" and X.shape[1] <= X.shape[0]
         variance = float(self.prior_scale) ** 2
-        rows = _with_constant(X, self.fit_intercept) if in_weights else None
+        rows = with_constant(X, self.fit_intercept) if in_weights else None
         ep = GaussianEP(
-            prior_cov=variance if in_weights else variance * self._kernel_matrix(X, X),
+            prior_cov=variance if in_weights else variance * self._kernel().matrix(X, X),
             schedule=self.schedule,
             damping=self.damping,
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        result = ep.fit(rows, codes, self._likelihood(), self._theta())
-        for name in ("coef_", "dual_coef_", "_X_fit"):  # of an earlier fit in the other space
-            self.__dict__.pop(name, None)
-        if in_weights:
-            self._keep_weights(result, X.shape[1])
-        else:
-            self._keep_functions(result, X, variance)
-        self.log_evidence_, self.n_iter_, self.converged_ = result.log_evidence, result.n_iter, result.converged
+        result = ep.fit(rows, (points.y == classes[1]).astype(np.int64), self._likelihood(), self._theta())
+        about = {"log_evidence_": result.log_evidence, "n_iter_": result.n_iter, "converged_": result.converged}
+        posterior = self._of_weights(result, X.shape[1]) if in_weights else self._of_functions(result, X, variance)
+        self._take({**points.about, "classes_": classes, **about, **posterior})
         if not result.converged:
             warn_user(
                 f"EP stopped after max_iter={self.max_iter} sweeps with a change of {result.trace['change'][-1]:.2g} > "
@@ -176,62 +158,36 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _theta(self) -> float:
         return float(self.slack) if self.likelihood == "step" else self._likelihood().default_theta
 
-    def _kernel_matrix(self, X: Any, Z: Any) -> np.ndarray:
-        if callable(self.kernel):
-            K = np.asarray(self.kernel(X, Z), dtype=np.float64)
-            if K.shape != (X.shape[0], Z.shape[0]):
-                fail_value(f"kernel must return a matrix of shape {(X.shape[0], Z.shape[0])}; got {K.shape}.")
-        elif self.kernel == "rbf":
-            K = np.exp(-0.5 * euclidean_distances(X, Z, squared=True) / float(self.length_scale) ** 2)
-        else:
-            K = (X @ Z.T).toarray() if sparse.issparse(X) else X @ Z.T
-        return K + 1.0 if self.fit_intercept else K
+    def _kernel(self) -> Kernel:
+        return Kernel(self.kernel, float(self.length_scale), bool(self.fit_intercept))
 
-    def _kernel_diagonal(self, X: Any) -> np.ndarray:
-        n = X.shape[0]
-        if callable(self.kernel):
-            return np.array([self._kernel_matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(n)])
-        square = X.multiply(X) if sparse.issparse(X) else X * X
-        own = np.ones(n) if self.kernel == "rbf" else np.asarray(square.sum(axis=1)).ravel()
-        return own + 1.0 if self.fit_intercept else own
+    def _of_weights(self, result: EPResult, n_features: int) -> dict[str, Any]:
+        intercept = result.mean[n_features:] if self.fit_intercept else np.zeros(1)
+        return {"_cov": result.cov, "coef_": result.mean[None, :n_features], "intercept_": intercept}
 
-    def _keep_weights(self, result: EPResult, n_features: int) -> None:
-        self._cov = result.cov
-        self.coef_ = result.mean[None, :n_features]
-        self.intercept_ = result.mean[n_features:] if self.fit_intercept else np.zeros(1)
-
-    def _keep_functions(self, result: EPResult, X: Any, variance: float) -> None:
-        """f at the training points has mean K a and covariance K - K B K; so has f elsewhere, without inverting K."""
-        tau = result.sites.tau
-        a = result.sites.nu - tau * result.mean
-        self._cov = variance * (np.diag(tau) - tau[:, None] * result.cov * tau) * variance
-        self._X_fit = X
-        self.dual_coef_ = variance * a[None]
-        self.intercept_ = self.dual_coef_.sum(axis=1) if self.fit_intercept else np.zeros(1)
+    def _of_functions(self, result: EPResult, X: Any, variance: float) -> dict[str, Any]:
+        functions = functions_of(result, X, variance)
+        dual = functions.dual[None]
+        intercept = dual.sum(axis=1) if self.fit_intercept else np.zeros(1)
+        fitted = {"_cov": functions.cov, "_X_fit": X, "dual_coef_": dual, "intercept_": intercept}
         if self.kernel == "linear":
-            self.coef_ = np.asarray(X.T @ self.dual_coef_[0])[None]
+            fitted["coef_"] = np.asarray(X.T @ dual[0])[None]
+        return fitted
+
+    def _functions(self) -> Functions:
+        return Functions(self._X_fit, self.dual_coef_[0], self._cov)
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at each row of X, (n,) each."""
-        X = self._checked_points(X)
-        if not hasattr(self, "dual_coef_"):
-            rows = _with_constant(X, self.fit_intercept)
-            half = np.asarray(rows @ self._cov)
-            product = rows.multiply(half) if sparse.issparse(rows) else rows * half
-            return self._mean(X), np.maximum(np.asarray(product.sum(axis=1)).ravel(), 0.0)
-        K = self._kernel_matrix(X, self._X_fit)
-        prior = float(self.prior_scale) ** 2 * self._kernel_diagonal(X)
-        explained = np.einsum("ni,ni->n", K @ self._cov, K)
-        return K @ self.dual_coef_[0], np.maximum(prior - explained, 0.0)
+        X = self._checked(X)
+        if hasattr(self, "dual_coef_"):
+            return self._functions().latent(self._kernel(), float(self.prior_scale) ** 2, X)
+        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
 
-    def _checked_points(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-
-    def _mean(self, X: Any) -> np.ndarray:
+    def _latent_mean(self, X: Any) -> np.ndarray:
         if hasattr(self, "coef_"):
             return np.asarray(X @ self.coef_[0] + self.intercept_[0])
-        return self._kernel_matrix(X, self._X_fit) @ self.dual_coef_[0]
+        return self._functions().mean(self._kernel(), X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior integrated out."""
@@ -245,11 +201,6 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise = 1.0 if self.likelihood == "probit" else 0.0
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The label on the side of the Bayes point, (n,)."""
-        positive = self._mean(self._checked_points(X)) > 0.0
-        return self.classes_[positive.astype(np.int64)]
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted machine to a file that `tensorcep.load` reads; nothing in it is pickled.
 
@@ -262,14 +213,6 @@ class BayesPointMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         FileNotFoundError, IsADirectoryError
             If the folder does not exist, or `path` is a folder.
         """
-        check_is_fitted(self)
-        if callable(self.kernel):
+        if hasattr(self, "classes_") and callable(self.kernel):
             fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")
-        write_attributes(path, self, [*STORED, *(name for name in STORED_IF_THERE if hasattr(self, name))])
-
-
-def _with_constant(X: Any, constant: bool) -> Any:
-    if not constant:
-        return X
-    ones = np.ones((X.shape[0], 1))
-    return sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
+        super().save(path)

@@ -95,8 +95,8 @@ def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -
             break
         beside.append(b)
         vector, before = product / b, vector
-    found = eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
-    return float(min(max(found[0], 0.0), 1.0)), float(max(found[-1], 1.0))
+    values = eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
+    return float(min(max(values[0], 0.0), 1.0)), float(max(values[-1], 1.0))
 
 
 def learned_variance(problem: GLMProblem, prior_cov: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.ndarray:

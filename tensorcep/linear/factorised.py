@@ -19,18 +19,17 @@ solves for the scalar mode (not L-BFGS over all weights); both are the same fixe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_range
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.kernels.sites import log_integral
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
+from tensorcep.linear.settings import GLM_METHODS, Factorised
 from tensorcep.linear.sweep import Messages, Rows, Rule, Sums, Work, conditional_sweep, log_scales, row_sweep
 
 # Rows, or messages, that go to the likelihood in one call.
@@ -47,31 +46,33 @@ CHOICES = (5, 10, 20, 40)
 PATIENCE, STEP_SHRINK, STEP_MIN = 40, 0.5, 1e-4
 
 
-@dataclass(frozen=True)
-class FactorisedOptions:
-    """Settings of the factorised message-passing methods.
+SIGNATURES = {"tilted": TILTED_SIGNATURE, "tilted2": TILTED2_SIGNATURE, "loglik": LOGLIK_SIGNATURE}
+
+
+class Variant(NamedTuple):
+    """What sets one of the methods apart.
 
     Attributes
     ----------
-    damping : float or "adaptive"
-        Fraction of the old message kept, in [0, 1); the paper's rho is 1 - damping. "adaptive" chooses a step, and
-        momentum, by the correlations of the columns of X, and shrinks the step if the changes do not fall.
-    first_order : int
-        CEP-2: sweeps of CEP-1 before it (the published code's `cep_iter`). Far from the fixed point, and for posterior
-        variances that are not small, the second order can diverge.
-    stop : {"residual", "published"}
-        What is compared with the tolerance: the largest undamped change of a weight's posterior, in posterior standard
-        deviations or as a fraction of its precision; or the published code's sum of squared changes of the messages'
-        natural means over the number of rows, which shrinks with the square of the step: it stops damped runs early.
-    message_precision : float
-        Precision of the first messages; the published code starts at 1e-6, and puts messages of negative precision
-        there, keeping their natural mean.
+    part : str
+        The part of the likelihood that is asked: moments, also with second derivatives, or the log likelihood.
+    conditional : bool
+        Whether it is asked for every message, at the posterior of the other weights, or once for a row.
+    before : Variant, optional
+        What makes the first `warm_up` sweeps.
+    evidence : bool
+        Whether the messages give an estimate of the log evidence.
     """
 
-    damping: float | str = "adaptive"
-    first_order: int = 10
-    stop: str = "residual"
-    message_precision: float = 0.0
+    part: str
+    conditional: bool = False
+    before: Variant | None = None
+    evidence: bool = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parts of a likelihood that are asked."""
+        return (*(() if self.before is None else self.before.needs), self.part)
 
 
 class FactorisedState(NamedTuple):
@@ -91,22 +92,17 @@ class FactorisedState(NamedTuple):
     sweeps: int
 
 
-def init(problem: GLMProblem, options: FactorisedOptions, executor: Executor) -> FactorisedState:
-    """Messages that say nothing (or little), and the prior."""
-    check_choice("stop", options.stop, ("residual", "published"))
-    check_int("first_order", options.first_order, 0)
-    check_range("message_precision", options.message_precision, 0.0)
-    if options.damping != "adaptive":
-        check_range("damping", options.damping, 0.0, 1.0, include_high=False)
+def init(problem: GLMProblem, settings: Factorised, executor: Executor) -> FactorisedState:
+    """Messages that say nothing, or next to nothing, and the prior."""
     rows = rows_of(problem.X, problem.y)
-    d, size = problem.X.shape[1], len(rows.value)
-    messages = Messages(np.full(size, options.message_precision), np.zeros(size), np.zeros(size), np.zeros(len(rows.y)))
-    tau = options.message_precision * np.bincount(rows.column, minlength=d)
-    nu = np.zeros(d)
+    d, size, precision = problem.X.shape[1], len(rows.value), settings.message_precision
+    messages = Messages(np.full(size, precision), np.zeros(size), np.zeros(size), np.zeros(len(rows.y)))
+    tau, nu = precision * np.bincount(rows.column, minlength=d), np.zeros(d)
     mean, var = _posterior(problem, problem.prior_cov, tau, nu)
-    step, momentum = 1.0 - (0.0 if options.damping == "adaptive" else float(options.damping)), 0.0
-    if options.damping == "adaptive":
+    if settings.damping == "adaptive":
         step, momentum = _schedule(problem, problem.prior_mean, problem.prior_cov)
+    else:
+        step, momentum = 1.0 - float(settings.damping), 0.0
     return FactorisedState(mean, var, problem.prior_cov, tau, nu, messages, rows, step, momentum, np.inf, 0, 0)
 
 
@@ -133,56 +129,64 @@ def _work(rows: Rows, conditional: bool, theta: float) -> Work:
     return Work(y, m, v, np.full(size, theta), logz, alpha, beta, alpha2, beta2, rest)
 
 
-def _rule(
-    problem: GLMProblem, options: FactorisedOptions, name: str, second: bool, step: float, momentum: float
-) -> Rule:
-    likelihood, laplace = problem.likelihood, name == "lp"
-    if laplace:
-        address = address_of(likelihood.loglik, LOGLIK_SIGNATURE)
-    elif second:
-        address = address_of(likelihood.tilted2, TILTED2_SIGNATURE)
-    else:
-        address = address_of(likelihood.tilted, TILTED_SIGNATURE)
-    floor = options.message_precision
+def _rule(problem: GLMProblem, variant: Variant, step: float, momentum: float, floor: float) -> Rule:
+    address = address_of(getattr(problem.likelihood, variant.part), SIGNATURES[variant.part])
+    laplace, second = variant.part == "loglik", variant.part == "tilted2"
     return Rule(address, laplace, second, step, momentum, floor, floor > 0.0)
 
 
 def step(
-    state: FactorisedState, problem: GLMProblem, options: FactorisedOptions, executor: Executor, name: str
+    state: FactorisedState, problem: GLMProblem, settings: Any, executor: Executor, variant: Variant
 ) -> tuple[FactorisedState, Sweep]:
     """Renew all messages from the same posterior, damp them, and add them up."""
+    warming_up = variant.before is not None and state.sweeps < settings.warm_up
+    now = variant.before if warming_up and variant.before is not None else variant
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
-    second = name == "cep2" and state.sweeps >= options.first_order
-    first = options.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
-    how = (FIRST_STEP * state.step, 0.0) if first else (state.step, state.momentum)
-    rule = _rule(problem, options, name, second, *how)
     tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
     sums = Sums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
-    conditional = name in ("cep1", "cep2")
-    kernel: Callable[..., Any] = conditional_sweep if conditional else row_sweep
-
-    def sweep(first: int, last: int) -> None:
-        work = _work(rows, conditional, problem.likelihood.default_theta)
-        kernel(first, last, rows, state.mean, state.var, state.messages, rule, sums, work)
-
-    executor.over(n_chunks, sweep)
+    rule = _rule(problem, now, *_pace(state, settings), settings.message_precision)
+    sweep: Callable[..., Any] = conditional_sweep if now.conditional else row_sweep
+    record = (rows, state.mean, state.var, state.messages, rule, sums)
+    theta = problem.likelihood.default_theta
+    executor.run(sweep, 0, n_chunks, *record, scratch=lambda: (_work(rows, now.conditional, theta),))
     tau, nu = sums.tau.sum(axis=0), sums.nu.sum(axis=0)
     moved, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))
     mean, var = _posterior(problem, prior_var, tau, nu)
     residual = _residual(state, (tau - state.tau) / rule.step, sums.gap.sum(axis=0))
-    change = residual if options.stop == "residual" else moved / len(rows.y)
-    if name == "cep2" and state.sweeps < options.first_order:
+    change = residual if settings.stop == "residual" else moved / len(rows.y)
+    if warming_up:
         change = np.inf  # the first order may have converged, the second has not begun
+    schedule = _next_schedule(state, problem, settings, residual, mean, prior_var)
+    new = FactorisedState(mean, var, prior_var, tau, nu, state.messages, rows, *schedule, state.sweeps + 1)
+    return new, Sweep(change=float(change), skipped=int(left_out))
+
+
+def _at_first(state: FactorisedState, settings: Factorised) -> bool:
+    return settings.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
+
+
+def _pace(state: FactorisedState, settings: Factorised) -> tuple[float, float]:
+    """Step and momentum of this sweep."""
+    return (FIRST_STEP * state.step, 0.0) if _at_first(state, settings) else (state.step, state.momentum)
+
+
+def _next_schedule(
+    state: FactorisedState,
+    problem: GLMProblem,
+    settings: Factorised,
+    residual: float,
+    mean: np.ndarray,
+    prior_var: np.ndarray,
+) -> tuple[float, float, float, int]:
+    """Step, momentum, the least change so far, and the sweeps since, after a sweep with this change."""
     step, momentum, least, waited = state.step, state.momentum, min(residual, state.least), state.waited + 1
-    waited = 0 if residual <= least or first else waited
-    if options.damping == "adaptive" and waited >= PATIENCE:
-        step, momentum, least, waited = max(STEP_SHRINK * step, STEP_MIN), STEP_SHRINK * momentum, residual, 0
-    elif options.damping == "adaptive" and state.sweeps + 1 in CHOICES:
+    waited = 0 if residual <= least or _at_first(state, settings) else waited
+    if settings.damping == "adaptive" and waited >= PATIENCE:
+        return max(STEP_SHRINK * step, STEP_MIN), STEP_SHRINK * momentum, residual, 0
+    if settings.damping == "adaptive" and state.sweeps + 1 in CHOICES:
         step, momentum = _schedule(problem, mean, prior_var)
-    schedule = step, momentum, least, waited, state.sweeps + 1
-    new = FactorisedState(mean, var, prior_var, tau, nu, state.messages, rows, *schedule)
-    return new, Sweep(float(change), np.nan, int(left_out), 0, np.nan)
+    return step, momentum, least, waited
 
 
 def _residual(state: FactorisedState, dtau: np.ndarray, dnu: np.ndarray) -> float:
@@ -191,25 +195,30 @@ def _residual(state: FactorisedState, dtau: np.ndarray, dnu: np.ndarray) -> floa
     return float(moves.max(initial=0.0))
 
 
-def finish(state: FactorisedState, problem: GLMProblem, name: str) -> GLMPosterior:
+def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLMPosterior:
     """The posterior and, for EP, its estimate of the log evidence."""
     log_evidence = np.nan
-    if name == "ep-factorized":
+    if variant.evidence:
         rows, total = state.rows, np.zeros(len(state.rows.chunk_start) - 1)
-        rule = _rule(problem, FactorisedOptions(), name, False, 1.0, 0.0)
-        work = _work(rows, False, problem.likelihood.default_theta)
+        rule = _rule(problem, variant, 1.0, 0.0, 0.0)
+        work = _work(rows, variant.conditional, problem.likelihood.default_theta)
         log_scales(0, len(total), rows, state.mean, state.var, state.messages, rule, total, work)
         parts = zip(problem.prior_mean, state.prior_var, state.tau, state.nu, strict=True)
         log_evidence = float(total.sum() + sum(log_integral(*part) for part in parts))
     return GLMPosterior(state.mean, state.var, state.prior_var, log_evidence)
 
 
-def _method(name: str, needs: tuple[str, ...], source: str) -> Method:
-    end: Any = partial(finish, name=name)
-    return Method(name, needs, FactorisedOptions, init, partial(step, name=name), end, source)
+def _method(name: str, variant: Variant, source: str) -> Method:
+    own = partial(step, variant=variant), partial(finish, variant=variant)
+    return Method(name, variant.needs, type(GLM_METHODS[name]), init, *own, source)
 
 
-EP_FACTORIZED = _method("ep-factorized", ("tilted",), "CEP, supplement 8.2.1 and 8.3.1, in scalar form")
-CEP1 = _method("cep1", ("tilted",), "CEP, eq. 10, supplement 8.2.2 and 8.3.2")
-CEP2 = _method("cep2", ("tilted", "tilted2"), "CEP, eq. 11, supplement 8.2.2 and 8.3.2")
-LP = _method("lp", ("loglik",), "Eskin, Smola, Vishwanathan (2004), Laplace propagation; CEP, sec. 5.1")
+FIRST_ORDER = Variant("tilted", conditional=True)
+SECOND_ORDER = Variant("tilted2", conditional=True, before=FIRST_ORDER)
+
+EP_FACTORIZED = _method(
+    "ep-factorized", Variant("tilted", evidence=True), "CEP, supplement 8.2.1 and 8.3.1, in scalar form"
+)
+CEP1 = _method("cep1", FIRST_ORDER, "CEP, eq. 10, supplement 8.2.2 and 8.3.2")
+CEP2 = _method("cep2", SECOND_ORDER, "CEP, eq. 11, supplement 8.2.2 and 8.3.2")
+LP = _method("lp", Variant("loglik"), "Eskin, Smola, Vishwanathan (2004), Laplace propagation; CEP, sec. 5.1")

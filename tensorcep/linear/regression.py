@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensorcep.linear.base import BaseBayesianGLM
+from tensorcep.linear.glm import BaseBayesianGLM
 
-_PARAMETERS = """method : str, default="ep"
+_PARAMETERS = """method : str or record of settings, default="ep"
         "ep" (expectation propagation with a full covariance, O(n d^2) a sweep), factorised methods at a cost in
         proportion to the non-zeros of X: "ep-factorized", "cep1", "cep2" (conditional EP), "lp" (Laplace propagation)
-        and "vb" (mean-field variational Bayes); or "is" (importance sampling around EP's posterior).
+        and "vb" (mean-field variational Bayes); or "is" (importance sampling around EP's posterior). A method's own
+        settings come with it, as in ``ConditionalEP(order=2, damping=0.5)``; see `tensorcep.linear.settings`.
     prior_scale : float or "evidence", default=1.0
         Prior standard deviation of a weight. "evidence" learns it from the data: "ep" and "is" maximise EP's log
         evidence, the others take steps of EM in their sweeps.
@@ -18,8 +19,6 @@ _PARAMETERS = """method : str, default="ep"
         Largest number of sweeps.
     tol : float, default=1e-4
         Stop when a whole, undamped sweep would move no weight by more than this many posterior standard deviations.
-    method_options : dict, optional
-        Settings that only this method has, by name; a wrong name is answered with those that exist.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None, default=0

@@ -10,7 +10,7 @@ Albert and Chib (1993), Bayesian analysis of binary and polychotomous response d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +20,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance
+from tensorcep.linear.settings import GLM_METHODS, GLMSettings
 
 # Below this xi, tanh(xi / 2) / (2 xi) is 1/4 to rounding.
 SMALL_XI = 1e-6
-
-
-@dataclass(frozen=True)
-class VBOptions:
-    """VB has no settings."""
 
 
 class VBState(NamedTuple):
@@ -61,7 +57,7 @@ def _column_sweep(start, row, value, precision, residual, prior_mean, prior_var,
             residual[i] -= precision[i] * value[at] * move
 
 
-def init(problem: GLMProblem, options: VBOptions, executor: Executor) -> VBState:
+def init(problem: GLMProblem, settings: GLMSettings, executor: Executor) -> VBState:
     """The prior."""
     by_column = problem.X.tocsc()
     by_column.sort_indices()
@@ -72,12 +68,15 @@ def init(problem: GLMProblem, options: VBOptions, executor: Executor) -> VBState
     return VBState(mean, var, var.copy(), start, row, by_column.data, squares, f, squares @ var)
 
 
-def _pseudo(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
-    """Precision of the pseudo-observations, precision times (z - f), and the expected log likelihood's bound."""
-    if problem.likelihood.name == "probit":
-        value, d1, d2 = np.empty((3, len(problem.y)))
-        problem.likelihood.loglik(problem.y, state.f, np.ones_like(state.f), value, d1, d2)
-        return np.ones_like(state.f), d1, float(value.sum() - 0.5 * state.spread.sum())
+def _truncated_normal(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
+    """Of the probit: normal variables of precision 1 whose signs are the labels."""
+    value, d1, d2 = np.empty((3, len(problem.y)))
+    problem.likelihood.loglik(problem.y, state.f, np.ones_like(state.f), value, d1, d2)
+    return np.ones_like(state.f), d1, float(value.sum() - 0.5 * state.spread.sum())
+
+
+def _quadratic_bound(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
+    """Of the logit: a bound tangent at xi."""
     xi = np.sqrt(state.f**2 + state.spread)
     safe = np.maximum(xi, SMALL_XI)
     precision = np.where(xi > SMALL_XI, np.tanh(0.5 * safe) / (2.0 * safe), 0.25)
@@ -85,9 +84,15 @@ def _pseudo(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray
     return precision, 0.5 * problem.y - precision * state.f, bound
 
 
-def step(state: VBState, problem: GLMProblem, options: VBOptions, executor: Executor) -> tuple[VBState, Sweep]:
+# Per likelihood: precision of the pseudo-observations z of f, precision times (z - f), and a bound of the expected log
+# likelihood.
+Pseudo = Callable[[GLMProblem, VBState], tuple[np.ndarray, np.ndarray, float]]
+PSEUDO: dict[str, Pseudo] = {"probit": _truncated_normal, "logit": _quadratic_bound}
+
+
+def step(state: VBState, problem: GLMProblem, settings: GLMSettings, executor: Executor) -> tuple[VBState, Sweep]:
     """Update every weight once, then the pseudo-observations; the change is undamped."""
-    precision, residual, bound = _pseudo(problem, state)
+    precision, residual, bound = PSEUDO[problem.likelihood.name](problem, state)
     lower_bound = bound - _divergence(problem, state)
     mean, var = state.mean.copy(), state.var.copy()
     _column_sweep(
@@ -97,7 +102,7 @@ def step(state: VBState, problem: GLMProblem, options: VBOptions, executor: Exec
     prior_var = learned_variance(problem, state.prior_var, mean, var)
     f, spread = problem.X @ mean, state.squares @ var
     new = state._replace(mean=mean, var=var, prior_var=prior_var, f=f, spread=spread)
-    return new, Sweep(float(change), np.nan, 0, 0, np.nan, lower_bound)
+    return new, Sweep(change=float(change), lower_bound=lower_bound)
 
 
 def _divergence(problem: GLMProblem, state: VBState) -> float:
@@ -109,10 +114,8 @@ def _divergence(problem: GLMProblem, state: VBState) -> float:
 
 def finish(state: VBState, problem: GLMProblem) -> Any:
     """The posterior and the lower bound."""
-    bound = _pseudo(problem, state)[2] - _divergence(problem, state)
+    bound = PSEUDO[problem.likelihood.name](problem, state)[2] - _divergence(problem, state)
     return GLMPosterior(state.mean, state.var, state.prior_var, bound)
 
 
-VB = Method(
-    "vb", ("loglik",), VBOptions, init, step, finish, "CEP, sec. 5.1", likelihoods=("probit", "logit", "logit_nine")
-)
+VB = Method("vb", ("loglik",), type(GLM_METHODS["vb"]), init, step, finish, "CEP, sec. 5.1", likelihoods=tuple(PSEUDO))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import NOISE, build, cells, messages, problem, settings_of
+from helpers.problems import NOISE, build, cells, messages, problem, settings_of, structured
 from scipy.optimize import minimize
 
 from tensorcep.core.belief import GammaNoise
@@ -211,3 +211,17 @@ def test_laplace_refuses_wrong_settings(rng, options, message):
     _, _, p = problem(rng, 3, 2, 10)
     with pytest.raises(ValueError, match=message):
         fit(p, 1, **options)
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_laplace_in_free_columns_is_that_of_clamped_ones(rng, K, likelihood, options):
+    p, whole = structured(rng, K, likelihood)
+    run, other = (fit(x, 5, damping=0.5, **options) for x in (p, whole))
+    assert run.state.rows.eta.shape[1] < whole.rank
+    np.testing.assert_allclose(run.state.f, other.state.f, rtol=1e-4, atol=1e-4)
+    S, T = (np.linalg.inv(unpack(x.posterior.Lam, whole.rank)) for x in (run, other))
+    np.testing.assert_allclose(S, T, rtol=0, atol=1e-4 * np.abs(T).max())
+    if likelihood == "gaussian":
+        assert run.posterior.noise == pytest.approx(other.posterior.noise, rel=1e-4)

@@ -7,18 +7,13 @@ import pytest
 from scipy.stats import norm
 
 from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
+from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.predict import (
-    EntryTheta,
-    RowMoments,
-    belief_of,
     draw,
     draw_latent,
-    draw_rows,
-    known_moments,
     latent,
     latent_quantile,
-    moments_of_rows,
     observed_logpdf,
     observed_moments,
     observed_quantile,
@@ -40,40 +35,42 @@ def posterior(rng, R=3, shape=SHAPE):
 @pytest.mark.parametrize("R", [1, 3, 8])
 def test_moments_of_rows_equal_numpy(rng, R):
     p = posterior(rng, R)
-    moments = moments_of_rows(p)
+    mean, cov = p.components().moments()
     Lam = unpack(p.Lam, R)
-    np.testing.assert_allclose(unpack(moments.cov, R), np.linalg.inv(Lam), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(moments.mean, np.linalg.solve(Lam, p.eta[..., None])[..., 0], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(unpack(cov, R), np.linalg.inv(Lam), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(mean, np.linalg.solve(Lam, p.eta[..., None])[..., 0], rtol=1e-8, atol=1e-10)
 
 
 def test_moments_of_rows_name_a_row_that_is_no_gaussian(rng):
     p = posterior(rng)
     p.Lam[7] *= -1.0
     with pytest.raises(FloatingPointError, match="row 7 is not positive definite"):
-        moments_of_rows(p)
+        p.components()
 
 
 def test_moments_of_no_rows_are_empty():
     p = Posterior((), 2, np.zeros((0, 3)), np.zeros((0, 2)), None, np.zeros(0, dtype=bool))
-    assert moments_of_rows(p).mean.shape == (0, 2)
+    assert p.components().mean.shape == (1, 0, 2)
 
 
 def test_per_mode_splits_in_mode_order(rng):
-    moments = moments_of_rows(posterior(rng))
-    means, covs = per_mode(moments, SHAPE)
+    belief = posterior(rng).components(UNSEEN)
+    means, covs = per_mode(belief, SHAPE)
+    mean, cov = belief.moments()
     assert [m.shape for m in means] == [(n, 3) for n in SHAPE]
-    np.testing.assert_array_equal(np.concatenate(means), moments.mean)
-    np.testing.assert_array_equal(np.concatenate(covs), unpack(moments.cov, 3))
+    np.testing.assert_array_equal(np.concatenate(means), mean[:12])
+    np.testing.assert_array_equal(np.concatenate(covs), unpack(cov, 3)[:12])
 
 
 def test_draws_of_rows_have_mean_and_covariance(rng):
-    moments, n = moments_of_rows(posterior(rng)), 40_000
-    draws = draw_rows(moments, n, rng)
+    mean, packed = posterior(rng).components().moments()
+    n = 40_000
+    draws = draw_rows(mean, packed, n, rng)
     assert draws.shape == (n, 12, 3)
-    cov = unpack(moments.cov, 3)
+    cov = unpack(packed, 3)
     sd = np.sqrt(np.einsum("nii->ni", cov))
-    assert (np.abs(draws.mean(axis=0) - moments.mean) < 6 * sd / np.sqrt(n)).all()
-    centred = draws - moments.mean
+    assert (np.abs(draws.mean(axis=0) - mean) < 6 * sd / np.sqrt(n)).all()
+    centred = draws - mean
     for i in range(3):
         for j in range(3):
             product = centred[..., i] * centred[..., j]
@@ -89,72 +86,61 @@ def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
 
 
 def test_latent_agrees_with_draws(rng):
-    moments, n = moments_of_rows(posterior(rng)), 100_000
+    belief, n = posterior(rng).components(), 100_000
     rows = np.array([[0, 5, 9], [4, 8, 11]])
-    f, v = latent(moments, rows)
-    draws = draw_latent(draw_rows(moments, n, rng), rows)
+    f, v = latent(belief, rows)
+    draws = draw_latent(draw_rows(*belief.moments(), n, rng), rows)
     assert (np.abs(draws.mean(axis=0) - f) < 6 * np.sqrt(v / n)).all()
     square = (draws - f) ** 2
     assert (np.abs(square.mean(axis=0) - v) < 6 * square.std(axis=0) / np.sqrt(n)).all()
-    empty = latent(moments, rows[:0])
+    empty = latent(belief, rows[:0])
     assert empty[0].shape == empty[1].shape == (0,)
 
 
 ROWS = np.array([[0, 5, 9], [4, 8, 11], [2, 6, 13]])  # the last one has a row that the model does not know
-UNSEEN = RowMoments(np.zeros((3, 3)), pack(np.stack([np.eye(3)] * 3)))
+UNSEEN = Components(np.zeros((1, 3, 3)), pack(np.stack([np.eye(3)] * 3))[None])
 
 
 def draws_like(rng, n=4000):
     """Draws from the Gaussian posterior of `posterior`, and their moments."""
-    known = moments_of_rows(posterior(rng))
-    rows = draw_rows(known, 2 * n, rng).reshape(2, n, 12, 3)
+    known = posterior(rng).components().moments()
+    rows = draw_rows(*known, 2 * n, rng).reshape(2, n, 12, 3)
     theta = rng.gamma(9.0, 0.5, (2, n, 1))
     return Draws(SHAPE, 3, rows, theta, None, np.ones(12, dtype=bool)), known
 
 
 def test_moments_of_draws_are_those_of_the_posterior_they_come_from(rng):
-    result, known = draws_like(rng)
-    found = known_moments(result)
-    sd = np.sqrt(np.einsum("nii->ni", unpack(known.cov, 3)))
-    assert (np.abs(found.mean - known.mean) < 6 * sd / np.sqrt(8000)).all()
-    np.testing.assert_allclose(found.cov, known.cov, atol=0.15 * known.cov.max())
+    result, (known_mean, known_cov) = draws_like(rng)
+    mean, cov = result.components().moments()
+    sd = np.sqrt(np.einsum("nii->ni", unpack(known_cov, 3)))
+    assert (np.abs(mean - known_mean) < 6 * sd / np.sqrt(8000)).all()
+    np.testing.assert_allclose(cov, known_cov, atol=0.15 * known_cov.max())
 
 
 @pytest.mark.parametrize("name", ["gaussian", "probit", "poisson"])
 def test_predictions_of_draws_average_over_them(rng, name):
-    result, known = draws_like(rng, 50)
-    likelihood, belief, theta = (
-        get_likelihood(name),
-        belief_of(result, known, UNSEEN),
-        theta_of(result, get_likelihood("gaussian")),
-    )
+    likelihood, belief = get_likelihood(name), draws_like(rng, 50)[0].components(UNSEEN)
+    theta = theta_of(belief, likelihood)
     y = np.array([1.0, 1.0, 1.0])
-    f = draw_latent(belief.values, ROWS)
+    f = draw_latent(belief.mean, ROWS)
     each = [likelihood.predict(f_s, np.zeros(3), np.full(3, t)) for f_s, t in zip(f, theta.values[:, 0], strict=True)]
     mean, variance = np.stack([m for m, _ in each]), np.stack([v for _, v in each])
-    found = observed_moments(likelihood, belief, ROWS, theta)
+    found = observed_moments(likelihood, belief, ROWS)
     np.testing.assert_allclose(found[0], mean.mean(axis=0), rtol=1e-10)
     np.testing.assert_allclose(found[1], variance.mean(axis=0) + mean.var(axis=0), rtol=1e-10)
     mass = [
         np.exp(likelihood.logpdf(y, f_s, np.zeros(3), np.full(3, t)))
         for f_s, t in zip(f, theta.values[:, 0], strict=True)
     ]
-    np.testing.assert_allclose(
-        observed_logpdf(likelihood, belief, ROWS, theta, y), np.log(np.mean(mass, axis=0)), rtol=1e-8
-    )
+    np.testing.assert_allclose(observed_logpdf(likelihood, belief, ROWS, y), np.log(np.mean(mass, axis=0)), rtol=1e-8)
 
 
 def test_quantiles_of_draws_cover_what_they_say(rng):
-    result, known = draws_like(rng)
-    likelihood, belief, theta = (
-        get_likelihood("gaussian"),
-        belief_of(result, known, UNSEEN),
-        theta_of(result, get_likelihood("gaussian")),
-    )
-    f, t = draw_latent(belief.values, ROWS), theta.of(ROWS)
+    likelihood, belief = get_likelihood("gaussian"), draws_like(rng)[0].components(UNSEEN)
+    f, t = draw_latent(belief.mean, ROWS), theta_of(belief, likelihood).of(ROWS)
     y = likelihood.sample(rng, f.ravel(), t.ravel()).reshape(f.shape)
     for q in (0.05, 0.5, 0.9):
-        below = np.mean(y < observed_quantile(likelihood, belief, ROWS, theta, q), axis=0)
+        below = np.mean(y < observed_quantile(likelihood, belief, ROWS, q), axis=0)
         assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
         np.testing.assert_allclose(np.mean(f < latent_quantile(belief, ROWS, q, 0.0), axis=0), q, atol=2e-3)
 
@@ -171,25 +157,27 @@ def test_quantile_of_a_gaussian_mixture_has_the_probability_q_below(rng, q):
 
 def test_parameter_of_an_entry_is_that_of_its_row(rng):
     p = posterior(rng)._replace(noise=None, dispersion=Dispersion(1, np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 2.0)))
-    theta = theta_of(p, get_likelihood("poisson"))
+    belief, likelihood = p.components(UNSEEN), get_likelihood("poisson")
+    theta = theta_of(belief, likelihood)
     np.testing.assert_array_equal(theta.of(np.array([[0, 5, 9], [0, 8, 9], [0, 99, 9]])), [[0.5, 3.0, 1.5]])
-    drawn = draw(p, belief_of(p, moments_of_rows(p), UNSEEN), get_likelihood("poisson"), 20_000, rng)[1]
+    drawn = draw(belief, likelihood, 20_000, rng)[1]
     assert drawn.values.shape == (20_000, 4)
     assert (np.abs(drawn.values.mean(axis=0) - p.dispersion.a / 2.0) < 6 * np.sqrt(p.dispersion.a / 4.0 / 20_000)).all()
 
 
 def test_draws_are_taken_together_with_their_parameter(rng):
-    result, known = draws_like(rng, 10)
+    result, _ = draws_like(rng, 10)
     result.theta[..., 0] = result.rows[..., 0, 0] ** 2
-    values, theta = draw(result, belief_of(result, known, UNSEEN), get_likelihood("gaussian"), 20, rng)
+    values, theta = draw(result.components(UNSEEN), get_likelihood("gaussian"), 20, rng)
     np.testing.assert_array_equal(theta.values[:, 0], values[:, 0, 0] ** 2)
     assert len(np.unique(values[:, 0, 0])) == 20  # without repetition
 
 
 def test_point_estimate_has_no_variance(rng):
     result = PointEstimate(SHAPE, 3, rng.standard_normal((12, 3)), 4.0, np.ones(12, dtype=bool))
-    known = known_moments(result)
-    f, v = latent(known, ROWS[:2])
+    belief = result.components(UNSEEN)
+    f, v = latent(belief, ROWS[:2])
     np.testing.assert_allclose(f, draw_latent(result.rows[None], ROWS[:2])[0])
     np.testing.assert_array_equal(v, 0.0)
-    assert theta_of(result, get_likelihood("gaussian")) == EntryTheta(np.array([[4.0]]))
+    assert belief.theta == EntryTheta(np.array([[4.0]]))
+    assert not belief.uncertain

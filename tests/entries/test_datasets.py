@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tensorcep import datasets
+from tensorcep.entries import download
 
 FILE = "enron/train-fold-1.txt"
 
@@ -30,7 +31,7 @@ def fake_registry(monkeypatch):
 
     def install(content: bytes, url: str = "http://127.0.0.1:9/closed.txt") -> None:
         facts = {"url": url, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-        monkeypatch.setattr(datasets, "registry", lambda: {FILE: facts})
+        monkeypatch.setattr(download, "registry", lambda: {FILE: facts})
 
     return install
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tensorcep.entries.io import read_batches, read_tensor
+from tensorcep.entries.io import pieces, read_batches, read_tensor
 
 LINES = [f"{i} {j} {k} {0.5 * i - j + k:g}" for i, j, k in itertools.product((1, 2, 3), (1, 2), (1, 4))]
 
@@ -142,3 +142,63 @@ def test_read_batches_refuses_files_that_it_cannot_read_in_pieces(tmp_path):
     two = [write(tmp_path / "2.tns", ["1 1 0.5"]), write(tmp_path / "3.tns", ["1 1 1 0.5"])]
     with pytest.raises(ValueError, match="the files must have the same columns"):
         list(read_batches(two, 10))
+
+
+NASTY = [
+    "u1,7,1.5",
+    '"a, b",8,-2',
+    'a "q" b, 9,1e-300',
+    "",
+    "   ",
+    "u2,7",
+    "u3,7,0.5,9",
+    'u4,"open,3',
+    ",7,1.0",
+    "u_5,x_y,1_0",
+    "u6,7,inf",
+    "u_7,8,2.25",
+]
+
+
+@pytest.mark.parametrize("size", [1, 4, 9, 100])
+def test_read_batches_in_pieces_and_line_by_line_agree(tmp_path, monkeypatch, size):
+    good = [f"u{n},{n % 5},{0.1 * n!r}" for n in range(40)]
+    files = {
+        "a.csv": ["user,item,y", *good, *NASTY, *good, *NASTY[:5]],
+        "b.tns": [
+            *LINES,
+            "# said",
+            "  # later",
+            "",
+            "1 2 3 4 # of the fourth",
+            "1.0 2 3 4e0",
+            "0 1 1 1",
+            "1 2 3 1_0",
+            *LINES,
+        ],
+    }
+    for name, lines in files.items():
+        path = write(tmp_path / name, lines)
+        results = []
+        for few in (0, 10**9):  # pandas for every piece, or for none
+            monkeypatch.setattr(pieces, "FEW", few)
+            taken = []
+            found = list(read_batches(path, size, bad_line=lambda *parts, taken=taken: taken.append(parts)))
+            results.append((taken, found))
+        (taken, found), (taken_one, found_one) = results
+        assert taken == taken_one
+        assert len(taken) in (2, 6)
+        for batch, one in zip(found, found_one, strict=True):
+            assert (batch.keys, batch.names, batch.position) == (one.keys, one.names, one.position)
+            np.testing.assert_array_equal(batch.coords, one.coords)
+            np.testing.assert_array_equal(batch.values, one.values)
+
+
+def test_read_batches_takes_no_line_before_it_is_needed(tmp_path):
+    path = write(tmp_path / "a.tns", [*LINES[:4], "no entry", *LINES[4:]])
+    taken = []
+    batches = read_batches(path, 4, bad_line=lambda *parts: taken.append(parts))
+    assert next(batches).position == (0, 4)
+    assert taken == []
+    assert next(batches).position == (0, 9)
+    assert len(taken) == 1

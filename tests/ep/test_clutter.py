@@ -1,28 +1,21 @@
-"""EP on the clutter problem of scripts/_clutter.py: stored values, energy, several dimensions, and its competitors."""
+"""EP on the clutter problem (scripts.papers.baselines.clutter): stored values, energy, and its competitors."""
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.source_graph import ROOT
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from scripts.papers.baselines import clutter
 from tensorcep.ep.gaussian import GaussianEP
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())
 LISTED, TYPICAL = STORED["clutter_n20"], STORED["n20_typical"]
 BOTH = pytest.mark.parametrize("stored", [LISTED, TYPICAL], ids=["listed", "typical"])
-
-
-@pytest.fixture
-def clutter(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module("_clutter")
 
 
 def data_of(stored):
@@ -40,7 +33,7 @@ def agrees(found, wanted, rtol):
 
 
 @BOTH
-def test_clutter_methods_equal_stored_values(clutter, stored):
+def test_clutter_methods_equal_stored_values(stored):
     y = data_of(stored)
     agrees(clutter.exact(y), stored["exact"], 1e-7)
     agrees(last(clutter.run_ep(y)), stored["ep"], 1e-11)
@@ -50,13 +43,13 @@ def test_clutter_methods_equal_stored_values(clutter, stored):
         agrees(last(clutter.run_vb(y)), stored["vb"], 1e-8)
 
 
-def test_clutter_data_of_the_script_are_the_stored_ones(clutter):
+def test_clutter_data_of_the_script_are_the_stored_ones():
     assert [float(word) for word in clutter.LISTED.split()] == LISTED["y"]
     assert [float(word) for word in clutter.TYPICAL.split()] == TYPICAL["y"]
 
 
 @BOTH
-def test_clutter_ep_has_sites_of_negative_precision(clutter, stored):
+def test_clutter_ep_has_sites_of_negative_precision(stored):
     found = clutter.fit_ep(data_of(stored), tol=1e-12, damping=0.0)
     assert found.converged
     assert (found.sites.tau < 0).sum() == stored["ep"]["neg_sites"]
@@ -66,7 +59,7 @@ def test_clutter_ep_has_sites_of_negative_precision(clutter, stored):
 
 
 @BOTH
-def test_energy_is_minus_the_log_evidence_at_the_fixed_point(clutter, stored):
+def test_energy_is_minus_the_log_evidence_at_the_fixed_point(stored):
     """Eq. 13 of Minka (2001), all integrals on a grid, from the natural parameters of the sites alone."""
     y = data_of(stored)
     found = clutter.fit_ep(y, tol=1e-12)
@@ -80,7 +73,7 @@ def test_energy_is_minus_the_log_evidence_at_the_fixed_point(clutter, stored):
     assert abs(energy + found.log_evidence) < 1e-9
 
 
-def test_clutter_fixed_point_does_not_depend_on_order_but_adf_does(clutter, rng):
+def test_clutter_fixed_point_does_not_depend_on_order_but_adf_does(rng):
     y = data_of(TYPICAL)
     wanted, first = clutter.fit_ep(y, tol=1e-12), last(clutter.run_adf(y))
     other = rng.permutation(y)
@@ -89,7 +82,7 @@ def test_clutter_fixed_point_does_not_depend_on_order_but_adf_does(clutter, rng)
     assert abs(last(clutter.run_adf(other)).mean - first.mean) > 1e-4
 
 
-def test_clutter_adf_over_orders_scatters_as_stored(clutter, rng):
+def test_clutter_adf_over_orders_scatters_as_stored(rng):
     """Two hundred orders here and there: means and standard deviations within six standard errors."""
     y = data_of(LISTED)
     ends = [last(clutter.run_adf(rng.permutation(y))) for _ in range(200)]
@@ -99,7 +92,7 @@ def test_clutter_adf_over_orders_scatters_as_stored(clutter, rng):
     assert abs(means.std() / sd - 1) < 6 / np.sqrt(200)
 
 
-def test_clutter_tilted_has_the_derivatives_of_its_normalisation(clutter, rng):
+def test_clutter_tilted_has_the_derivatives_of_its_normalisation(rng):
     y, m, v = 3 * rng.normal(size=50), 3 * rng.normal(size=50), rng.gamma(1.0, size=50)
     theta, h = np.tile([0.3, 7.0], 50), 1e-4
 
@@ -116,7 +109,7 @@ def test_clutter_tilted_has_the_derivatives_of_its_normalisation(clutter, rng):
     np.testing.assert_allclose((down[1] - up[1]) / (2 * h), beta, atol=1e-7)
 
 
-def test_clutter_rank_1_function_equals_the_compiled_term(clutter):
+def test_clutter_rank_1_function_equals_the_compiled_term():
     y = data_of(LISTED)
     X = np.ones((len(y), 1, 1))
     found = GaussianEP(prior_cov=100.0, tol=1e-12).fit(X, y[:, None], clutter.spherical_moments)
@@ -126,7 +119,7 @@ def test_clutter_rank_1_function_equals_the_compiled_term(clutter):
     np.testing.assert_allclose(found.sites.tau.ravel(), wanted.sites.tau, rtol=1e-8, atol=1e-12)
 
 
-def test_clutter_in_two_dimensions_is_near_the_exact_posterior(clutter, rng):
+def test_clutter_in_two_dimensions_is_near_the_exact_posterior(rng):
     """Rank 2 with spherical sites, against sums over a grid."""
     signal = rng.random(40) < 0.5
     y = np.where(signal[:, None], [2.0, -1.0], 0.0) + np.where(signal, 1.0, np.sqrt(10.0))[:, None] * rng.normal(
@@ -151,7 +144,7 @@ def test_clutter_in_two_dimensions_is_near_the_exact_posterior(clutter, rng):
 @pytest.mark.parametrize(
     ("method", "stored"), [("run_importance", LISTED), ("run_importance", TYPICAL), ("run_gibbs", TYPICAL)]
 )
-def test_clutter_samplers_find_the_exact_posterior(clutter, method, stored):
+def test_clutter_samplers_find_the_exact_posterior(method, stored):
     """Not Gibbs for the listed data: it hardly ever moves between the modes."""
     truth, draws = stored["exact"], 40_000 if method == "run_importance" else 8_000
     found = last(getattr(clutter, method)(data_of(stored), draws, np.random.default_rng(3)))
@@ -159,7 +152,7 @@ def test_clutter_samplers_find_the_exact_posterior(clutter, method, stored):
     assert abs(found.log_evidence - truth["logev"]) < 0.1
 
 
-def test_clutter_ep_is_ten_times_as_accurate_as_the_others_at_its_cost(clutter):
+def test_clutter_ep_is_ten_times_as_accurate_as_the_others_at_its_cost():
     """Minka's figure 1 at n = 200: evidence and mean, for as many operations."""
     y = clutter.simulate(200, np.random.default_rng(0))
     truth, end = clutter.exact(y), last(clutter.run_ep(y))

@@ -97,7 +97,7 @@ def messages(state, p):
 PARTS = {"main": 1, "pair": 2, "cp": 1}
 
 
-def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, free=None, shape=None):
+def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, free=None, shape=None, precision=1.7):
     """A problem with clamped columns, and the same one whose method does not know that they are."""
     shape = SHAPES[K] if shape is None else shape
     free = free_columns(PARTS if parts is None else parts, K) if free is None else free
@@ -112,7 +112,7 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     elif likelihood == "poisson":
         y = rng.poisson(np.exp(np.clip(0.3 * f, -3, 2))).astype(float)
     mean = np.where(free, 0.3 * rng.standard_normal(free.shape), 1.0)
-    precision = np.where(free, 1.7, CLAMPED)
+    precision = np.where(free, precision, CLAMPED)
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, y, shape, R, likelihood, Prior(list(mean), list(precision)), start, NOISE)
     if kind is not None:

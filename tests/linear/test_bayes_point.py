@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.source_graph import ROOT
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from scripts.papers.baselines import bayes_point as toy
 from tensorcep import BayesPointMachine, datasets, load
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())
@@ -119,10 +119,7 @@ def test_bpm_with_probit_equals_the_evidence_of_other_programs(real_data, name, 
     assert abs(model.log_evidence_ - evidence) < 1e-9
 
 
-def test_toy_of_the_script_has_the_stored_bayes_point(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import _bayes_point as toy
-
+def test_toy_of_the_script_has_the_stored_bayes_point():
     np.testing.assert_allclose(toy.bayes_point(), STORED["bpm_step"]["exact_mean"], rtol=1e-8)
     paths = toy.toy_errors()
     assert paths["ep"][-1][1] < 1e-5 < paths["sampling"][-1][1] < paths["svm"][0][1]

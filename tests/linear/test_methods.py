@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 
-from tensorcep.core.loop import run
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.factorised import CEP2, FactorisedOptions
-from tensorcep.linear.methods import GLM_METHODS, fit_glm
-from tensorcep.linear.vb import VB, VBOptions
+from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.settings import GLM_METHODS, IS, ConditionalEP
 
 LINKS = ("probit", "logit")
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")
@@ -64,7 +64,7 @@ def test_glm_of_one_weight_and_one_row_is_exact(link, method, rng):
         for k in range(3)
     ]
     mean = powers[1] / powers[0]
-    found = fit_glm(one, method, {"n_draws": 200_000} if method == "is" else None, max_iter=200, tol=1e-9).posterior
+    found = fit_glm(one, IS(n_draws=200_000) if method == "is" else method, max_iter=200, tol=1e-9).posterior
     tol = 6.0 * 1.5 / np.sqrt(200_000) if method == "is" else 1e-7
     np.testing.assert_allclose(found.mean, mean, atol=tol)
     np.testing.assert_allclose(np.ravel(found.cov), powers[2] / powers[0] - mean**2, atol=2 * tol)
@@ -120,7 +120,7 @@ def test_laplace_propagation_ends_at_the_mode_for_many_rows(link, rng):
 @pytest.mark.parametrize("link", LINKS)
 def test_vb_lower_bound_rises_and_stays_below_the_evidence(link, rng):
     p = problem(rng, link, d=2)
-    found = run(VB, p, VBOptions(), max_iter=200, tol=1e-8)
+    found = fit_glm(p, "vb", max_iter=200, tol=1e-8)
     assert (np.diff(found.trace["lower_bound"]) > -1e-9).all()
     sampled = fit_glm(p, "is", max_iter=100, tol=1e-6).posterior.log_evidence
     assert sampled - 3.0 < found.posterior.log_evidence < sampled
@@ -140,7 +140,7 @@ def test_factorised_bits_do_not_depend_on_the_threads(method, link, rng):
 @pytest.mark.parametrize("link", LINKS)
 def test_glm_without_information_gives_the_prior(method, link, rng):
     p = problem(rng, link)._replace(X=sparse.csr_matrix((60, 3)), prior_mean=np.array([0.5, 0.0, -1.0]))
-    found = fit_glm(p, method, {"n_draws": 20_000} if method == "is" else None, max_iter=50, tol=1e-8).posterior
+    found = fit_glm(p, method, max_iter=50, tol=1e-8).posterior
     tol = 0.06 if method == "is" else 1e-12
     np.testing.assert_allclose(found.mean, p.prior_mean, atol=tol)
     np.testing.assert_allclose(np.diag(found.cov) if found.cov.ndim == 2 else found.cov, 1.5, atol=tol)
@@ -149,8 +149,8 @@ def test_glm_without_information_gives_the_prior(method, link, rng):
 @pytest.mark.parametrize("method", FACTORISED)
 def test_factorised_damping_does_not_move_the_fixed_point(method, rng):
     p = problem(rng, "logit")
-    settings = {} if method == "vb" else {"damping": 0.9}
-    slow = fit_glm(p, method, settings, max_iter=5000, tol=1e-9).posterior
+    damped = replace(GLM_METHODS[method], **({} if method == "vb" else {"damping": 0.9}))
+    slow = fit_glm(p, damped, max_iter=5000, tol=1e-9).posterior
     quick = fit_glm(p, method, max_iter=5000, tol=1e-9).posterior
     np.testing.assert_allclose(quick.mean, slow.mean, atol=1e-6)
     np.testing.assert_allclose(quick.cov, slow.cov, rtol=1e-6)
@@ -158,8 +158,8 @@ def test_factorised_damping_does_not_move_the_fixed_point(method, rng):
 
 def test_published_rule_stops_before_the_fixed_point(rng):
     p = problem(rng, "probit", n=200)
-    early = fit_glm(p, "cep1", {"damping": 0.99, "stop": "published"}, max_iter=5000, tol=1e-5)
-    late = fit_glm(p, "cep1", {"damping": 0.99}, max_iter=5000, tol=1e-4)
+    early = fit_glm(p, ConditionalEP(damping=0.99, stop="published"), max_iter=5000, tol=1e-5)
+    late = fit_glm(p, ConditionalEP(damping=0.99), max_iter=5000, tol=1e-4)
     assert early.converged
     assert early.n_iter < 0.5 * late.n_iter
     assert np.abs(early.posterior.cov / late.posterior.cov - 1.0).min() > 0.1
@@ -167,7 +167,7 @@ def test_published_rule_stops_before_the_fixed_point(rng):
 
 def test_second_order_begins_after_the_first(rng):
     p = problem(rng, "logit")
-    found = run(CEP2, p, FactorisedOptions(first_order=7), max_iter=500, tol=1e-6)
+    found = fit_glm(p, ConditionalEP(order=2, warm_up=7), max_iter=500, tol=1e-6)
     assert found.converged
     assert np.isinf(found.trace["change"][:7]).all()
     first = fit_glm(p, "cep1", max_iter=500, tol=1e-6).posterior

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tensorcep as tc
-from tensorcep.linear.methods import GLM_METHODS
+from tensorcep.linear.settings import EP, GLM_METHODS, IS
 
 CLASSES = (tc.BayesianProbitRegression, tc.BayesianLogisticRegression)
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")
@@ -27,11 +27,7 @@ def points(rng, n=150, d=4):
 
 # No check is left out. Those for importance sampling use fewer draws than the default, for time.
 @parametrize_with_checks(
-    [
-        cls(method, max_iter=100, method_options={"n_draws": 200} if method == "is" else None)
-        for cls in CLASSES
-        for method in GLM_METHODS
-    ]
+    [cls(IS(n_draws=200) if method == "is" else method, max_iter=100) for cls in CLASSES for method in GLM_METHODS]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_glm_passes_scikit_learns_checks(estimator, check):
@@ -96,8 +92,8 @@ def test_glm_learns_the_prior_scale_by_evidence(cls, method, rng):
     X, w = rng.normal(size=(1500, d)), scale * rng.normal(size=d)
     p = (ndtr if cls is CLASSES[0] else expit)(X @ w)
     y = rng.random(len(X)) < p
-    options = {"n_draws": 2000} if method == "is" else None
-    model = cls(method, prior_scale="evidence", method_options=options, tol=1e-3).fit(X, y)
+    how = IS(n_draws=2000) if method == "is" else method
+    model = cls(how, prior_scale="evidence", tol=1e-3).fit(X, y)
     root_mean_square = np.sqrt(np.mean(w**2))
     assert abs(model.prior_scale_ / root_mean_square - 1.0) < 0.15
     if method in ("ep", "ep-factorized", "vb"):  # the learned scale is where the evidence of a fixed one is greatest
@@ -173,10 +169,8 @@ def test_glm_warns_when_it_does_not_converge(rng):
         ({"prior_scale": 0.0}, "prior_scale must be 'evidence', or a number > 0; got 0.0"),
         ({"intercept_scale": -1}, "intercept_scale must be a number > 0; got -1"),
         ({"max_iter": 0}, "max_iter must be an integer >= 1; got 0"),
-        ({"method_options": {"rho": 0.1}}, "method_options of method 'ep' may hold \\['schedule'\\]; got 'rho'"),
-        ({"method": "cep1", "method_options": {"damping": 1.0}}, "damping must be a number in \\[0, 1\\); got 1.0"),
-        ({"method": "cep1", "method_options": {"stop": "soon"}}, "stop must be one of 'residual', 'published'"),
-        ({"method": "is", "method_options": {"n_draws": 1}}, "n_draws must be an integer >= 2; got 1"),
+        ({"method": EP}, "method must be a name or a record of settings; got the class; write EP\\(\\)"),
+        ({"n_jobs": 0}, "n_jobs must be an integer >= 1"),
     ],
 )
 def test_glm_refuses_bad_parameters(settings, message, rng):

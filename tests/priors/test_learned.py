@@ -12,8 +12,9 @@ from scipy.stats import multivariate_normal, wishart
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.cep import method as cep
 from tensorcep.cp.cep.method import CEP
+from tensorcep.cp.messages.passes import with_learned_prior
+from tensorcep.cp.rows import refresh_rows
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE
@@ -230,16 +231,16 @@ def test_cep_shrinks_messages_that_the_new_prior_cannot_carry(rng):
     """A strong prior that carries negative messages is replaced by a weak one: the rows must stay Gaussians."""
     coords, _, p = problem(rng, 3, 2, 40, "probit", prior=Prior([0.0] * 3, [50.0] * 3))
     p = learning(p, scale=3.0)
-    state = cep.init(p, settings_of("cep", damping=0.0, positive=False), ThreadExecutor(1))
+    state = CEP.init(p, settings_of("cep", damping=0.0, positive=False), ThreadExecutor(1))
     for r in (0, 2):  # the diagonal
         state.messages.Lam[:, :, r] = -2.0 * p.entries.weight[:, None]
     counts = np.zeros(sum(p.shape))
     np.add.at(counts, coords + offsets(p.shape)[:-1], 1.0)
     state.rows.Lam[:, [0, 2]] -= 2.0 * counts[:, None]
     state.rows.eta[:] = 100.0 * rng.standard_normal(state.rows.eta.shape)
-    cep.refresh_rows(state.rows, 0, len(counts), ThreadExecutor(1))
+    refresh_rows(state.rows, 0, len(counts), ThreadExecutor(1))
     assert state.rows.good.all()
-    state, shrunk = cep._learn(state, p, ThreadExecutor(1))
+    state, shrunk = with_learned_prior(state, p, ThreadExecutor(1))
     assert shrunk > 0
     total, _ = natural_prior(Prior(state.prior.modes.mean, state.prior.modes.precision), p.shape, 2)
     total = unpack(total, 2)

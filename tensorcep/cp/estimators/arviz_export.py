@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arviz import PARAMETERS, arviz_container
-from tensorcep.core.belief import Draws
 from tensorcep.core.checks import check_values
+from tensorcep.core.components import EntryTheta
 from tensorcep.core.packing import offsets
-from tensorcep.cp.predict import EntryTheta, draw_latent
+from tensorcep.cp.predict import draw_latent
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tensor import SparseTensor
 
@@ -23,7 +23,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
 
     ``n_samples`` is None for a sampler, all of whose draws are taken, chain by chain.
     """
-    chains = len(model.posterior_.rows) if isinstance(model.posterior_, Draws) else 1
+    chains = max(1, model._fitted_belief().n_chains)
     modes = column_names([None if labels is None else labels.name for labels in model.labels_], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
     values, theta, distinct, rows = model._row_draws(n_samples, cells, rng)

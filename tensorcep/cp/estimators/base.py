@@ -9,13 +9,13 @@ import numpy as np
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
+from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.old_params import refuse_old_names
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.settings.record import Settings
 from tensorcep.cp.starts import run_from_starts
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior

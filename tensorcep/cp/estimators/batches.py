@@ -11,19 +11,19 @@ import numpy as np
 from tensorcep.core.belief import Posterior, first_member
 from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value
 from tensorcep.core.loop import Method, Run
+from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import moments_of_rows, observed_logpdf, observed_moments, theta_of
+from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.settings.passing import CEP
-from tensorcep.cp.settings.record import Settings
 from tensorcep.cp.stream.adf import (
     STREAMING,
-    Batch,
+    BatchProblem,
     Stream,
     StreamState,
     batch_of,
@@ -33,9 +33,10 @@ from tensorcep.cp.stream.adf import (
     learn,
     uniform_means,
 )
-from tensorcep.cp.stream.arrivals import Arrival, rows_of_keys
+from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
+from tensorcep.entries.batch import Batch
 from tensorcep.priors.fixed import Prior, natural_prior
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class BatchPlan(NamedTuple):
         With room for the rows that the batch brings.
     added : tuple of dict or None
         Per mode with labels, the rows of those that are new.
-    batch : Batch
+    batch : BatchProblem
     visit : Revisit or None
     method : Method
     settings : Settings
@@ -66,7 +67,7 @@ class BatchPlan(NamedTuple):
     stream: Stream
     state: StreamState
     added: tuple[dict[Any, int] | None, ...]
-    batch: Batch
+    batch: BatchProblem
     visit: Revisit | None
     method: Method
     settings: Settings
@@ -75,7 +76,7 @@ class BatchPlan(NamedTuple):
     y: np.ndarray
 
     @property
-    def joined(self) -> Batch:
+    def joined(self) -> BatchProblem:
         """The batch, with the entries that are revisited."""
         return self.batch if self.visit is None else self.visit.batch
 
@@ -109,7 +110,7 @@ def check_stream(model: BaseCP) -> None:
         fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
 
 
-def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Arrival, coords: np.ndarray) -> Stream:
+def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coords: np.ndarray) -> Stream:
     """The stream after its first batch, at these coordinates, was learned as `fit` would."""
     problem, posterior = plan.work.problem, result.posterior
     if not isinstance(posterior, Posterior):
@@ -119,13 +120,12 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Arrival, co
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     state = begin(posterior, Lam, eta, problem.noise_prior, time)
-    free = problem.free is None
-    drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and free
+    drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
     if not model.revisit:
         return stream
     y = model._checked_targets(arrival.values, problem.likelihood)
-    how = {"seed": stream.seed, "capacity": model.revisit, "free": result.state.small.free}
+    how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
     permutation = problem.entries.permutation
     return stream._replace(reservoir=with_new(empty, (coords, y, time), permutation, result.state.messages, **how))
@@ -151,7 +151,7 @@ def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.n
     return natural_prior(prior, posterior.shape, posterior.rank)
 
 
-def plan_batch(model: BaseCP, arrival: Arrival) -> BatchPlan:
+def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     """Decide all of learning one more batch. The estimator and its stream are not changed.
 
     Raises
@@ -234,13 +234,12 @@ def all_or_nothing(plan: BatchPlan) -> Iterator[None]:
                         known.pop(key, None)
 
 
-def prequential_scores(batch: Batch, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def prequential_scores(batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Scores of the predictions of a batch before it is learned; y are the values as the likelihood has them."""
     known = batch.problem
     none = np.zeros(len(known.prior.eta), dtype=bool)
     prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
-    belief = moments_of_rows(prior)
-    theta = theta_of(prior, known.likelihood)
-    log_score = observed_logpdf(known.likelihood, belief, batch.rows, theta, y)
-    mean, _ = observed_moments(known.likelihood, belief, batch.rows, theta)
+    belief = prior.components()
+    log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
+    mean, _ = observed_moments(known.likelihood, belief, batch.rows)
     return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}

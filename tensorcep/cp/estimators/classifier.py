@@ -30,7 +30,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1. Any order K >= 2. An absent
     entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
     how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
-    share (by a tenth at 2 % ones in `scripts/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         if self.zero_rate_ < 1.0:
             likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
-            one, zero = (observed_logpdf(likelihood, belief, rows, self._theta(), y) for y in labels)
+            one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
         mean, variance = self.predict_latent(X)
         slope = 1.0 if self.link_ == "probit" else np.pi / 8.0

@@ -1,7 +1,7 @@
 """What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
 
-The rules look at the numbers of entries, rows and modes alone, never at how a fit scores. `scripts/choose_defaults.py`
-studies their constants on held-out training entries.
+The rules look at the numbers of entries, rows and modes alone, never at how a fit scores.
+`scripts/studies/choose_defaults.py` studies their constants on held-out training entries.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns, parts_of
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.names import SETTINGS, checked_method
-from tensorcep.cp.settings.record import Settings
 from tensorcep.cp.settings.sampling import DRAWS_BYTES, LEAST_DRAWS, Gibbs
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
@@ -128,10 +128,7 @@ def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
     if _is_auto(value):
         return auto
-    try:
-        return check_int(name, value)
-    except ValueError as error:
-        raise ValueError(str(error).replace("must be", "must be 'auto' or", 1)) from None
+    return check_int(name, value, instead="'auto' or ")
 
 
 def _is_auto(value: Any) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import PointEstimate, Result, first_member
+from tensorcep.core.belief import Result, first_member
 from tensorcep.core.checks import warn_user
+from tensorcep.core.components import Components
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.predict import RowMoments, belief_of, known_moments, per_mode
+from tensorcep.cp.predict import per_mode
 from tensorcep.priors.fixed import Prior
 
 
@@ -71,14 +72,8 @@ def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np
     FloatingPointError
         If the posterior is not finite.
     """
-    known = known_moments(posterior)
-    if not (np.isfinite(known.mean).all() and np.isfinite(known.cov).all()):
-        raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-    factors, covs = per_mode(known, posterior.shape)
-    packed_cov = pack(unseen_cov)
-    if isinstance(posterior, PointEstimate):
-        packed_cov = np.zeros_like(packed_cov)
-    belief = belief_of(posterior, known, RowMoments(unseen_mean, packed_cov))
+    belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
+    factors, covs = per_mode(belief, posterior.shape)
     return {"factors_": factors, "factor_covs_": covs, "_belief": belief}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.cp.settings.names import SETTINGS, unpacked_settings
-from tensorcep.cp.settings.record import Settings
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.names import SETTINGS
 
 # The parameters of 0.1, what they were by default, and their names now.
 OLD_DEFAULTS: dict[str, Any] = {
@@ -57,13 +57,11 @@ def params_of_file(params: dict[str, Any], fitted_method: str | None) -> dict[st
     Parameters
     ----------
     params : dict
-        As stored: with a record of settings as a dict, or with the names of 0.1.
+        As stored: by the names of now, or by those of 0.1.
     fitted_method : str or None
         The method of the fit, which those settings are for where the parameter is "auto".
     """
     method = params.get("method")
-    if isinstance(method, dict):
-        return {**params, "method": unpacked_settings(method)}
     old = {name: params[name] for name in params if name in OLD_DEFAULTS}
     if not old:
         return params

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensorcep.core.checks import check_choice, check_int, check_range
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Callback
-from tensorcep.cp.settings.record import Settings
+from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.sampling import Sampler
 
 if TYPE_CHECKING:

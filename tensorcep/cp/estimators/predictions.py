@@ -7,40 +7,32 @@ import os
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.belief import Draws, PointEstimate
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
+from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.diagnostics import effective_size, split_r_hat
 from tensorcep.core.packing import offsets
-from tensorcep.cp.columns import free_columns, modes_of_columns
 from tensorcep.cp.estimators.arviz_export import export_draws
-from tensorcep.cp.estimators.components import NEGLIGIBLE, components_table, relevance, signs
+from tensorcep.cp.estimators.components import CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.predict import (
-    Belief,
-    EntryTheta,
-    RowDraws,
-    RowMixture,
-    RowMoments,
     draw,
+    draw_apart,
     draw_latent,
     latent,
     latent_quantile,
     observed_logpdf,
     observed_moments,
     observed_quantile,
-    theta_of,
 )
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
 
 
-class CPPredictions(BaseEstimator):  # type: ignore[misc]
+class CPPredictions(CPComponents):
     """What a CP estimator can do once `posterior_` is there."""
 
     # Fitted attributes that are plain values, which files hold.
@@ -76,60 +68,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         for name, value in moment_attributes(self.posterior_, self._unseen_mean, self._unseen_cov).items():
             setattr(self, name, value)
 
-    @property
-    def column_modes_(self) -> list[tuple[int, ...]]:
-        """The modes that each column of the factors belongs to; in the others it is 1."""
-        check_is_fitted(self, "posterior_")
-        return modes_of_columns(free_columns(self.interactions_, len(self.shape_)))
-
-    @property
-    def relevance_(self) -> np.ndarray:
-        """Share of each component in the mean square of the latent values, (R,)."""
-        check_is_fitted(self, "posterior_")
-        first = offsets(self.shape_)
-        return relevance(self.factors_, [self.posterior_.seen[a:b] for a, b in itertools.pairwise(first)])
-
-    @property
-    def n_components_(self) -> int:
-        """Number of components that are not switched off."""
-        shares = self.relevance_
-        return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
-
-    @property
-    def lower_bound_(self) -> float:
-        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
-        check_is_fitted(self, "posterior_")
-        bounds = self.trace_["lower_bound"]
-        if "member" in self.trace_:  # of a mixture it is that of the best fit, which comes first
-            bounds = bounds[self.trace_["member"] == 0]
-        bound = float(bounds[-1])
-        if np.isnan(bound):
-            raise AttributeError(f"method {self.method_!r} gives no lower bound of the evidence.")
-        return bound
-
-    def components_frame(self, mode: int) -> pd.DataFrame:
-        """Means and standard deviations of the factors of a mode, the most relevant component first.
-
-        Of a component that several modes share, all factors but the first are turned to have a positive sum; products
-        stay as they are. Columns that are held at 1 are left out.
-
-        Parameters
-        ----------
-        mode : int
-
-        Returns
-        -------
-        DataFrame
-            A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
-        """
-        check_is_fitted(self, "posterior_")
-        k, modes = check_int("mode", mode, 0, len(self.shape_) - 1), self.column_modes_
-        order = [r for r in np.argsort(-self.relevance_, kind="stable") if k in modes[r]]
-        index = None if self.labels_[k] is None else self.labels_[k].index
-        sign = signs(self.factors_, modes)[k]
-        return components_table(self.factors_[k], self.factor_covs_[k], sign, np.array(order, dtype=int), index)
-
-    def _fitted_belief(self) -> Belief:
+    def _fitted_belief(self) -> Components:
         check_is_fitted(self, "posterior_")
         return self._belief
 
@@ -138,13 +77,9 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown)
 
-    def _theta(self) -> EntryTheta:
-        return theta_of(self.posterior_, self._likelihood())
-
     def has_uncertainty(self) -> bool:
         """Whether the method gave a posterior, not a point estimate."""
-        check_is_fitted(self, "posterior_")
-        return not isinstance(self.posterior_, PointEstimate)
+        return self._fitted_belief().uncertain
 
     def _check_has_uncertainty(self, what: str) -> None:
         if not self.has_uncertainty():
@@ -172,7 +107,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X), self._theta())
+        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X))
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         if return_std:
@@ -190,16 +125,16 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
     def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         self._check_has_uncertainty("predict_interval")
-        belief, rows, theta = self._fitted_belief(), self._rows(X), self._theta()
+        belief, rows = self._fitted_belief(), self._rows(X)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
         likelihood = self._likelihood_of_new()
-        return np.stack([observed_quantile(likelihood, belief, rows, theta, q) for q in (tail, 1.0 - tail)], axis=1)
+        return np.stack([observed_quantile(likelihood, belief, rows, q) for q in (tail, 1.0 - tail)], axis=1)
 
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
         likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
         values = likelihood.check_y(check_values(y, len(rows), name="y"))
-        return observed_logpdf(likelihood, belief, rows, self._theta(), values)
+        return observed_logpdf(likelihood, belief, rows, values)
 
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator
@@ -210,16 +145,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         """
         belief, rows = self._fitted_belief(), self._rows(X)
         distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
-        if isinstance(belief, RowMoments):
-            belief = RowMoments(belief.mean[origin], belief.cov[origin])
-            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
-        if isinstance(belief, RowMixture):
-            belief = RowMixture(belief.mean[:, origin], belief.cov[:, origin])
-            return *draw(self.posterior_, belief, self._likelihood(), n_samples, rng), distinct, rows
-        values, theta = draw(self.posterior_, belief, self._likelihood(), n_samples, rng)
-        values = values[:, origin]
-        for new in range(sum(self.shape_), len(origin)):  # unknown rows are independent of each other
-            values[:, new] = belief.values[rng.integers(0, len(belief.values), len(values)), origin[new]]
+        values, theta = draw_apart(belief, self._likelihood(), origin, n_samples, rng, n_known=sum(self.shape_))
         return values, theta, distinct, rows
 
     def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
@@ -251,7 +177,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
             return self._draws(n, X, rng)[0] + self._origin
-        draws, _ = draw(self.posterior_, self._fitted_belief(), self._likelihood(), n, rng)
+        draws, _ = draw(self._fitted_belief(), self._likelihood(), n, rng)
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -292,7 +218,7 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
         self._check_has_uncertainty("to_arviz")
         if X is None and y is not None:
             fail_value("y must be None without X, the entries whose values it holds.")
-        n = None if isinstance(self.posterior_, Draws) else check_int("n_samples", n_samples)
+        n = None if self._fitted_belief().n_chains else check_int("n_samples", n_samples)
         return export_draws(self, X, y, n, check_random_state(random_state))
 
     def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -313,9 +239,9 @@ class CPPredictions(BaseEstimator):  # type: ignore[misc]
             If the method draws no chains.
         """
         belief, rows = self._fitted_belief(), self._rows(X)
-        if not isinstance(self.posterior_, Draws) or not isinstance(belief, RowDraws):
+        if not belief.n_chains:
             fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
-        draws = draw_latent(belief.values, rows).reshape(*self.posterior_.rows.shape[:2], len(rows))
+        draws = draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows))
         return split_r_hat(draws), effective_size(draws)
 
     def to_tensorly(self) -> Any:

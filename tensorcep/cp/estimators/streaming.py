@@ -25,8 +25,9 @@ from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.starts import run_from_starts
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
-from tensorcep.cp.stream.arrivals import Arrival, Arrivals, arrival_of, arrivals
+from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
@@ -112,7 +113,7 @@ class StreamingCP(CPPredictions):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
-        self._learn(arrival_of(X, y, time))
+        self._learn(as_batch(X, y, time))
         return self
 
     def stream(
@@ -183,7 +184,7 @@ class StreamingCP(CPPredictions):
                 self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
-    def _learn(self, arrival: Arrival, score: bool = False) -> dict[str, float]:
+    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
         check_stream(self)
@@ -195,8 +196,8 @@ class StreamingCP(CPPredictions):
         seconds = clock.perf_counter() - begin_seconds
         return {"n_samples_seen": self.n_samples_seen_, **scores, "n_iter": self.n_iter_, "seconds": seconds}
 
-    def _learn_first(self, arrival: Arrival) -> None:
-        coords, shape, labels = arrival.as_training(self.shape)
+    def _learn_first(self, arrival: Batch) -> None:
+        coords, shape, labels = training_rows(arrival, self.shape)
         plan = plan_fit(self, (coords, arrival.values, shape, labels), arrival.tensor, streaming=True)
         work = plan.work
         result = run(work.method, work.problem, work.settings, **work.how) if work.is_one_run else run_from_starts(work)
@@ -204,7 +205,7 @@ class StreamingCP(CPPredictions):
         self._assign({**fitted_attributes(plan, result), "trace_": _without_seconds(result.trace), "_stream": stream})
         warn_of_no_convergence(work, result)
 
-    def _learn_next(self, arrival: Arrival, score: bool) -> dict[str, float]:
+    def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
         scores = prequential_scores(plan.batch, arrival.values, plan.y) if score else {}

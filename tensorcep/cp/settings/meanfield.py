@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tensorcep.core.checks import check_int
-from tensorcep.cp.settings.record import Decided, Settings, check_annealing, check_pair, check_starts
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.checks import Decided, check_annealing, check_pair, check_starts
 
 
 @dataclass(repr=False, kw_only=True)

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorcep.core.checks import check_choice, check_int, check_range
-from tensorcep.cp.settings.record import (
-    Decided,
-    Settings,
-    check_annealing,
-    check_damping,
-    check_flag,
-    check_pair,
-    check_starts,
-)
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.checks import Decided, check_annealing, check_damping, check_flag, check_pair, check_starts
 
 SCHEDULES, DTYPES = ("modewise", "parallel"), ("float64", "float32")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.checks import Decided
 from tensorcep.cp.settings.meanfield import check_dispersion
-from tensorcep.cp.settings.record import Decided, Settings
 
 # With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
 KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorcep.core.checks import check_int, word_or_range
-from tensorcep.cp.settings.record import Settings
+from tensorcep.core.settings import Settings
 
 
 @dataclass(repr=False, kw_only=True)

@@ -14,17 +14,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.belief import GammaNoise, Posterior, row_dims
 from tensorcep.core.loop import Method, Run, Sweep, run
 from tensorcep.core.packing import offsets
+from tensorcep.core.records import Sized
 from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.stream.reservoir import Reservoir, pack_reservoir, unpack_reservoir
+from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import FixedPrior
 
@@ -48,12 +49,12 @@ class ModeRows(NamedTuple):
         Time of the last update.
     """
 
-    Lam: np.ndarray
-    eta: np.ndarray
-    prior_Lam: np.ndarray
-    prior_eta: np.ndarray
-    seen: np.ndarray
-    time: np.ndarray
+    Lam: Annotated[np.ndarray, Sized("room P")]
+    eta: Annotated[np.ndarray, Sized("room R")]
+    prior_Lam: Annotated[np.ndarray, Sized("room P")]
+    prior_eta: Annotated[np.ndarray, Sized("room R")]
+    seen: Annotated[np.ndarray, Sized("room", "b")]
+    time: Annotated[np.ndarray, Sized("room")]
 
 
 class StreamState(NamedTuple):
@@ -77,6 +78,12 @@ class StreamState(NamedTuple):
     noise: GammaNoise | None
     noise_prior: GammaNoise | None
     time: float
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays, which must have room for the rows in use."""
+        if any(len(mode.seen) < n for mode, n in zip(self.modes, self.sizes, strict=True)):
+            raise ValueError("the arrays of the stream do not fit its shape")
+        return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
 
 
 class Stream(NamedTuple):
@@ -105,7 +112,20 @@ class Stream(NamedTuple):
     reservoir: Reservoir | None = None
 
 
-class Batch(NamedTuple):
+class StoredStream(NamedTuple):
+    """What a file holds of a `Stream`."""
+
+    state: StreamState
+    seed: int
+    uniform: bool
+    reservoir: Reservoir | None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return self.state.dims()
+
+
+class BatchProblem(NamedTuple):
     """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
 
     `used[k]` holds the rows of mode k that the batch touches, in ascending order; `rows` the packed rows (n, K) of its
@@ -168,7 +188,7 @@ def batch_of(
     keep: float,
     time: float,
     seed: int,
-) -> Batch:
+) -> BatchProblem:
     """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
 
     `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing.
@@ -191,7 +211,7 @@ def batch_of(
         noise_prior=noise,
         seed=seed,
     )
-    return Batch(problem, used, local_coords + offsets(shape)[:-1], time)
+    return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
 
 
 def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
@@ -220,7 +240,7 @@ def _in_trouble(n: int, sweep: Sweep, state: Any) -> bool:
     return sweep.skipped + sweep.shrunk > 0
 
 
-def absorbed(state: StreamState, batch: Batch, posterior: Posterior) -> StreamState:
+def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     first = offsets(batch.problem.shape)
     for mode, rows, a, b in zip(state.modes, batch.used, first[:-1], first[1:], strict=True):
@@ -251,40 +271,16 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     return np.random.Generator(generator).random((last - first, rank))
 
 
-def pack_stream(stream: Stream) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A stream as what JSON can hold, and packed arrays; its labels are those of the model."""
+def stored_stream(stream: Stream) -> StoredStream:
+    """What a file holds of a stream: only the rows in use; its labels are those of the model."""
     state = stream.state
-    header = {
-        "rank": state.rank,
-        "sizes": list(state.sizes),
-        "noise": None if state.noise is None else list(state.noise),
-        "noise_prior": None if state.noise_prior is None else list(state.noise_prior),
-        "time": state.time,
-        "seed": stream.seed,
-        "uniform": stream.uniform,
-    }
-    arrays = {
-        name: np.concatenate([getattr(mode, name)[:n] for mode, n in zip(state.modes, state.sizes, strict=True)])
-        for name in ModeRows._fields
-    }
-    if stream.reservoir is not None:
-        header["reservoir"], sample = pack_reservoir(stream.reservoir)
-        arrays.update(sample)
-    return header, arrays
+    modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
+    return StoredStream(state._replace(modes=tuple(modes)), stream.seed, stream.uniform, stream.reservoir)
 
 
-def unpack_stream(header: dict[str, Any], arrays: dict[str, np.ndarray], labels: Sequence[Any]) -> Stream:
-    """A stream from what `pack_stream` made of it, and the labels of the model."""
-    sizes = tuple(int(n) for n in header["sizes"])
-    first = offsets(sizes)
-    modes = tuple(
-        ModeRows(*(arrays[name][a:b].copy() for name in ModeRows._fields)) for a, b in itertools.pairwise(first)
-    )
-    noise, prior = (None if header[n] is None else GammaNoise(*header[n]) for n in ("noise", "noise_prior"))
-    state = StreamState(int(header["rank"]), sizes, modes, noise, prior, float(header["time"]))
-    keys, names = keys_of(labels)
-    reservoir = unpack_reservoir(header["reservoir"], arrays) if "reservoir" in header else None
-    return Stream(state, keys, names, int(header["seed"]), bool(header["uniform"]), reservoir)
+def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:
+    """The stream that a file holds, with the labels of the model."""
+    return Stream(stored.state, *keys_of(labels), stored.seed, stored.uniform, stored.reservoir)
 
 
 def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:

@@ -19,50 +19,26 @@ from tensorcep.core.checks import (
     fail_value,
 )
 from tensorcep.cp.estimators.entries import training_entries
-from tensorcep.entries.io import FileBatch, read_batches
+from tensorcep.entries.batch import Batch
+from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 
 
-class Arrival(NamedTuple):
-    """One batch of N entries.
-
-    Attributes
-    ----------
-    coords : (N, K) int64
-        Rows counted from 0; of no meaning in modes with keys.
-    keys : tuple of list or None
-        Per mode the label of each entry, or None where the mode has indices.
-    names : tuple
-        Names of the modes, or None.
-    values : (N,) float64
-    time : float or None
-    tensor : SparseTensor or None
-        What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
-    """
-
-    coords: np.ndarray
-    keys: tuple[list[Any] | None, ...]
-    names: tuple[Any, ...]
-    values: np.ndarray
-    time: float | None = None
-    tensor: SparseTensor | None = None
-
-    def as_training(self, shape: Any) -> tuple[np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
-        """Coordinates, shape and labels of a first batch."""
-        if self.tensor is not None:
-            coords, _, found, labels = training_entries(self.tensor, None, shape)
-            return coords, found, labels
-        coords = self.coords.copy()
-        known: list[Labels | None] = []
-        for k, (keys, name) in enumerate(zip(self.keys, self.names, strict=True)):
-            known.append(None)
-            if keys is not None:
-                known[k], coords[:, k] = Labels.from_column(pd.Series(keys, name=name))
-        coords, _, found, _ = training_entries(coords, self.values, shape)
-        if shape is not None and any(item is not None for item in known):
-            fail_value("shape is only for streams of indices, and these have labels; leave it out.")
-        return coords, found, tuple(known)
+def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
+    """Coordinates, shape and labels of a first batch."""
+    if batch.tensor is not None:
+        coords, _, sizes, labels = training_entries(batch.tensor, None, shape)
+        return coords, sizes, labels
+    coords = batch.coords.copy()
+    known: list[Labels | None] = [None] * len(batch.keys)
+    for k, (keys, name) in enumerate(zip(batch.keys, batch.names, strict=True)):
+        if keys is not None:
+            known[k], coords[:, k] = Labels.from_column(pd.Series(keys, name=name))
+    coords, _, sizes, _ = training_entries(coords, batch.values, shape)
+    if shape is not None and any(item is not None for item in known):
+        fail_value("shape is only for streams of indices, and these have labels; leave it out.")
+    return coords, sizes, tuple(known)
 
 
 class Arrivals(NamedTuple):
@@ -76,7 +52,7 @@ class Arrivals(NamedTuple):
     reading: dict[str, Any]
 
 
-def arrival_of(X: Any, y: Any, time: Any = None) -> Arrival:
+def as_batch(X: Any, y: Any, time: Any = None) -> Batch:
     """The batch that `partial_fit` got as X and y.
 
     Raises
@@ -90,7 +66,7 @@ def arrival_of(X: Any, y: Any, time: Any = None) -> Arrival:
         pairs = zip(labels, coords.T, strict=True)
         keys = tuple(None if found is None else found.index.take(at).tolist() for found, at in pairs)
         names = tuple(None if found is None else found.name for found in labels)
-        return Arrival(coords, keys, names, values, time, X)
+        return Batch(coords, keys, names, values, time, X)
     if isinstance(X, pd.DataFrame):
         values = check_values(y if y is not None else [], len(X), name="y")
         check_not_empty(len(X), "X")
@@ -99,13 +75,13 @@ def arrival_of(X: Any, y: Any, time: Any = None) -> Arrival:
             fail_value(f"X must not have missing labels; column {missing[0]!r} has some; drop these entries.")
         labels_of = tuple(X.iloc[:, k].tolist() for k in range(X.shape[1]))
         zeros = check_coords(np.zeros(X.shape, dtype=np.int64), name="X")
-        return Arrival(zeros, labels_of, tuple(X.columns), values, time)
+        return Batch(zeros, labels_of, tuple(X.columns), values, time)
     coords, values, found, _ = training_entries(X, y, None)
     none = (None,) * len(found)
-    return Arrival(coords, none, none, values, time)
+    return Batch(coords, none, none, values, time)
 
 
-def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
+def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
     """Batches from an iterable of batches, a DataFrame, a path, or a list of paths."""
     if isinstance(source, (str, os.PathLike)):
         source = [source]
@@ -121,12 +97,12 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
     for number, item in enumerate(source):
         if isinstance(item, pd.DataFrame):
             yield from _frame_parts(item, how, number == 0)
-        elif isinstance(item, FileBatch):
-            yield Arrival(item.coords, item.keys, item.names, item.values)
+        elif isinstance(item, Batch):
+            yield item
         elif isinstance(item, SparseTensor):
-            yield arrival_of(item, None)
+            yield as_batch(item, None)
         elif isinstance(item, (tuple, list)) and len(item) in (2, 3):
-            yield arrival_of(*item)
+            yield as_batch(*item)
         else:
             raise TypeError(
                 "a batch must be a pair (X, y), a triple (X, y, time), a SparseTensor or a DataFrame; got "
@@ -134,7 +110,7 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Arrival]:
             )
 
 
-def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Arrival]:
+def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Batch]:
     others = [name for name in frame.columns if how.time is None or name != how.time]
     value = others[-1] if how.value is None else how.value
     modes = [name for name in others if name != value] if how.modes is None else list(how.modes)
@@ -143,11 +119,11 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ar
     for start in [0, *range(size, len(frame), how.batch_size)]:
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
         time = None if how.time is None else part[how.time].iloc[-1]
-        yield arrival_of(part[modes], part[value], time)
+        yield as_batch(part[modes], part[value], time)
 
 
 def rows_of_keys(
-    arrival: Arrival, keys: tuple[dict[Any, int] | None, ...], shape: Any
+    batch: Batch, keys: tuple[dict[Any, int] | None, ...], shape: Any
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
     """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
 
@@ -156,10 +132,10 @@ def rows_of_keys(
     ValueError, TypeError
         If the number of modes is another, labels and indices do not fit, or an index is outside the shape.
     """
-    if len(arrival.keys) != len(keys):
-        fail_value(f"X must have {len(keys)} columns, one per mode; got {len(arrival.keys)}.")
-    coords = arrival.coords.copy()
-    for k, (mine, theirs) in enumerate(zip(keys, arrival.keys, strict=True)):
+    if len(batch.keys) != len(keys):
+        fail_value(f"X must have {len(keys)} columns, one per mode; got {len(batch.keys)}.")
+    coords = batch.coords.copy()
+    for k, (mine, theirs) in enumerate(zip(keys, batch.keys, strict=True)):
         if mine is None and theirs is not None:
             pair = np.stack([theirs, theirs], axis=1)
             coords[:, k] = check_coords(pair, name=f"mode {k} of X, which the model knows by indices,")[:, 0]
@@ -167,7 +143,7 @@ def rows_of_keys(
             fail_value(f"mode {k} of the model has labels; got indices; pass a DataFrame of labels, or a SparseTensor.")
     check_coords(coords, None if shape is None else check_shape(shape, len(keys)), name="X")
     added: list[dict[Any, int] | None] = []
-    for k, (mine, theirs) in enumerate(zip(keys, arrival.keys, strict=True)):
+    for k, (mine, theirs) in enumerate(zip(keys, batch.keys, strict=True)):
         if mine is None or theirs is None:
             added.append(None)
             continue

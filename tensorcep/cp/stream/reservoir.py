@@ -6,11 +6,12 @@ seed and its number alone, so that there is no random state to store.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.cep.sweep import Messages
+from tensorcep.core.records import Sized
+from tensorcep.cp.messages.state import Messages
 from tensorcep.kernels.slots import LANES
 
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
@@ -33,13 +34,13 @@ class Sample(NamedTuple):
         Messages to the noise; zero for likelihoods without one.
     """
 
-    coords: np.ndarray
-    y: np.ndarray
-    born: np.ndarray
-    Lam: np.ndarray
-    eta: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
+    coords: Annotated[np.ndarray, Sized("M K", "i")]
+    y: Annotated[np.ndarray, Sized("M")]
+    born: Annotated[np.ndarray, Sized("M")]
+    Lam: Annotated[np.ndarray, Sized("M K P")]
+    eta: Annotated[np.ndarray, Sized("M K R")]
+    a: Annotated[np.ndarray, Sized("M")]
+    b: Annotated[np.ndarray, Sized("M")]
 
     def at(self, where: np.ndarray) -> Sample:
         """Some of the entries."""
@@ -156,15 +157,3 @@ def _placed(sample: Sample, new: Sample, slots: np.ndarray, size: int) -> Sample
         field[slots] = values
         fields.append(field)
     return Sample(*fields)
-
-
-def pack_reservoir(reservoir: Reservoir) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A reservoir as what JSON can hold, and arrays."""
-    header = {"seen": reservoir.seen, "revisited": reservoir.revisited, "skipped": reservoir.skipped}
-    return header, {f"reservoir_{name}": values for name, values in reservoir.sample._asdict().items()}
-
-
-def unpack_reservoir(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reservoir:
-    """A reservoir from what `pack_reservoir` made of it."""
-    sample = Sample(*(arrays[f"reservoir_{name}"].copy() for name in Sample._fields))
-    return Reservoir(sample, *(int(header[name]) for name in ("seen", "revisited", "skipped")))

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.cp.cep.sweep import Messages
+from tensorcep.cp.messages.state import Messages
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import diagonal
-from tensorcep.cp.stream.adf import Batch, StreamState, batch_of
+from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
 from tensorcep.cp.stream.reservoir import Reservoir, Sample, aged, messages_at, resized, with_new
 from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.fixed import FixedPrior
@@ -34,7 +34,7 @@ class Revisit(NamedTuple):
 
     Attributes
     ----------
-    batch : Batch
+    batch : BatchProblem
         The new entries first, then the revisited ones, whose messages the prior does not hold.
     coords, y : (n, K) int64, (n,) float64
         The new entries.
@@ -52,7 +52,7 @@ class Revisit(NamedTuple):
         Of the reservoir.
     """
 
-    batch: Batch
+    batch: BatchProblem
     coords: np.ndarray
     y: np.ndarray
     held: np.ndarray
@@ -173,7 +173,7 @@ def _moments(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return mean, cov[:, diagonal(eta.shape[1])], good
 
 
-def _limit(state: StreamState, batch: Batch) -> np.ndarray:
+def _limit(state: StreamState, batch: BatchProblem) -> np.ndarray:
     """Largest variance of each row of the batch without some of its messages."""
     parts = [(mode.prior_Lam[used], mode.prior_eta[used]) for mode, used in zip(state.modes, batch.used, strict=True)]
     Lam, eta = (np.concatenate(found) for found in zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""Lines of text files: where the entries stand, and which line is at fault."""
+"""Text files as lines: opened, decompressed, decoded, freed of comments, and split into fields."""
 
 from __future__ import annotations
 
@@ -6,39 +6,17 @@ import contextlib
 import csv
 import gzip
 import io
-import math
 import os
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, cast
 
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import INT64_MAX, check_shape, fail_value
-
 ENCODING = "utf-8-sig"  # plain UTF-8, with or without the mark that spreadsheets put first
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-
-
-class Layout(NamedTuple):
-    """Where the entries stand in a text file.
-
-    `separator` None means runs of blanks; `modes` and `value` are field positions; `skip` counts the lines before the
-    first entry; indices count from `base`, unless the modes are `labelled`; `shape` and `n_entries` are what the
-    caller or the file's header promise.
-    """
-
-    path: str
-    separator: str | None
-    comment: str | None
-    n_fields: int
-    modes: tuple[int, ...]
-    value: int
-    skip: int = 0
-    base: int = 1
-    labelled: bool = False
-    shape: tuple[int, ...] | None = None
-    n_entries: int | None = None
+STDIN = "-"
 
 
 class _Counted(io.RawIOBase):
@@ -59,7 +37,7 @@ class _Counted(io.RawIOBase):
 
 @contextlib.contextmanager
 def open_binary(path: str, verbose: int = 0) -> Iterator[tuple[BinaryIO, Any]]:
-    """Yield a binary handle, decompressing what is gzip, and the progress bar in bytes of the file."""
+    """Yield a binary handle, decompressing what is gzip, and the raw file, which knows how much of it has been read."""
     size = os.path.getsize(path)
     try:
         with (
@@ -76,100 +54,46 @@ def open_binary(path: str, verbose: int = 0) -> Iterator[tuple[BinaryIO, Any]]:
         raise ValueError(f"'{path}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
 
 
-def rows(path: str, separator: str | None, comment: str | None) -> Iterator[tuple[int, list[str], str]]:
-    """Yield (line number from 1, fields, text) of every line that is not blank or only a comment."""
-    with open_binary(path) as (handle, _):
-        lines = io.TextIOWrapper(handle, encoding=ENCODING, errors="replace")
-        seen = [""]
-
-        def cleaned() -> Iterator[str]:
-            for line in lines:
-                seen[0] = line
-                yield line if comment is None else line.split(comment, 1)[0].strip()
-
-        if separator is None:
-            for number, line in enumerate(cleaned(), 1):
-                if line:
-                    yield number, line.split(), seen[0]
-        else:
-            reader = csv.reader(cleaned(), delimiter=separator, skipinitialspace=True)
-            for fields in reader:
-                if fields:
-                    yield reader.line_num, fields, seen[0]
+@contextlib.contextmanager
+def open_lines(path: str) -> Iterator[Iterator[str]]:
+    """Yield the lines of a text file, or those of standard input as they arrive."""
+    if path == STDIN:
+        yield io.TextIOWrapper(sys.stdin.buffer, encoding=ENCODING, errors="replace")
+    else:
+        with open_binary(path) as (handle, _):
+            yield io.TextIOWrapper(handle, encoding=ENCODING, errors="replace")
 
 
-def tns_layout(path: str, base: int, shape: Any) -> Layout:
-    """Return the layout of a FROSTT file, from its first lines; two fields in the first make an extended header."""
-    head = []
-    for number, fields, _ in rows(path, None, "#"):
-        head.append((number, fields))
-        if len(head) == 3 or (len(head) == 1 and len(fields) > 2):
-            break
-    if not head:
-        fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
-    number, fields = head[0]
-    if len(fields) == 1:
-        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
-    skip, promised = number - 1, None
-    if len(fields) == 2:
-        order, promised, dims = _extended_header(path, head)
-        skip = head[1][0]
-        shape = dims if shape is None else shape
-        fields = [""] * (order + 1)
-    shape = None if shape is None else check_shape(shape, len(fields) - 1)
-    modes = tuple(range(len(fields) - 1))
-    return Layout(path, None, "#", len(fields), modes, len(modes), skip, base, False, shape, promised)
+def filled(lines: Iterable[str], comment: str | None) -> Iterator[str]:
+    """Yield the lines that are neither blank nor only a comment."""
+    return (text for text in lines if (text if comment is None else text.split(comment, 1)[0]).strip())
 
 
-def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
-    numbers = [item for _, fields in head[:2] for item in fields]
-    if all(item.isdecimal() for item in numbers):
-        order, n_entries, *dims = (int(item) for item in numbers)
-        if order >= 2 and len(dims) == order and min(dims) >= 1:
-            if len(head) < 3 or n_entries == 0:
-                fail_value(f"'{path}' holds no entries after its header; at least one is needed.")
-            return order, n_entries, tuple(dims)
-    fail_value(
-        f"line {head[0][0]} of '{path}' has two fields, and is neither an entry (two indices or more, and a value) nor "
-        "an extended header (order and number of entries, then a line with the sizes); mend it."
-    )
+def split_line(text: str, separator: str | None, comment: str | None) -> list[str]:
+    """Return the fields of one line, none if it is blank or only a comment; a quoted field ends with its line."""
+    line = text if comment is None else text.split(comment, 1)[0]
+    if separator is None:
+        return line.split()
+    if not line.strip():
+        return []
+    if '"' in line:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=separator, skipinitialspace=True))
+    return [field.lstrip() for field in line.rstrip("\r\n").split(separator)]
 
 
-def find_bad_line(layout: Layout) -> None:
-    """Raise ValueError for the first line that is not an entry, or for a file without entries; else return."""
-    found = False
-    for number, fields, _ in rows(layout.path, layout.separator, layout.comment):
-        if number > layout.skip:
-            found = True
-            problem = line_problem(fields, layout)
-            if problem:
-                fail_value(f"line {number} of '{layout.path}' {problem}.")
-    if not found:
-        fail_value(f"'{layout.path}' holds no entries; at least one line with indices and a value is needed.")
-
-
-def line_problem(fields: list[str], layout: Layout) -> str | None:
-    """Return what is wrong with a line, or None if it is an entry."""
-    if len(fields) != layout.n_fields:
-        return f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
-    for k, field in enumerate([] if layout.labelled else layout.modes):
-        index = number_in(fields[field])
-        where = f"has index {fields[field]!r} in field {field + 1}"
-        if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
-            return f"{where}, which is not an integer; mend it"
-        if index < layout.base:
-            hint = "pass index_base=0 if this file counts from 0" if index == 0 else "mend it"
-            return f"{where}, but indices count from {layout.base}; {hint}"
-        if layout.shape is not None and index - layout.base >= layout.shape[k]:
-            return f"{where}, beyond the shape {layout.shape}; mend it or give a larger shape"
-        if index > INT64_MAX:
-            return f"{where}, which is larger than 64 bits hold; mend it"
-    value = number_in(fields[layout.value])
-    if value is None:
-        return f"has {fields[layout.value]!r} in field {layout.value + 1}, which is not a number; mend it"
-    if not math.isfinite(value):
-        return f"has the value {fields[layout.value]!r}; values must be finite, so leave unobserved cells out"
-    return None
+def rows(lines: Iterable[str], separator: str | None, comment: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number from 1, fields) wherever there are any; quoted fields of a csv file may span lines."""
+    if separator is None:
+        for number, text in enumerate(lines, 1):
+            fields = split_line(text, separator, comment)
+            if fields:
+                yield number, fields
+        return
+    kept = lines if comment is None else (text.split(comment, 1)[0] for text in lines)
+    reader = csv.reader(kept, delimiter=separator, skipinitialspace=True)
+    for fields in reader:
+        if len(fields) > 1 or (fields and fields[0].strip()):
+            yield reader.line_num, fields
 
 
 def number_in(text: str) -> int | float | None:

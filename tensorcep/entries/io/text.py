@@ -1,4 +1,4 @@
-"""Entries from text files, read in blocks of lines by pandas' C parser, a few at a time in threads.
+"""Entries from text by pandas' C parser: whole files in blocks of lines, a few at a time in threads, and pieces.
 
 The parser is asked first for the plain dialect of the first entry (one separator, no comments, no quotes), which it
 reads twice as fast; it accepts nothing wrong there, since every field must be a number. A file that it refuses is read
@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import collections
 import csv
+import itertools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from io import BytesIO
-from typing import Any, BinaryIO, NamedTuple
+from io import BytesIO, StringIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import fail_value
-from tensorcep.entries.io.lines import ENCODING, GZIP_ERRORS, Layout, find_bad_line, open_binary, rows
+from tensorcep.entries.io.layout import Layout, csv_names
+from tensorcep.entries.io.lines import ENCODING, GZIP_ERRORS, filled, open_binary, open_lines, split_line
+from tensorcep.entries.io.one_line import find_bad_line
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 _PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
@@ -65,9 +68,11 @@ def _plain_separator(layout: Layout) -> str | None:
     """Return the one character between the fields of the first entry, or None if it takes more to split them."""
     if layout.separator is not None:
         return layout.separator
-    for number, fields, text in rows(layout.path, None, layout.comment):
-        if number > layout.skip:
-            return next((c for c in (" ", "\t") if text.rstrip("\r\n").split(c) == fields), None)
+    with open_lines(layout.path) as lines:
+        for text in itertools.islice(lines, layout.skip, None):
+            fields = split_line(text, None, layout.comment)
+            if fields:
+                return next((c for c in (" ", "\t") if text.rstrip("\r\n").split(c) == fields), None)
     return None
 
 
@@ -145,11 +150,10 @@ def _whole_lines(handle: BinaryIO, raw: Any, size: int) -> Iterator[tuple[bytes,
 
 
 def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, Any]) -> _Block:
-    types = {**dict.fromkeys(layout.modes, np.int64), layout.value: np.float64}
     try:
         # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
         with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
-            frame = _read_csv(BytesIO(lines), types, {**dialect, "low_memory": True})
+            frame = _read_csv(BytesIO(lines), _types(layout), {**dialect, "low_memory": True})
     except pd.errors.EmptyDataError:  # nothing but comments
         none = np.empty((0, len(layout.modes)), dtype=np.int64)
         return _Block(none, np.empty(0), none.sum(axis=0), share)
@@ -163,13 +167,23 @@ def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, 
             raise _RefusedError
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
-    values = frame[layout.value].to_numpy()
+    values = _values(frame, layout)
     if not np.isfinite(values).all():
         raise _RefusedError
     return _Block(coords, values, sizes, share)
 
 
-def _read_csv(handle: BytesIO | BinaryIO, types: dict[int, Any], dialect: dict[str, Any]) -> pd.DataFrame:
+def _types(layout: Layout) -> dict[int, Any]:
+    """What the fields of entries with indices hold."""
+    value = {} if layout.value is None else {layout.value: np.float64}
+    return {**dict.fromkeys(layout.modes, np.int64), **value}
+
+
+def _values(frame: pd.DataFrame, layout: Layout) -> NDArray[np.float64]:
+    return np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
+
+
+def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFrame:
     options: dict[str, Any] = {**dialect, **_EXACT}
     frame: pd.DataFrame = pd.read_csv(
         handle,
@@ -185,23 +199,68 @@ def _read_csv(handle: BytesIO | BinaryIO, types: dict[int, Any], dialect: dict[s
 
 
 def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
-    """Return the fields of a file with labels as a DataFrame, one column per field position.
+    """Return the fields of a file with labels as a DataFrame with its columns' names.
 
     pandas chooses the dtype of the labels by looking at the whole column, so this is not read in chunks.
     """
     failure: Exception | None = None
     try:
-        with open_binary(layout.path, verbose) as (handle, _):
-            options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False}
-            frame = _read_csv(handle, {layout.value: np.float64}, options)
+        frame = _read_whole(layout, {layout.value: np.float64}, verbose)
     except _PARSE_ERRORS as error:
         if isinstance(error.__cause__, GZIP_ERRORS):
             raise
         failure, frame = error, pd.DataFrame()
     # A line that ends early leaves empty text in its last fields.
-    good = frame.shape[1] == layout.n_fields and bool(np.isfinite(frame[layout.value]).all())
+    good = frame.shape[1] == layout.n_fields and bool(np.isfinite(_values(frame, layout)).all())
     if not good or any((frame[field] == "").any() for field in layout.modes):
         find_bad_line(layout)
         if not good:
             raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
-    return frame
+    return frame.set_axis(list(layout.names), axis=1)
+
+
+def read_text(path: str, header: bool) -> pd.DataFrame:
+    """Return all columns of a csv file as text, with their names or else their positions from 0."""
+    with open_lines(path) as lines:
+        skip, names = csv_names(path, lines, header, None)
+    layout = Layout(path, ",", None, tuple(names), tuple(range(len(names))), None, skip, labelled=True)
+    try:
+        frame = _read_whole(layout, str)
+    except _PARSE_ERRORS as error:
+        raise ValueError(f"'{path}' cannot be read ({error}); mend it.") from error
+    if frame.shape[1] != len(names) or (frame == "").any(axis=None):  # what a line that ends early leaves
+        find_bad_line(layout)
+    return frame.set_axis(names, axis=1)
+
+
+def _read_whole(layout: Layout, types: Any, verbose: int = 0) -> pd.DataFrame:
+    with open_binary(layout.path, verbose) as (handle, _):
+        return _read_csv(handle, types, {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False})
+
+
+def read_lines(lines: Sequence[str], layout: Layout) -> tuple[list[Any], NDArray[np.float64]] | None:
+    """Return the columns of the modes (lists of labels, or indices from 0) and the values of some lines.
+
+    None where a line needs a closer look, since it does not hold exactly one good entry.
+    """
+    types: dict[Any, Any] = dict.fromkeys(range(layout.n_fields), object)
+    types.update({layout.value: np.float64} if layout.labelled else _types(layout))
+    try:
+        with np.errstate(invalid="ignore"):
+            frame = _read_csv(StringIO("".join(lines)), types, _general_dialect(layout))
+    except _PARSE_ERRORS:
+        return None
+    texts = [field for field in range(layout.n_fields) if types[field] is object]
+    if frame.shape[1] != layout.n_fields or any((frame[field] == "").any() for field in texts):
+        return None
+    if len(frame) != len(lines) and len(frame) != sum(1 for _ in filled(lines, layout.comment)):
+        return None  # a quoted field spans lines
+    values = _values(frame, layout)
+    if not np.isfinite(values).all():
+        return None
+    if layout.labelled:
+        return [frame[field].tolist() for field in layout.modes], values
+    columns = [frame[field].to_numpy() for field in layout.modes]
+    if any(column.min() < layout.base for column in columns):
+        return None
+    return [column - layout.base for column in columns], values

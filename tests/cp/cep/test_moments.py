@@ -8,8 +8,11 @@ from oracles import cep as oracle
 
 from tensorcep.core.jit import TILTED_SIGNATURE, address_of
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.cep.moments import first_order, layout, second_order
-from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.cp.cep.second_order import second_order
+from tensorcep.cp.cep.slots import cep_slots
+from tensorcep.cp.cep.update import first_order
+from tensorcep.kernels.layout import work_array
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 
@@ -44,9 +47,7 @@ def inputs(rng, name, R, spread):
 
 def compiled(order, name, R, y, theta, z, Om, S, m, positive=False):
     """g (LANES, R) and A (LANES, R, R) of the kernel."""
-    at = layout(3, R)
-    w = lane_zeros((at.size, LANES))
-    w[at.one] = 1.0
+    w, at = work_array(cep_slots(3, R))
     P = R * (R + 1) // 2
     Z2 = Om + z[:, :, None] * z[:, None, :]
     for slot, value in ((at.y, y), (at.theta, theta), (at.z, z), (at.Z2, pack(Z2)), (at.S, pack(S)), (at.m, m)):

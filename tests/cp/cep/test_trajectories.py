@@ -11,7 +11,7 @@ from helpers.problems import build, fit
 from helpers.published import RANKS, SHAPES, published_score
 
 from tensorcep.core.packing import offsets
-from tensorcep.entries.datasets import published_entries
+from tensorcep.datasets import published_entries
 from tensorcep.priors.fixed import Prior
 
 STORED = json.loads((Path(__file__).parents[2] / "oracles" / "tensor_trajectories.json").read_text())

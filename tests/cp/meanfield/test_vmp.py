@@ -18,7 +18,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.vmp import _first_square, _update_mode
 from tensorcep.cp.simulate import simulate_cp
-from tensorcep.entries.datasets import published_entries
+from tensorcep.datasets import published_entries
 from tensorcep.estimators import CPClassifier
 from tensorcep.priors.fixed import Prior
 

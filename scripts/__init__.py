@@ -1,0 +1,1 @@
+"""Measurements, studies and examples: README.md says which command answers which question."""

@@ -1,0 +1,104 @@
+"""Three points in the plane and the Bayes point between them, Minka (2001), figure 3: methods and drawing.
+
+EP runs on `GaussianEP`; averages of draws from the prior and the support vector machine are the paper's baselines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.svm import SVC
+
+from tensorcep.ep.gaussian import GaussianEP
+
+# The third feature is the constant.
+X = np.array([[1.0, 2.0, 1.0], [-1.5, 0.5, 1.0], [0.5, -1.0, 1.0]])
+Y = np.array([1, 0, 1])
+SWEEPS = 8
+DRAWS = 1_000_000
+# Operations of EP for a site: the matrix products and the update of the covariance, and the moments of the step.
+SITE_FLOPS = 5 * X.shape[1] ** 2 + 60
+DRAW_FLOPS = 2 * X.size
+
+Path2 = list[tuple[float, float]]  # of (operations, error)
+
+
+def bayes_point() -> np.ndarray:
+    """E[w | every point on its side], w ~ N(0, I): the mean of a normal vector cut to an orthant.
+
+    E[f_j] = sum_k C_jk phi(0; C_kk) P(the other two > 0 | f_k = 0) / P(all > 0), Tallis (1961); orthant probabilities
+    of two and three normal variables of mean 0 follow from the angles between them.
+    """
+    A = np.where(Y == 1, 1.0, -1.0)[:, None] * X
+    C = A @ A.T
+    sd = np.sqrt(np.diag(C))
+    pairs = np.triu_indices(3, 1)
+    everything = 0.125 + np.arcsin((C / np.outer(sd, sd))[pairs]).sum() / (4.0 * np.pi)
+    weights = np.empty(3)
+    for k in range(3):
+        i, j = (other for other in range(3) if other != k)
+        cut = C - np.outer(C[k], C[k]) / C[k, k]
+        pair = 0.25 + np.arcsin(cut[i, j] / np.sqrt(cut[i, i] * cut[j, j])) / (2.0 * np.pi)
+        weights[k] = pair / (everything * sd[k] * np.sqrt(2.0 * np.pi))
+    return A.T @ weights  # A' C^-1 C weights
+
+
+def _unit(w: np.ndarray) -> np.ndarray:
+    return w / np.linalg.norm(w)
+
+
+def ep_points() -> list[np.ndarray]:
+    """The weights after each sweep of EP; the first is ADF."""
+    return [GaussianEP(max_iter=sweep, tol=0.0).fit(X, Y, "step").mean for sweep in range(1, SWEEPS + 1)]
+
+
+def svm_point() -> np.ndarray:
+    """The weights of the support vector machine without slack, and its offset."""
+    svm = SVC(kernel="linear", C=1e6).fit(X[:, :2], Y)
+    return np.append(svm.coef_[0], svm.intercept_[0])
+
+
+def toy_errors() -> dict[str, Path2]:
+    """Distance of unit weight vectors from the Bayes point, and its cost; one point for the support vector machine."""
+    truth = _unit(bayes_point())
+    w = np.random.default_rng(0).standard_normal((DRAWS, 3))
+    separates = ((X @ w.T > 0.0) == (Y[:, None] == 1)).all(axis=0)
+    total = np.cumsum(w * separates[:, None], axis=0)
+    first = int(np.argmax(separates)) + 1
+    counts = [c for c in np.geomspace(10, DRAWS, 16).astype(int) if c >= first]
+
+    def error(found: np.ndarray) -> float:
+        return float(np.linalg.norm(_unit(found) - truth))
+
+    return {
+        "ep": [(float((k + 1) * len(Y) * SITE_FLOPS), error(point)) for k, point in enumerate(ep_points())],
+        "sampling": [(float(c * DRAW_FLOPS), error(total[c - 1])) for c in counts],
+        "svm": [(float(DRAW_FLOPS), error(svm_point()))],
+    }
+
+
+def draw_toy(file: Path) -> None:
+    """The points with the boundaries of the two machines, and errors against cost."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.5))
+    x = np.array([-3.0, 3.0])
+    for name, w, style in (("Bayes point", ep_points()[-1], "k-"), ("support vectors", svm_point(), "r--")):
+        left.plot(x, -(w[0] * x + w[2]) / w[1], style, label=name)
+    for label, mark in ((1, "bo"), (0, "gx")):
+        left.plot(*X[label == Y, :2].T, mark, markersize=9, label=f"y = {label}")
+    left.set(xlim=(-3, 3), ylim=(-3, 3), xlabel="x1", ylabel="x2")
+    left.legend(fontsize=8)
+    paths = toy_errors()
+    right.axhline(paths.pop("svm")[0][1], color="r", linestyle="--", label="support vectors")
+    for name, path in paths.items():
+        right.loglog(*zip(*path, strict=True), "kx-" if name == "ep" else "g.-", label=name)
+    right.set(xlabel="floating point operations", ylabel="distance from the Bayes point")
+    right.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+    plt.close(figure)

@@ -1,0 +1,72 @@
+"""Every input check and the sentence it raises: what was wrong, the value, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from tensorcep.core.checks.arrays import (
+    DUPLICATE_POLICIES,
+    INT64_MAX,
+    check_both_classes,
+    check_coords,
+    check_counts,
+    check_mask_or_rows,
+    check_matrix,
+    check_mode_count,
+    check_not_empty,
+    check_ordered,
+    check_per_mode,
+    check_positive,
+    check_probabilities,
+    check_same_shape,
+    check_shape,
+    check_values,
+    check_vectors,
+    check_weights,
+    check_zero_one,
+)
+from tensorcep.core.checks.files import check_checksum, check_columns, check_file
+from tensorcep.core.checks.messages import fail_value, warn_user
+from tensorcep.core.checks.settings import (
+    check_choice,
+    check_exactly_one,
+    check_fraction,
+    check_int,
+    check_only_for,
+    check_random_state,
+    check_range,
+    word_or_range,
+)
+
+__all__ = [
+    "DUPLICATE_POLICIES",
+    "INT64_MAX",
+    "check_both_classes",
+    "check_checksum",
+    "check_choice",
+    "check_columns",
+    "check_coords",
+    "check_counts",
+    "check_exactly_one",
+    "check_file",
+    "check_fraction",
+    "check_int",
+    "check_mask_or_rows",
+    "check_matrix",
+    "check_mode_count",
+    "check_not_empty",
+    "check_only_for",
+    "check_ordered",
+    "check_per_mode",
+    "check_positive",
+    "check_probabilities",
+    "check_random_state",
+    "check_range",
+    "check_same_shape",
+    "check_shape",
+    "check_values",
+    "check_vectors",
+    "check_weights",
+    "check_zero_one",
+    "fail_value",
+    "warn_user",
+    "word_or_range",
+]

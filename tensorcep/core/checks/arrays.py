@@ -1,0 +1,214 @@
+"""Arrays: coordinates, values, and what must be true of all their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensorcep.core.checks.settings import check_range
+
+INT64_MAX = 2**63 - 1
+DUPLICATE_POLICIES = ("error", "mean", "sum", "last")
+
+
+def check_shape(shape: Any, order: int | None = None) -> tuple[int, ...]:
+    """Return `shape` as a tuple of at least two ints >= 1 (exactly `order` of them when given)."""
+    try:
+        sizes = tuple(shape)
+    except TypeError:
+        sizes = ()
+    good = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 1 <= n <= INT64_MAX for n in sizes)
+    if not good or len(sizes) < 2:
+        raise ValueError(f"shape must hold one integer >= 1 for each of at least two modes; got {shape!r}.")
+    if order is not None and len(sizes) != order:
+        raise ValueError(f"shape must have {order} modes like the entries; got {len(sizes)} in {shape!r}.")
+    return tuple(int(n) for n in sizes)
+
+
+def check_coords(
+    coords: Any, shape: Sequence[int] | None = None, order: int | None = None, name: str = "coords"
+) -> NDArray[np.int64]:
+    """Return entry indices as a C-contiguous (N, K) int64 array, every one inside `shape` when it is given.
+
+    Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K.
+    """
+    array = np.asarray(coords)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(
+            f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
+        )
+    order = len(shape) if shape is not None else order
+    if order is not None and array.shape[1] != order:
+        raise ValueError(f"{name} must have {order} columns, one per mode; got {array.shape[1]}.")
+    array = _whole_numbers(array, name)
+    if array.shape[0] == 0:
+        return array
+    for k in range(array.shape[1]):
+        column = array[:, k]
+        if column.min() < 0:
+            n = int(np.argmax(column < 0))
+            raise ValueError(f"{name} must be >= 0; got {column[n]} at entry {n}, mode {k} (indices count from 0).")
+        if shape is not None and column.max() >= shape[k]:
+            n = int(np.argmax(column >= shape[k]))
+            raise ValueError(f"{name} must be below the shape {tuple(shape)}; got {column[n]} at entry {n}, mode {k}.")
+    return array
+
+
+def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    if array.dtype == bool or array.dtype.kind not in "iuf":
+        if array.size or array.dtype.kind not in "O":
+            raise TypeError(f"{name} must hold integers; got dtype {array.dtype}; use from_pandas for labels.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = ~((np.floor(array) == array) & (np.abs(array) < 2.0**53))
+        if bad.any():
+            n, k = np.argwhere(bad)[0]
+            raise ValueError(f"{name} must hold integers; got {array[n, k]} at entry {n}, mode {k}.")
+    if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
+        raise ValueError(f"{name} must be below 2**63; got {array.max()}.")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "values") -> NDArray[np.float64]:
+    """Return values as a C-contiguous (N,) float64 array of finite numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iufb":
+        try:
+            array = array.astype(np.float64, casting="unsafe" if array.dtype.kind == "O" else "safe")
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}.") from None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, one number per entry; got shape {array.shape}.")
+    if n_entries is not None and array.shape[0] != n_entries:
+        raise ValueError(f"{name} must hold one number for each of the {n_entries} entries; got {array.shape[0]}.")
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    finite = np.isfinite(array)
+    if not finite.all():
+        n = int(np.argmin(finite))
+        raise ValueError(
+            f"{name} must be finite; got {array[n]} at entry {n} ({np.count_nonzero(~finite)} such in all); "
+            "leave unobserved cells out."
+        )
+    return array
+
+
+def check_same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
+    """Refuse to combine tensors of different shapes."""
+    if tuple(shape) != tuple(other):
+        raise ValueError(f"tensors must have the same shape to be combined; got {tuple(shape)} and {tuple(other)}.")
+
+
+def check_vectors(**arrays: ArrayLike) -> list[NDArray[np.float64]]:
+    """Return each array as (N,) float64 of finite numbers, N >= 1 the same for all; the names are used in errors."""
+    names = list(arrays)
+    result = [check_values(array, name=name) for name, array in arrays.items()]
+    check_not_empty(result[0].shape[0], names[0])
+    for name, array in zip(names[1:], result[1:], strict=True):
+        if array.shape != result[0].shape:
+            raise ValueError(f"{name} must be as long as {names[0]}, {result[0].shape[0]}; got {array.shape[0]}.")
+    return result
+
+
+def check_weights(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights if none is negative and their sum is positive."""
+    if weights.min() < 0.0 or weights.sum() == 0.0:
+        raise ValueError(f"{name} must be >= 0 and not all 0; got a minimum of {weights.min():g}.")
+    return weights
+
+
+def check_zero_one(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the labels if each is 0 or 1."""
+    good = (y == 0.0) | (y == 1.0)
+    if not good.all():
+        n = int(np.argmin(good))
+        raise ValueError(f"{name} must hold labels 0 and 1; got {y[n]:g} at entry {n}.")
+    return y
+
+
+def check_both_classes(name: str, y: NDArray[np.float64]) -> None:
+    """Refuse labels that are not 0 and 1, or that are all the same, where a ranking of the two classes is scored."""
+    check_zero_one(name, y)
+    if y.min() == y.max():
+        raise ValueError(f"{name} must hold both labels 0 and 1 for this score; got only {y[0]:g}.")
+
+
+def check_probabilities(name: str, p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities if each is in [0, 1]."""
+    good = (p >= 0.0) & (p <= 1.0)
+    if not good.all():
+        n = int(np.argmin(good))
+        raise ValueError(f"{name} must hold probabilities in [0, 1]; got {p[n]:g} at entry {n}.")
+    return p
+
+
+def check_positive(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the values if each is above 0."""
+    if not (values > 0.0).all():
+        n = int(np.argmin(values > 0.0))
+        raise ValueError(f"{name} must be > 0; got {values[n]:g} at entry {n}.")
+    return values
+
+
+def check_ordered(low_name: str, low: NDArray[np.float64], high_name: str, high: NDArray[np.float64]) -> None:
+    """Refuse intervals that end before they begin."""
+    if (low > high).any():
+        n = int(np.argmax(low > high))
+        raise ValueError(f"{low_name} must not exceed {high_name}; got {low[n]:g} and {high[n]:g} at entry {n}.")
+
+
+def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
+    """Return a boolean array with one item per entry, or distinct entry positions as int64."""
+    array = np.asarray(where)
+    if array.dtype == bool:
+        if array.shape != (n_entries,):
+            raise ValueError(f"where must hold one bool for each of the {n_entries} entries; got shape {array.shape}.")
+        return array
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"where must be a boolean array or entry positions; got dtype {array.dtype}, {array.ndim}-d.")
+    rows = array.astype(np.int64)
+    if rows.size and (rows.min() < 0 or rows.max() >= n_entries):
+        raise ValueError(f"where must hold positions in 0..{n_entries - 1}; got {rows.min()} to {rows.max()}.")
+    if np.bincount(rows, minlength=1).max() > 1:
+        raise ValueError("where must hold distinct positions; an entry cannot be chosen twice.")
+    return rows
+
+
+def check_per_mode(name: str, value: Any, order: int, low: float = -np.inf) -> NDArray[np.float64]:
+    """Return one finite number above `low` for each of `order` modes, (order,) float64; one number serves all modes."""
+    numbers_given = [value] * order if np.ndim(value) == 0 else list(value)
+    if len(numbers_given) != order:
+        raise ValueError(f"{name} must be one number, or one for each of the {order} modes; got {len(numbers_given)}.")
+    return np.array([check_range(name, item, low, include_low=False) for item in numbers_given])
+
+
+def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the counts if each is a whole number >= 0."""
+    good = (y >= 0.0) & (np.floor(y) == y)
+    if not good.all():
+        n = int(np.argmin(good))
+        raise ValueError(f"{name} must hold counts, integers >= 0; got {y[n]:g} at entry {n}.")
+    return y
+
+
+def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return a C-contiguous (n, d) float64 array of finite numbers."""
+    array = np.asarray(values)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional; got shape {array.shape}.")
+    return check_values(array.ravel(), name=name).reshape(array.shape)
+
+
+def check_not_empty(n_entries: int, name: str = "the tensor") -> None:
+    """Refuse data without entries where some are needed."""
+    if n_entries == 0:
+        raise ValueError(f"{name} holds no entries; at least one observed cell is needed.")
+
+
+def check_mode_count(items: Sequence[Any], order: int | None = None, what: str = "modes must name") -> None:
+    """Refuse a list with other than `order` items, one per mode (at least two when `order` is None)."""
+    if isinstance(items, str) or len(items) < 2 or (order is not None and len(items) != order):
+        wanted = "at least two modes" if order is None else f"exactly {order} modes"
+        raise ValueError(f"{what} {wanted}; got {items!r}.")

@@ -1,0 +1,34 @@
+"""Files and tables: what should be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+
+def check_file(path: str | os.PathLike[str]) -> str:
+    """Return the path of an existing file as text."""
+    text = os.fspath(path)
+    if not os.path.exists(text):
+        raise FileNotFoundError(f"there is no file '{text}'; check the path.")
+    if os.path.isdir(text):
+        raise IsADirectoryError(f"'{text}' is a folder; give the path of a file.")
+    return text
+
+
+def check_checksum(path: str | os.PathLike[str], found: str, expected: str, url: str) -> None:
+    """Refuse a data file whose SHA-256 is not the published one."""
+    if found != expected:
+        raise ValueError(
+            f"'{os.fspath(path)}' must have the SHA-256 {expected}; got {found}; delete the file to have it downloaded "
+            f"again, or replace it by {url}"
+        )
+
+
+def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "the DataFrame") -> None:
+    """Refuse a column name that does not exist; the error lists those that do."""
+    known = list(columns)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{where} has no column {name!r}; it has {', '.join(repr(item) for item in known)}.")

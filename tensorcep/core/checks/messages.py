@@ -1,0 +1,23 @@
+"""Errors and warnings where a check cannot be a function of its arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import NoReturn
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def fail_value(message: str) -> NoReturn:
+    """Raise ValueError, as a parser does that has found a bad line."""
+    raise ValueError(message)
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn, pointing at the line outside this package that led here."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

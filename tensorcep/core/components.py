@@ -1,0 +1,127 @@
+"""A belief as a list of components: equally likely Gaussians of the rows, or points, with the likelihood's parameter.
+
+A posterior is one Gaussian, runs from several starts are several, a sampler's draws are points, and so is an estimate.
+What is predicted is the mean over the components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.packing import pack, unpack
+from tensorcep.kernels.rows import row_moments
+
+
+class EntryTheta(NamedTuple):
+    """The likelihood's parameter in each of C components.
+
+    Attributes
+    ----------
+    values : (C, m) float64
+        m = 1, or one per row of a mode. A row that the model does not know gets the mean over the mode.
+    mode : int or None
+        The mode whose rows have a parameter of their own.
+    first : int
+        The first packed row of that mode.
+    gamma : (C, m), (C, m) float64, or None
+        Shapes and rates of its Gamma distributions; None where the values are all that is known.
+    """
+
+    values: np.ndarray
+    mode: int | None = None
+    first: int = 0
+    gamma: tuple[np.ndarray, np.ndarray] | None = None
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """The parameter of the entries at packed rows (n, K): (C, n)."""
+        if self.mode is None:
+            return np.broadcast_to(self.values, (len(self.values), len(rows)))
+        m = self.values.shape[1]
+        extended = np.concatenate([self.values, self.values.mean(axis=1, keepdims=True)], axis=1)
+        index = rows[:, self.mode] - self.first
+        return extended[:, np.where((index >= 0) & (index < m), index, m)]
+
+    def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A draw (n, m) from each of these components (n,)."""
+        if self.gamma is None:
+            return self.values[which % len(self.values)]
+        a, b = self.gamma
+        return rng.gamma(a[which], 1.0 / b[which])
+
+
+def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
+    """The parameter in the components of several; None where there are none."""
+    if not thetas:
+        return None
+    gamma = [theta.gamma for theta in thetas if theta.gamma is not None]
+    a, b = ([pair[i] for pair in gamma] for i in (0, 1))
+    both = (np.concatenate(a), np.concatenate(b)) if gamma else None
+    return thetas[0]._replace(values=np.concatenate([theta.values for theta in thetas]), gamma=both)
+
+
+class Components(NamedTuple):
+    """Equally likely components of what is known of every packed row.
+
+    Attributes
+    ----------
+    mean : (C, n_rows, R) float64
+    cov : (C, n_rows, P) float64, or None
+        Packed covariance of each row; None where the components are points.
+    theta : EntryTheta or None
+        The likelihood's parameter; None where it has none, or one that is given.
+    n_chains : int
+        The chains whose draws the components are, one after the other; 0 where they are none.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray | None = None
+    theta: EntryTheta | None = None
+    n_chains: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of components."""
+        return len(self.mean)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether there is more than one value of every row."""
+        return self.cov is not None or self.n_chains > 0
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n_rows, R) and packed covariance (n_rows, P): of all points, or of the first Gaussian.
+
+        Columns have neither order nor sign, so rows of different Gaussians do not average.
+        """
+        if self.cov is not None:
+            return self.mean[0], self.cov[0]
+        mean = self.mean.mean(axis=0)
+        centred = np.ascontiguousarray((self.mean - mean).transpose(1, 2, 0))
+        return mean, pack(centred @ centred.transpose(0, 2, 1) / max(1, self.size - 1))
+
+
+def moments_of_rows(Lam: np.ndarray, eta: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
+    """Write mean (n, R) and packed covariance (n, P) of rows with these natural parameters.
+
+    Raises
+    ------
+    FloatingPointError
+        If the precision of a row is not positive definite (a damaged posterior; the methods guard against it).
+    """
+    n = len(eta)
+    good = np.empty(n)
+    if n:
+        row_moments(0, n, Lam, eta, mean, cov, good)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise FloatingPointError(f"the posterior precision of packed row {bad} is not positive definite; fit again.")
+
+
+def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws (n_draws, n_rows, R) of rows with mean (n_rows, R) and packed covariance (n_rows, P)."""
+    root = np.linalg.cholesky(unpack(cov, mean.shape[1]))
+    noise = rng.standard_normal((n_draws, *mean.shape))
+    return mean + np.einsum("nij,dnj->dni", root, noise)

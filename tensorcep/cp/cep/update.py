@@ -1,0 +1,166 @@
+"""CEP's update: the message of one entry to the row of one mode, for a block of lanes at once.
+
+The latent value is f = z'u + c: u is the row, z the elementwise product of the other modes' rows and c the sum of the
+columns that are clamped in this mode (0 in the CP model). Without the entry's own message the row is N(m, S), its
+cavity, and z has mean z and second moment Z2. An entry of mean and precision (y, tau) that is Gaussian in f sends a
+message in closed form (`gaussian_message`). Of any other likelihood the conditional moments of u given z are
+
+    mean m + S z alpha,    covariance S - S z z' S beta,    (alpha, beta) tilted moments at f ~ N(z'm + c, z'Sz);
+
+their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S, and
+the message is what turns the cavity into those (`tilted_message`).
+
+Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.jit import block_kernel, call_tilted, inlined
+from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
+from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
+from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
+
+
+@block_kernel
+def products_of_others(k, K, R, w, at):
+    """z and Z2 of mode k (CEP eqs 16-17)."""
+    P = R * (R + 1) // 2
+    first = 1 if k == 0 else 0
+    copy(w, at.z, w, at.m + first * R, w, 0, R, w, 0)
+    copy(w, at.Z2, w, at.G + first * P, w, 0, P, w, 0)
+    for j in range(first + 1, K):
+        if j != k:
+            multiply(w, at.z, w, at.z, w, at.m + j * R, R, w, 0)
+            multiply(w, at.Z2, w, at.Z2, w, at.G + j * P, P, w, 0)
+
+
+@block_kernel
+def products_with_clamped(k, columns, rule, R, w, at):
+    """z and Z2 of the free columns of mode k, and the moments of c."""
+    table_products(columns.z[k], w, at.z)
+    table_products(columns.Z2[k], w, at.Z2)
+    offset_mean(k, columns, w, at)
+    if rule.gaussian or rule.order == 2:
+        with_square = rule.censored or rule.order == 2 or k == columns.z.shape[0] - 1
+        offset_moments(k, with_square, columns, R, w, at)
+
+
+@inlined
+def latent_moments(k, structured, R, w, at):
+    """E[f] and var f with all second moments, from z, Z2 and the moments of mode k."""
+    dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
+    trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
+    if structured:  # E[f^2] of f = z'u + c
+        dot(w, at.product, w, at.cross, w, at.m + k * R, R, w, 0)
+        for lane in range(LANES):
+            w[at.f_mean, lane] += w[at.offset, lane]
+            w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
+    for lane in range(LANES):
+        w[at.f_var, lane] = max(0.0, w[at.f_var, lane] - w[at.f_mean, lane] ** 2)
+
+
+@block_kernel
+def observe(rule, w, at):
+    """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'.
+
+    A measured value has lam = E[tau] and y' = y. A censored one says only t <= 0 of the noisy value t ~ N(f, 1 / tau).
+    At the cavity's mean m and variance v of f (`latent_moments`) its tilted moments (alpha, beta) are those that
+
+        lam = beta / (1 - v beta),    lam y' = (alpha + beta m) / (1 - v beta)
+
+    gives. Since 0 < lam < tau messages stay positive definite.
+    """
+    for lane in range(LANES):
+        w[at.precision, lane] = w[at.theta, lane]
+        w[at.pull, lane] = w[at.theta, lane] * w[at.y, lane]
+    if not rule.censored:
+        return
+    call_tilted(rule.tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
+    for lane in range(LANES):
+        m, v, alpha, beta = w[at.f_mean, lane], w[at.f_var, lane], w[at.alpha, lane], w[at.beta, lane]
+        if w[at.y, lane] <= 0.0:
+            left = 1.0 / (1.0 - v * beta)
+            w[at.precision, lane] = beta * left
+            w[at.pull, lane] = (alpha + beta * m) * left
+
+
+@inlined
+def squared_errors(rule, w, at):
+    """Slot error = E[(y - f)^2] with all second moments (CEP eq. 18); y is the noisy value t where y is censored.
+
+    Under the cavity f has mean m and variance v: the error is (y - m)^2 + v. Tilted, with y added to what f is known
+    by: t lies s = v + 1 / tau from m, and given t the error has mean (t - m) / (tau s) and variance v / (tau s). The
+    first puts the noise too large by twice v. Censored, E[(t - m)^2] = s + s^2 (alpha^2 - beta).
+    """
+    for lane in range(LANES):
+        v, theta = w[at.f_var, lane], w[at.theta, lane]
+        share = 1.0 / (1.0 + v * theta)
+        apart = (w[at.y, lane] - w[at.f_mean, lane]) ** 2
+        if rule.censored and w[at.y, lane] <= 0.0:
+            s = v + 1.0 / theta
+            apart = s + s * s * (w[at.alpha, lane] ** 2 - w[at.beta, lane])
+        w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.censored else apart + v
+
+
+@block_kernel
+def gaussian_message(structured, R, w, at):
+    """T = lam Z2 and eta = lam (y' z - E[z c]) (CEP eqs 14-15, first order)."""
+    scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.precision)
+    scale(w, at.eta, w, at.z, w, 0, R, w, at.pull)
+    if structured:
+        for lane in range(LANES):
+            w[at.product, lane] = -w[at.precision, lane]
+        axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.product)
+
+
+@block_kernel
+def counted_spread(positive, w, at):
+    """Slot spread: the share of cov(z alpha), the variance of the conditional mean, that an update counts.
+
+    In full it gives the covariance of the expected conditional second moment, but for an observation far from its
+    prediction (alpha^2 > beta) a negative message precision, and a sum of many of those outweighs any prior. Under the
+    model E[alpha^2] = beta, so the share min(1, beta / alpha^2) keeps every message of a log-concave likelihood
+    positive while changing only the updates of such observations.
+    """
+    for lane in range(LANES):
+        square = w[at.alpha, lane] ** 2
+        w[at.spread, lane] = max(0.0, w[at.beta, lane]) / square if positive and square > w[at.beta, lane] else 1.0
+
+
+@block_kernel
+def first_order(tilted, positive, w, at, S, m, R):
+    """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
+
+    ``positive`` limits the second term (`counted_spread`).
+    """
+    dot(w, at.f_mean, w, at.z, w, m, R, w, 0)
+    axpy(w, at.f_mean, w, at.f_mean, w, at.offset, 1, w, at.one)
+    trace_product(w, at.Z2, S, at.f_var, R)
+    call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
+    counted_spread(positive, w, at)
+    for lane in range(LANES):
+        w[at.spread, lane] *= w[at.alpha, lane] ** 2
+        w[at.beta, lane] -= w[at.spread, lane]
+    scale(w, at.g, w, at.z, w, 0, R, w, at.alpha)
+    scale(w, at.t, w, at.z, w, 0, R, w, at.spread)
+    scale(w, at.A, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.beta)
+    add_outer(w, at.A, at.t, at.z, at.A, R)
+
+
+@block_kernel
+def tilted_message(S, m, vt, R, w, at):
+    """What turns the cavity (m, S) into the mean m + S g and covariance S - S A S; S = V'V, vt as `invert_triangle`.
+
+    Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
+    """
+    site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
+    symmetric_times_vector(w, S, at.g, at.t, R)
+    axpy(w, at.t, w, at.t, w, m, R, w, at.one)
+    symmetric_times_vector(w, at.T, at.t, at.eta, R)
+    axpy(w, at.eta, w, at.eta, w, at.g, R, w, at.one)
+    for r in range(R):
+        for lane in range(LANES):
+            if not np.isfinite(w[at.eta + r, lane]):
+                w[at.site_ok, lane] = 0.0

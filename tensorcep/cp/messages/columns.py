@@ -1,0 +1,123 @@
+"""Message passing with main effects and interactions at the cost of the free columns alone.
+
+Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do. A number that the CP model has as
+an elementwise product over the other modes is then a product of slots of the work array that differ from column to
+column: a second moment or a mean of the other mode, or a one, according to which columns are free there. Which slots is
+a table made once. The columns that are clamped in the mode being updated add up to an offset c: f = z'u + c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.jit import block_kernel
+from tensorcep.cp.free_columns import Places, padded_columns
+from tensorcep.kernels.slots import LANES, axpy, copy, multiply
+
+
+class Columns(NamedTuple):
+    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free.
+
+    Attributes
+    ----------
+    z : (K, K - 1, Q)
+    Z2 : (K, K - 1, P)
+    offset : (K, K - 1, C)
+        Columns clamped in mode k: c is the sum of their products.
+    cross : (K, K - 1, Q * C)
+        E[z_q z_c] of free and clamped columns.
+    square : (K, K - 1, C * C)
+        E[z_c z_d] of clamped columns.
+    """
+
+    z: np.ndarray
+    Z2: np.ndarray
+    offset: np.ndarray
+    cross: np.ndarray
+    square: np.ndarray
+
+
+def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, int], list[Places]]) -> Columns:
+    """Tables for the free columns (K, R) bool of K modes, or None for all.
+
+    ``places_of_modes(K, Q)`` says where the numbers of every mode lie among the slots of the method.
+    """
+    if free is None:
+        return Columns(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in Columns._fields))
+    free_here, clamped_here = padded_columns(free).tolist(), padded_columns(~free).tolist()
+    Q = len(free_here[0])
+    places = places_of_modes(K, Q)
+    tables: dict[str, list[list[list[int]]]] = {name: [] for name in Columns._fields}
+    for k in range(K):
+        q, c = free_here[k], clamped_here[k]
+        pairs = {
+            "z": [(a, a) for a in q],
+            "Z2": [(q[i], q[j]) for i, j in zip(*np.tril_indices(Q), strict=True)],
+            "offset": [(a, a) for a in c],
+            "cross": [(a, b) for a in q for b in c],
+            "square": [(a, b) for a in c for b in c],
+        }
+        for name, elements in pairs.items():
+            of_mean = name in ("z", "offset")
+            tables[name].append(
+                [
+                    [p.of_mean(free[j], a) if of_mean else p.of_second_moment(free[j], a, b) for a, b in elements]
+                    for j, p in enumerate(places)
+                    if j != k
+                ]
+            )
+    return Columns(**{name: np.array(table, dtype=np.int64).reshape(K, K - 1, -1) for name, table in tables.items()})
+
+
+@block_kernel
+def _product(table, p, w, out):
+    """Slot out = element p of a table (K - 1, n)."""
+    copy(w, out, w, table[0, p], w, 0, 1, w, 0)
+    for j in range(1, table.shape[0]):
+        multiply(w, out, w, out, w, table[j, p], 1, w, 0)
+
+
+@block_kernel
+def table_products(table, w, out):
+    """Slots out = all elements of a table (K - 1, n)."""
+    for p in range(table.shape[1]):
+        _product(table, p, w, out + p)
+
+
+@block_kernel
+def add_product(table, p, w, out, at):
+    """Slot out += element p of a table (K - 1, n)."""
+    if table.shape[0] == 1:
+        axpy(w, out, w, out, w, table[0, p], 1, w, at.one)
+    elif table.shape[0] == 2:
+        axpy(w, out, w, out, w, table[0, p], 1, w, table[1, p])
+    else:
+        _product(table, p, w, at.product)
+        axpy(w, out, w, out, w, at.product, 1, w, at.one)
+
+
+@block_kernel
+def offset_mean(k, columns, w, at):
+    """Slot offset = E[c] of mode k."""
+    for lane in range(LANES):
+        w[at.offset, lane] = 0.0
+    for c in range(columns.offset.shape[2]):
+        add_product(columns.offset[k], c, w, at.offset, at)
+
+
+@block_kernel
+def offset_moments(k, with_square, columns, R, w, at):
+    """E[z c] of mode k and, if asked, E[c^2]."""
+    C = columns.offset.shape[2]
+    w[at.cross : at.cross + R] = 0.0
+    for q in range(R):
+        for c in range(C):
+            add_product(columns.cross[k], q * C + c, w, at.cross + q, at)
+    if with_square:
+        for lane in range(LANES):
+            w[at.square, lane] = 0.0
+        for p in range(C * C):
+            add_product(columns.square[k], p, w, at.square, at)

@@ -1,0 +1,113 @@
+"""The compiled steps that every message-passing method takes, whatever its messages are.
+
+A method's kernel visits the blocks of its chunks: `clear_sums` once per chunk, `load_values` per block and
+`cavity_moments` per row; then, with its own message in the slots T and eta (site_ok = 0 where there is none),
+`store_message`; and, with the expected squared error of each entry in the slot `error`, `store_noise`.
+"""
+
+from __future__ import annotations
+
+from tensorcep.core.jit import block_kernel, inlined
+from tensorcep.kernels.lanes import moments
+from tensorcep.kernels.rows import gather, scatter_add
+from tensorcep.kernels.slots import LANES, damp, scale, subtract
+
+
+@inlined
+def clear_sums(c, modes, entries, sums):
+    """Nothing yet in the sums of chunk c to the rows of these modes."""
+    first, last = entries.offsets[modes[0]], entries.offsets[modes[1]]
+    sums.Lam[c, first:last] = 0.0
+    sums.eta[c, first:last] = 0.0
+    sums.noise[c] = 0.0
+
+
+@inlined
+def load_values(b, with_own, entries, messages, noise, rule, w, at):
+    """Which lanes of block b are entries, their values, and the likelihood's parameter.
+
+    That of the Gaussian is the expected noise precision under (a, b), with or without the entry's own message.
+    """
+    for lane in range(LANES):
+        w[at.ok, lane] = entries.weight[b, lane]
+        w[at.y, lane] = entries.y[b, lane]
+        w[at.theta, lane] = rule.theta
+        if rule.gaussian and with_own:
+            w[at.theta, lane] = noise[0] / noise[1]
+        elif rule.gaussian:
+            w[at.theta, lane] = (noise[0] - messages.a[b, lane]) / (noise[1] - messages.b[b, lane])
+
+
+@block_kernel
+def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
+    """Moments of the rows of one block without the entries' own messages, to number `slot` of S, m and vt."""
+    P, R = Lam.shape[1], eta.shape[1]
+    gather(rows, Lam, w, at.a)
+    gather(rows, eta, w, at.t)
+    subtract(w, at.a, w, at.a, msg_Lam, 0, P, w, 0)
+    subtract(w, at.t, w, at.t, msg_eta, 0, R, w, 0)
+    moments(w, at.a, at.t, at.S + slot * P, at.m + slot * R, at.vt + slot * R * R, at.inv_diag, ok, R)
+
+
+@block_kernel
+def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
+    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
+    skipped = 0
+    for lane in range(LANES):
+        w[at.step, lane] = rule.step * w[at.site_ok, lane]
+        w[at.power, lane] = rule.power
+        if weight[lane] > 0.0 and w[at.site_ok, lane] == 0.0:
+            skipped += 1
+    if rule.power != 1.0:
+        scale(w, at.T, w, at.T, w, 0, Lam.shape[0], w, at.power)
+        scale(w, at.eta, w, at.eta, w, 0, eta.shape[0], w, at.power)
+    damp(Lam, 0, Lam, 0, w, at.T, Lam.shape[0], w, at.step)
+    damp(eta, 0, eta, 0, w, at.eta, eta.shape[0], w, at.step)
+    scatter_add(rows, Lam, sum_Lam)
+    scatter_add(rows, eta, sum_eta)
+    return skipped
+
+
+@inlined
+def store_noise(a, b, total, step, w, at):
+    """Messages to the noise: a = 1/2 and b = half of the expected squared error."""
+    for lane in range(LANES):
+        if w[at.ok, lane] > 0.0:
+            a[lane] += step * (0.5 - a[lane])
+            b[lane] += step * (0.5 * w[at.error, lane] - b[lane])
+        total[0] += a[lane]
+        total[1] += b[lane]
+
+
+@block_kernel
+def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
+    """Natural parameters of rows first:last go the way `step` to prior + messages; chunks are added in a fixed order.
+
+    A row without entries is at its prior at once.
+    """
+    for i in range(first, last):
+        way = step if sums.counts[i] > 0.0 else 1.0
+        for p in range(Lam.shape[1]):
+            total = prior_Lam[i, p]
+            for c in range(sums.Lam.shape[0]):
+                total += sums.Lam[c, i, p]
+            Lam[i, p] = total if way == 1.0 else Lam[i, p] + way * (total - Lam[i, p])
+        for r in range(eta.shape[1]):
+            total = prior_eta[i, r]
+            for c in range(sums.eta.shape[0]):
+                total += sums.eta[c, i, r]
+            eta[i, r] = total if way == 1.0 else eta[i, r] + way * (total - eta[i, r])
+
+
+@block_kernel
+def scale_messages(factor, rows, Lam, eta):
+    """Multiply every message to row i by factor[i]; a factor of 0 also removes what is not a number."""
+    for b in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            for w in range(LANES):
+                s = factor[rows[b, k, w]]
+                if s != 1.0:
+                    for p in range(Lam.shape[2]):
+                        Lam[b, k, p, w] = s * Lam[b, k, p, w] if s > 0.0 else 0.0
+                    for r in range(eta.shape[2]):
+                        eta[b, k, r, w] = s * eta[b, k, r, w] if s > 0.0 else 0.0

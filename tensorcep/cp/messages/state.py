@@ -1,0 +1,209 @@
+"""What a message-passing method knows between two sweeps, and how it begins and ends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.executor import Executor
+from tensorcep.core.packing import unpack
+from tensorcep.cp.free_columns import all_columns, all_means, free_problem
+from tensorcep.cp.messages.columns import Columns
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import (
+    RowState,
+    diagonal,
+    initial_prior,
+    latent_of_entries,
+    refresh_rows,
+    rows_at_prior,
+    seen_rows,
+)
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.priors.record import Conditional, RowPrior
+
+# A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
+MAX_VARIANCE_RATIO = 1e3
+
+
+class Messages(NamedTuple):
+    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
+
+    Attributes
+    ----------
+    Lam : (n_blocks, K, P, LANES)
+    eta : (n_blocks, K, R, LANES)
+    a, b : (n_blocks, LANES) float64
+        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+
+class Sums(NamedTuple):
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    noise: np.ndarray
+    skipped: np.ndarray
+    counts: np.ndarray
+
+
+class Pace(NamedTuple):
+    """The share of an update that is taken, the most that it may be, and the change of the last sweep."""
+
+    step: float
+    ceiling: float = 1.0
+    change: float = np.inf
+
+
+class MessageState(NamedTuple):
+    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones.
+
+    Attributes
+    ----------
+    messages : Messages
+    sums : Sums
+    rows : RowState
+    row_prior : RowPrior
+    prior : Conditional
+        What `row_prior` says of the rows at present.
+    noise : tuple of float
+        (a, b) of the posterior of the noise precision.
+    f : (n_blocks, LANES)
+        Latent values of the entries at the rows' means.
+    sweeps : int
+        Sweeps done.
+    pace : Pace
+    max_variance : float
+        The largest variance that a row may have.
+    columns : Columns
+    rule : NamedTuple
+        How the method's kernel computes messages. It has at least the fields step, power, theta and gaussian.
+    """
+
+    messages: Messages
+    sums: Sums
+    rows: RowState
+    row_prior: RowPrior
+    prior: Conditional
+    noise: tuple[float, float]
+    f: np.ndarray
+    sweeps: int
+    pace: Pace
+    max_variance: float
+    columns: Columns
+    rule: Any
+
+
+def first_state(
+    problem: Problem,
+    executor: Executor,
+    *,
+    columns: Columns,
+    rule: Any,
+    pace: Pace,
+    dtype: str,
+    precision: float = 0.0,
+    noise_message: tuple[float, float] | None = None,
+    stored: bool = True,
+) -> MessageState:
+    """Rows at the starting means with the prior's precision, and messages that say nothing yet.
+
+    Parameters
+    ----------
+    problem : Problem
+    executor : Executor
+    columns, rule, pace : see `MessageState`
+    dtype : str
+        Storage of the messages.
+    precision : float
+        Of the first messages.
+    noise_message : tuple of float, optional
+        First (a, b) message to the noise; None: precision 1 / mean(y^2).
+    stored : bool
+        Whether messages are kept at all.
+    """
+    in_free = free_problem(problem)
+    messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
+    rows = rows_at_prior(in_free)
+    R = in_free.rank
+    if precision:
+        rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
+    if in_free.start is not None:
+        rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
+    refresh_rows(rows, 0, len(rows.good), executor)
+    noise = (0.0, 1.0)
+    if problem.noise_prior is not None:
+        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    if not stored:
+        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
+    return MessageState(
+        messages=messages,
+        sums=sums,
+        rows=rows,
+        row_prior=in_free.prior,
+        prior=initial_prior(in_free),
+        noise=noise,
+        f=latent_values(rows.mean, problem, executor),
+        sweeps=0,
+        pace=pace,
+        max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
+        columns=columns,
+        rule=rule,
+    )
+
+
+def _first_messages(
+    problem: Problem, dtype: str, precision: float, noise_message: tuple[float, float] | None, stored: bool
+) -> Messages:
+    entries, R = problem.entries, problem.rank
+    n_blocks, K, _ = entries.rows.shape
+    n_stored, weight = n_blocks if stored else 0, entries.weight
+    Lam = lane_zeros((n_stored, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
+    eta = lane_zeros((n_stored, K, R, LANES), np.dtype(dtype))
+    if precision and stored:
+        Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
+    if problem.noise_prior is None:
+        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
+    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
+    a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
+    return Messages(Lam, eta, a * weight, b * weight)
+
+
+def _empty_sums(problem: Problem) -> Sums:
+    entries, (n_rows, R) = problem.entries, problem.prior.eta.shape
+    C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
+    weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
+    counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
+    return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
+
+
+def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
+    """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
+    if problem.free is not None:
+        mean = all_means(mean, problem.free, problem.shape)
+    return latent_of_entries(problem.entries, mean, executor)
+
+
+def finish(state: MessageState, problem: Problem) -> Posterior:
+    """The posterior is prior x messages, as the rows hold it."""
+    posterior = Posterior(
+        shape=problem.shape,
+        rank=state.rows.eta.shape[1],
+        Lam=state.rows.Lam,
+        eta=state.rows.eta,
+        noise=GammaNoise(*state.noise) if problem.noise_prior is not None else None,
+        seen=seen_rows(problem),
+        mode_prior=state.prior.modes,
+    )
+    return posterior if problem.free is None else all_columns(posterior, problem.free)

@@ -1,0 +1,46 @@
+"""Batch: consecutive entries of a stream, in the one form that all streams are brought into."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorcep.entries.tensor import SparseTensor
+
+
+class Position(NamedTuple):
+    """How far files have been read: `file` of them whole, and `line` lines (of parquet, rows) of the next one."""
+
+    file: int = 0
+    line: int = 0
+
+
+class Batch(NamedTuple):
+    """N entries that are learned together.
+
+    Attributes
+    ----------
+    coords : (N, K) int64
+        Rows counted from 0; zeros in modes with keys.
+    keys : tuple of list or None
+        Per mode the label of each entry, or None where the mode has indices.
+    names : tuple
+        Names of the modes, None where there is none.
+    values : (N,) float64
+    time : float or None
+        When it was observed, if that is known.
+    tensor : SparseTensor or None
+        What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
+    position : Position or None
+        Of a batch from files: where the next one begins.
+    """
+
+    coords: NDArray[np.int64]
+    keys: tuple[list[Any] | None, ...]
+    names: tuple[Any, ...]
+    values: NDArray[np.float64]
+    time: float | None = None
+    tensor: SparseTensor | None = None
+    position: Position | None = None

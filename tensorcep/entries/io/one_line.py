@@ -1,0 +1,97 @@
+"""One line at a time: the entry that it holds, or what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorcep.core.checks import INT64_MAX, fail_value
+from tensorcep.entries.io.layout import Layout
+from tensorcep.entries.io.lines import number_in, open_lines, rows, split_line
+
+
+def find_bad_line(layout: Layout) -> None:
+    """Raise ValueError for the first line that is not an entry, or for a file without entries; else return."""
+    empty = True
+    with open_lines(layout.path) as lines:
+        for number, fields in rows(lines, layout.separator, layout.comment):
+            if number > layout.skip:
+                empty = False
+                problem = line_problem(fields, layout)
+                if problem:
+                    fail_value(f"line {number} of '{layout.path}' {problem}.")
+    if empty:
+        fail_value(f"'{layout.path}' holds no entries; at least one line with indices and a value is needed.")
+
+
+def line_problem(fields: list[str], layout: Layout) -> str | None:
+    """Return what is wrong with a line, or None if it is an entry."""
+    if len(fields) != layout.n_fields:
+        return f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
+    for k, field in enumerate([] if layout.labelled else layout.modes):
+        index = number_in(fields[field])
+        where = f"has index {fields[field]!r} in field {field + 1}"
+        if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
+            return f"{where}, which is not an integer; mend it"
+        if index < layout.base:
+            hint = "pass index_base=0 if this file counts from 0" if index == 0 else "mend it"
+            return f"{where}, but indices count from {layout.base}; {hint}"
+        if layout.shape is not None and index - layout.base >= layout.shape[k]:
+            return f"{where}, beyond the shape {layout.shape}; mend it or give a larger shape"
+        if index > INT64_MAX:
+            return f"{where}, which is larger than 64 bits hold; mend it"
+    return None if layout.value is None else _value_problem(fields[layout.value], layout.value)
+
+
+def _value_problem(text: str, field: int) -> str | None:
+    value = number_in(text)
+    if value is None:
+        return f"has {text!r} in field {field + 1}, which is not a number; mend it"
+    if not math.isfinite(value):
+        return f"has the value {text!r}; values must be finite, so leave unobserved cells out"
+    return None
+
+
+def entry_in(text: str, layout: Layout) -> list[Any] | str | None:
+    """Return the indices from 0 or the labels of a line, then its value; what is wrong with it; or None for no entry.
+
+    Made for streams, of which no shape is promised.
+    """
+    fields = split_line(text, layout.separator, layout.comment)
+    return (_plain_entry(text, fields, layout) or _checked_entry(fields, layout)) if fields else None
+
+
+def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | None:
+    """Return the entry of an ordinary line in a third of the time; None for any other."""
+    if len(fields) != len(layout.names) or layout.value is None:
+        return None
+    number, base = fields[layout.value], layout.base
+    if "_" in (number if layout.labelled else text):
+        return None
+    entry: list[Any] = [fields[field] for field in layout.modes]
+    try:
+        value = float(number)
+        if not layout.labelled:
+            entry = [int(field) - base for field in entry]
+    except ValueError:
+        return None
+    good = "" not in entry if layout.labelled else min(entry) >= 0 and max(entry) < INT64_MAX
+    return [*entry, value] if good and math.isfinite(value) else None
+
+
+def _checked_entry(fields: list[str], layout: Layout) -> list[Any] | str:
+    problem = line_problem(fields, layout)
+    if problem is not None:
+        return problem
+    if not layout.labelled:
+        entry: list[Any] = [int(_number(fields[field])) - layout.base for field in layout.modes]
+    else:
+        entry = [fields[field] for field in layout.modes]
+        if "" in entry:
+            return "has an empty label; mend it"
+    return entry if layout.value is None else [*entry, float(_number(fields[layout.value]))]
+
+
+def _number(text: str) -> int | float:
+    number = number_in(text)
+    return math.nan if number is None else number

@@ -1,0 +1,93 @@
+"""Entries from parquet files, whole or some rows at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tensorcep.entries.interop import optional_module
+from tensorcep.entries.io.layout import Reading, chosen_columns
+from tensorcep.entries.io.pieces import BadLine, Piece, piece_of
+
+ROWS = 1 << 14  # decoded at a time
+
+
+def read_parquet(path: str) -> pd.DataFrame:
+    """Return all columns of a parquet file."""
+    with _explained(path):
+        return pd.read_parquet(path, engine="pyarrow")
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        raise ValueError(f"'{path}' is not a parquet file or is damaged ({error}); write it again.") from error
+
+
+class ParquetRows:
+    """The entries of a parquet file after the first `skip` rows, taken some rows at a time.
+
+    Attributes
+    ----------
+    mode_names : tuple
+        Names of the modes, None where there are indices.
+    number : int
+        Rows read.
+    """
+
+    def __init__(self, path: str, how: Reading, skip: int, bad_line: BadLine) -> None:
+        self.path, self.number = path, skip
+        self._base, self._bad_line = how.index_base, bad_line
+        with _explained(path):
+            from pyarrow.parquet import ParquetFile
+
+            table = ParquetFile(path)
+            modes, value = chosen_columns(path, list(table.schema_arrow.names), how.modes, how.value)
+        self._columns = [*modes, value]
+        self.mode_names = tuple(None if how.labels is False else name for name in modes)
+        self._rows = self._decoded(table, skip)
+
+    def _decoded(self, table: Any, skip: int) -> Iterator[tuple[Any, ...]]:
+        parts, last = table.iter_batches(ROWS, columns=self._columns), 0
+        while True:
+            with _explained(self.path):
+                part = next(parts, None)
+            if part is None:
+                return
+            first, last = last, last + part.num_rows
+            if last > skip:
+                frame = part.to_pandas()
+                columns = (frame[name].tolist() for name in self._columns)
+                yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
+
+    def take(self, count: int) -> Piece | None:
+        """Return the entries among the next `count` rows, or None at the end."""
+        rows = list(itertools.islice(self._rows, count))
+        entries = []
+        for row in rows:
+            self.number += 1
+            problem = _row_problem(row, self.mode_names, self._base)
+            if problem is None:
+                entries.append(row)
+            else:
+                self._bad_line(self.path, self.number, problem, ",".join(map(str, row)) + "\n")
+        return piece_of(entries, self.mode_names, self._base) if rows else None
+
+
+def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
+    for cell, name in zip(row[:-1], names, strict=True):
+        if cell is None or cell != cell:
+            return "has a missing label; drop it or fill it in"
+        if name is None and (not isinstance(cell, int) or cell < base):
+            return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
+    if not isinstance(row[-1], (int, float)) or not math.isfinite(row[-1]):
+        return f"has the value {row[-1]!r}, which is not a finite number; mend it"
+    return None

@@ -1,0 +1,97 @@
+"""Files of entries, written."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import warnings
+from typing import Any, BinaryIO, cast
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from tensorcep.core.checks import check_choice
+from tensorcep.core.files import atomic_write
+from tensorcep.entries.interop import column_names, optional_module
+from tensorcep.entries.io.layout import format_of
+from tensorcep.entries.io.npz import write_npz
+from tensorcep.entries.tensor import SparseTensor
+
+CHUNK = 1 << 18  # lines formatted at a time
+
+
+def write_tensor(
+    tensor: SparseTensor,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    index_base: int = 1,
+    header: bool = True,
+    extended: bool = False,
+    verbose: int = 0,
+) -> None:
+    """Write a SparseTensor to a file, which appears under its name only when it is complete.
+
+    Parameters
+    ----------
+    tensor : SparseTensor
+    path : path
+        The extension says what to write, as in `read_tensor`. Only npz keeps everything: the shape and the dtypes of
+        the labels too. A .tns file has no labels, and a shape only with `extended`.
+    format : {"tns", "csv", "parquet", "npz"}, optional
+    index_base : {1, 0}, default=1
+        What indices of modes without labels count from in .tns, csv and parquet files.
+    header : bool, default=True
+        Whether a csv file begins with a line of column names.
+    extended : bool, default=False
+        Whether a .tns file begins with the order, the number of entries and the sizes.
+    verbose : int, default=0
+        1 shows a progress bar.
+    """
+    text = os.fspath(path)
+    kind = format_of(text, format)
+    check_choice("index_base", str(index_base), ("0", "1"))
+    if kind == "npz":
+        write_npz(tensor, text)
+        return
+    if kind == "tns" and any(found is not None for found in tensor.labels):
+        warnings.warn("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", stacklevel=2)
+    if kind == "parquet":
+        optional_module("pyarrow", "writing parquet files")
+        with atomic_write(text) as handle:
+            frame = _to_frame(tensor, slice(None), index_base, labelled=True)
+            frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
+        return
+    with atomic_write(text) as handle:
+        if text.endswith(".gz"):
+            with gzip.GzipFile(filename="", fileobj=handle, mode="wb", compresslevel=6, mtime=0) as packed:
+                _write_lines(tensor, cast("BinaryIO", packed), kind, index_base, header, extended, verbose)
+        else:
+            _write_lines(tensor, handle, kind, index_base, header, extended, verbose)
+
+
+def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool) -> pd.DataFrame:
+    columns: dict[Any, Any] = {}
+    names = column_names([None if found is None else found.name for found in tensor.labels], "y")
+    for k, name in enumerate(names):
+        found = tensor.labels[k] if labelled else None
+        at = tensor.coords[part, k]
+        columns[name] = at + base if found is None else found.index.take(at)
+    return pd.DataFrame({**columns, "y": tensor.values[part]})
+
+
+def _write_lines(
+    tensor: SparseTensor, handle: BinaryIO, kind: str, base: int, header: bool, extended: bool, verbose: int
+) -> None:
+    separator = " " if kind == "tns" else ","
+    if kind == "tns" and extended:
+        sizes = " ".join(map(str, tensor.shape))
+        handle.write(f"# extended FROSTT format\n{tensor.order} {tensor.nnz}\n{sizes}\n".encode())
+    named = kind == "csv" and header
+    with tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose) as bar:
+        for start in range(0, max(tensor.nnz, 1), CHUNK):
+            frame = _to_frame(tensor, slice(start, start + CHUNK), base, labelled=kind == "csv")
+            frame.to_csv(
+                handle, sep=separator, header=named and start == 0, index=False, lineterminator="\n", mode="wb"
+            )
+            bar.update(len(frame))

@@ -1,0 +1,99 @@
+"""Fits beside each other: sweeps, methods, ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tensorcep.core.checks import check_choice, check_not_empty, check_range, check_vectors, fail_value
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
+
+
+def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None, ax: Any = None) -> Any:
+    """Draw the relative change of the latent means in every sweep, on a log scale.
+
+    Parameters
+    ----------
+    trace : mapping
+        The `trace_` of a fitted estimator.
+    tol : float, optional
+        The tolerance, drawn as a line.
+    ax : matplotlib Axes, optional
+    """
+    if "change" not in trace:
+        fail_value(f"trace must hold 'change', as an estimator's trace_ does; got {sorted(trace)}.")
+    (change,) = check_vectors(change=trace["change"])
+    if tol is not None:
+        check_range("tol", tol, 0.0, include_low=False)
+    ax = axes_of(ax)
+    sweeps = np.arange(1, change.size + 1)
+    # A change of exactly 0 has no place on a log scale.
+    ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
+    if tol is not None:
+        ax.axhline(tol, color=GUIDE, linestyle="--", linewidth=1, label=f"tolerance {tol:g}")
+        ax.legend(loc="upper right", frameon=False)
+    ax.set_yscale("log")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return finish(ax, "Convergence", "sweep", "relative change of the latent means")
+
+
+def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
+    """Draw what every method needs, in seconds, against what it reaches.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `tensorcep.compare` returned.
+    y : str, optional
+        The column to draw; default: the first one, the accuracy.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    columns = list(getattr(table, "columns", ()))
+    if "seconds" not in columns:
+        fail_value(f"table must be what tensorcep.compare returns; got {type(table).__name__}.")
+    y = columns[0] if y is None else check_choice("y", y, columns)
+    drawn = table[np.isfinite(table[y])]
+    check_not_empty(len(drawn), f"the column {y!r}")
+    ax = axes_of(ax)
+    ax.scatter(drawn["seconds"], drawn[y], s=36, color=MAIN)
+    for name, seconds, value in zip(drawn.index, drawn["seconds"], drawn[y], strict=True):
+        ax.annotate(name, (seconds, value), xytext=(6, 4), textcoords="offset points")
+    ax.set_xscale("log")
+    ax.margins(0.15)
+    return finish(ax, "Comparison of methods", "seconds of the fit", y.replace("_", " "))
+
+
+def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
+    """Draw the held-out log score of every rank: each fold, the mean, and what one standard error of the loss allows.
+
+    The bar of a rank is the standard error of its difference to the best rank: a rank is as good as the best one by
+    the one-standard-error rule if its bar reaches the dashed line, the best mean.
+
+    Parameters
+    ----------
+    selection : RankSelection
+        What `tensorcep.select_rank` returned.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if not hasattr(selection, "best_rank"):
+        fail_value(f"selection must be what tensorcep.select_rank returns; got {type(selection).__name__}.")
+    frame, ranks = selection.frame, selection.ranks
+    ax = axes_of(ax)
+    ax.plot(ranks, selection.scores, color=GUIDE, linewidth=0.8, alpha=0.6)
+    ax.axhline(frame["mean"].max(), color=GUIDE, linestyle="--", linewidth=1)
+    ax.errorbar(ranks, frame["mean"], yerr=frame["loss_error"], fmt="o-", color=MAIN, markersize=4, linewidth=1.2)
+    ax.plot([selection.rank], [frame.loc[selection.rank, "mean"]], "o", color=ACCENT, markersize=8, zorder=3)
+    ax.set_xticks(ranks)
+    title = f"Rank {selection.rank} of the data, best {selection.best_rank}"
+    return finish(ax, title, "rank", "log score of a held-out entry")

@@ -1,0 +1,88 @@
+"""What a fitted model found: one component of one mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
+from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish
+
+# Rows of a component from which on their labels are small, so that they do not touch.
+CROWDED = 20
+
+
+def plot_component(
+    model: Any,
+    mode: int | str,
+    component: int = 0,
+    *,
+    coverage: float = 0.9,
+    max_rows: int = 30,
+    sort: str | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
+
+    Means and signs are those of ``model.components_frame(mode)``. Scales of the modes can be exchanged without a change
+    of the model, and so can the signs of two of them.
+
+    Parameters
+    ----------
+    model : fitted CP estimator
+    mode : int or str
+        Its position, or the name of its labels.
+    component : int, default=0
+        Its column in `factors_`.
+    coverage : float, default=0.9
+        Of the central intervals.
+    max_rows : int, default=30
+        Where the mode has more rows, those of the largest weights are drawn, and the title says so.
+    sort : {"value"}, optional
+        Order by weight; default: the order of the rows.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode or component, or the component is held at 1 in this mode.
+    """
+    check_is_fitted(model, "factors_")
+    mode, name = _mode_of(model, mode)
+    component = check_int("component", component, 0, model.posterior_.rank - 1)
+    z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))
+    if sort is not None:
+        check_choice("sort", sort, ("value",))
+    table = model.components_frame(mode)
+    if component not in table.columns.get_level_values(0):
+        there = sorted(set(table.columns.get_level_values(0)))
+        fail_value(f"component must be one of {there}, the columns that {name} has a part in; got {component}.")
+    weight, half = table[component]["mean"].to_numpy(), z * table[component]["sd"].to_numpy()
+    rows = np.sort(np.argsort(-np.abs(weight), kind="stable")[: check_int("max_rows", max_rows)])
+    if sort is not None:
+        rows = rows[np.argsort(-weight[rows], kind="stable")]
+    ax = axes_of(ax)
+    at = np.arange(rows.size)
+    ax.axvline(0.0, color=GUIDE, linewidth=1)
+    ax.errorbar(weight[rows], at, xerr=half[rows], fmt="o", color=MAIN, markersize=4, linewidth=1.2)
+    ax.set_yticks(at, [str(table.index[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
+    ax.set_ylim(rows.size - 0.4, -0.6)
+    part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
+    return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
+
+
+def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:
+    """Position and name of a mode."""
+    given = [None if labels is None else labels.name for labels in model.labels_]
+    names = [f"mode {k}" if name is None else str(name) for k, name in enumerate(given)]
+    if isinstance(mode, str):
+        mode = names.index(check_choice("mode", mode, names))
+    mode = check_int("mode", mode, 0, len(names) - 1)
+    return mode, names[mode]

@@ -1,0 +1,91 @@
+"""The examples that users copy run on little data, are short, and use public names alone."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from helpers.source_graph import ROOT
+
+import tensorcep
+from tensorcep import datasets
+
+FOLDER = ROOT / "scripts" / "examples"
+PATHS = sorted(FOLDER.glob("*.py"))
+NAMES = [path.stem for path in PATHS]
+
+
+@pytest.fixture(autouse=True)
+def little_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A tenth of the entries, and temporary files in the test's folder."""
+    _, few = datasets.load_il2().train_test_split(test_size=0.1, random_state=0)
+    monkeypatch.setattr(datasets, "load_il2", lambda: few)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def printed(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *options: str) -> str:
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_example_is_short_and_uses_public_names_alone(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 40
+    assert f"`{path.name}`" in (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    ours = [node for node in imports if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tensorcep")]
+    assert {node.module for node in ours} == {"tensorcep"}
+    assert {alias.name for node in ours for alias in node.names} <= set(tensorcep.__all__)
+    assert not any("scripts" in ast.unparse(node) for node in imports)
+
+
+@pytest.mark.slow
+def test_fit_csv_predicts_cells_and_keeps_the_model(capsys, monkeypatch, tmp_path):
+    text = printed("fit_csv", capsys, monkeypatch)
+    assert "480 entries" in text
+    assert "lower" in text
+    (model,) = tmp_path.glob("*/model.npz")
+    assert tensorcep.load(model).rank_ > 0
+
+
+def test_fit_csv_takes_a_file_of_its_user(capsys, monkeypatch, tmp_path):
+    file = tmp_path / "mine.csv"
+    tensor = tensorcep.simulate_cp((8, 7), 1, 50, random_state=0).tensor
+    frame = pd.DataFrame({"film": tensor.coords[:, 0], "viewer": tensor.coords[:, 1], "stars": tensor.values})
+    frame.to_csv(file, index=False)
+    text = printed("fit_csv", capsys, monkeypatch, str(file))
+    assert "50 entries" in text
+    assert "film" in text
+
+
+def test_stream_csv_scores_every_batch_before_it_learns_it(capsys, monkeypatch, tmp_path):
+    lines = [line for line in printed("stream_csv", capsys, monkeypatch).splitlines() if "rmse" in line]
+    scores = [float(line.split()[3]) for line in lines[1:]]
+    assert len(scores) == 15
+    assert min(scores[-3:]) < scores[0]
+    assert (next(tmp_path.glob("*/ratings.csv"))).stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_evaluate_scores_values_and_labels(capsys, monkeypatch):
+    text = printed("evaluate", capsys, monkeypatch)
+    assert "90% interval" in text
+    assert "AUC 0." in text
+
+
+@pytest.mark.slow
+def test_pick_method_compares_and_chooses(capsys, monkeypatch):
+    text = printed("pick_method", capsys, monkeypatch)
+    assert all(word in text for word in ("gibbs", "cep", "vmp", "rank by held-out log score"))
+
+
+def test_factor_model_is_better_than_each_pixels_share(capsys, monkeypatch):
+    text = printed("factor_model", capsys, monkeypatch)
+    filled, share = (float(part.split()[-1]) for part in text.splitlines()[0].split(";"))
+    assert share < filled < 1.0
