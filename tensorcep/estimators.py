@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.store import StoredModel, complete, open_model
+from tensorcep.core.store import StoredModel, complete, open_model, parameters
 from tensorcep.core.store import read_attributes as read_plain
 from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
 from tensorcep.cp.estimators.old_params import params_of_file as cp_params
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.cp.settings.names import SETTINGS as CP_SETTINGS
+from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.store import read_attributes as read_cp
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
+from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
+from tensorcep.factor_models.settings import params_of_file as factor_params
 from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
@@ -51,11 +54,38 @@ FACTOR_MODELS: dict[str, Any] = {
 FEATURE_MODELS: dict[str, Any] = {
     cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression, BayesPointMachine)
 }
-# Per family: its classes, what reads the fitted attributes, and the method that sets those that follow from them.
-FAMILIES: tuple[tuple[dict[str, Any], Callable[[StoredModel], dict[str, Any]], str], ...] = (
-    (ESTIMATORS, read_cp, "_set_moments"),
-    (FACTOR_MODELS, read_factor_model, "_set_attributes"),
-    (FEATURE_MODELS, read_plain, ""),
+
+
+class Family(NamedTuple):
+    """What loading needs to know of a family of models.
+
+    Attributes
+    ----------
+    classes : dict
+        By name.
+    read : callable
+        ``read(stored)``: the fitted attributes.
+    finish : str
+        The method that sets those that follow from them; "" if none do.
+    settings : dict
+        The records of settings that parameters may be, by the names of their classes.
+    current : callable
+        ``current(params, fitted)``: the parameters as they are called now.
+    """
+
+    classes: dict[str, Any]
+    read: Callable[[StoredModel], dict[str, Any]]
+    finish: str
+    settings: Mapping[str, type] = MappingProxyType({})
+    current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
+
+
+CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
+FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in FACTOR_METHODS.values()}
+FAMILIES = (
+    Family(ESTIMATORS, read_cp, "_set_moments", CP_SETTINGS, lambda p, fitted: cp_params(p, fitted.get("method_"))),
+    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS, lambda p, fitted: factor_params(p)),
+    Family(FEATURE_MODELS, read_plain, "", LINEAR_SETTINGS, lambda p, fitted: linear_params(p)),
 )
 
 
@@ -69,30 +99,28 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
     """
-    stored = open_model(path, {**LINEAR_SETTINGS, **{cls.__name__: cls for cls in CP_SETTINGS.values()}})
-    model = _unfitted(stored)
-    read, finish = next((read, finish) for classes, read, finish in FAMILIES if stored.class_name in classes)
-    for name, value in read(stored).items():
-        setattr(model, name, value)
-    if finish:
-        with complete(path):
-            getattr(model, finish)()
-    return model
-
-
-def _unfitted(stored: StoredModel) -> Any:
-    """An estimator of the class and the parameters in a file."""
-    known = {name: cls for classes, _, _ in FAMILIES for name, cls in classes.items()}
-    if stored.class_name not in known:
-        listed = ", ".join(known)
-        fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")
-    cls = known[stored.class_name]
-    params = stored.params
-    if stored.class_name in FEATURE_MODELS:
-        params = linear_params(params)
-    if stored.class_name in ESTIMATORS:
-        params = cp_params(params, stored.header.get("own", {}).get("method_"))
+    stored = open_model(path)
+    family = _family(stored)
+    fitted = family.read(stored)
+    with complete(path):
+        params = family.current(parameters(stored, family.settings), fitted)
+    cls = family.classes[stored.class_name]
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
         fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
-    return cls(**params)
+    model = cls(**params)
+    for name, value in fitted.items():
+        setattr(model, name, value)
+    if family.finish:
+        with complete(path):
+            getattr(model, family.finish)()
+    return model
+
+
+def _family(stored: StoredModel) -> Family:
+    """The family of the class of a saved model."""
+    for family in FAMILIES:
+        if stored.class_name in family.classes:
+            return family
+    listed = ", ".join(name for family in FAMILIES for name in family.classes)
+    fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln
 
-from tensorcep.factor_models.fit import Link
-from tensorcep.factor_models.model import DenseCells
-from tensorcep.factor_models.predict import predict_cells
+from tensorcep.core.settings import Settings
+from tensorcep.factor_models.cells import DenseCells
+from tensorcep.factor_models.layout import Link
+from tensorcep.factor_models.predict import observed
 from tensorcep.factor_models.read import Matrix
+from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
 
 DATA = {
     "binary-easy": ("bernoulli", 0.5, 0.0),
@@ -21,17 +23,18 @@ DATA = {
     "poisson-small": ("poisson", 0.25, 0.0),
     "poisson-large": ("poisson", 0.6, 0.0),
 }
-# name: augmentation, method, its options; the paper's step is 0.3
-METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "pg-direct-f": ("direct", "vb-factorized", {"step": 0.3}),
-    "pg-direct-f-best": ("direct", "vb-factorized", {"step": "best"}),
-    "pg-direct-naive": ("direct", "vb", {}),
-    "pg-noise-f": ("noise", "vb-factorized", {"step": 0.3}),
-    "pg-noise-naive": ("noise", "vb", {}),
-    "pg-direct-gibbs": ("direct", "gibbs", {"burn_in": 10**9}),
-    "pg-noise-gibbs": ("noise", "gibbs", {"burn_in": 10**9}),
-    "boehning": ("boehning", "vb-factorized", {"step": 0.3}),
-    "gaussian": ("direct", "vb-factorized", {"step": 0.3}),
+NEVER = 10**9  # a burn-in that keeps no draws: the sweeps are watched instead
+# name: augmentation, and the settings of the method; the paper's step is 0.3
+METHODS: dict[str, tuple[str, Settings]] = {
+    "pg-direct-f": ("direct", FactorisedVB(step=0.3)),
+    "pg-direct-f-best": ("direct", FactorisedVB(step="best")),
+    "pg-direct-naive": ("direct", VB()),
+    "pg-noise-f": ("noise", FactorisedVB(step=0.3)),
+    "pg-noise-naive": ("noise", VB()),
+    "pg-direct-gibbs": ("direct", Gibbs(burn_in=NEVER)),
+    "pg-noise-gibbs": ("noise", Gibbs(burn_in=NEVER)),
+    "boehning": ("boehning", FactorisedVB(step=0.3)),
+    "gaussian": ("direct", FactorisedVB(step=0.3)),
 }
 
 
@@ -78,8 +81,7 @@ def expected_cells(link: Link, state: Any) -> np.ndarray:
         return np.clip(f, 0.0, None)
     if sites.psi is not None:
         f, variance = sites.psi, sites.psi_var
-    r = None if sites.r is None else link.matrix.cells.spread(sites.r.mean, link.groups)
-    return predict_cells(link.likelihood, f, np.broadcast_to(variance, f.shape), np.zeros((1, 1)), r)[0]
+    return observed(link.kind, link.groups, f, variance, None, None if sites.r is None else sites.r.mean)[0]
 
 
 class Watch:
@@ -93,7 +95,7 @@ class Watch:
     def __call__(self, sweep: int, info: Any, state: Any) -> bool:
         if self.sampler:
             chain = state.state
-            chain = chain._replace(latent=[(chain.latent[0][0], np.zeros((1, 1)))])
+            chain = chain._replace(latent=((chain.latent[0][0], np.zeros((1, 1))),))
             if sweep % 5 == 0 or sweep in self.points:
                 self.draws.append((sweep, expected_cells(self.link, chain).astype(np.float32)))
                 self.draws = [item for item in self.draws if item[0] > sweep // 5]

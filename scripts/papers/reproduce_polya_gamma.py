@@ -16,8 +16,9 @@ import numpy as np
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.polya_gamma import DATA, METHODS, Watch, link_of, simulate
-from tensorcep.factor_models.fit import RELATION_METHODS, build_problem, fit_problem
-from tensorcep.factor_models.sites import Priors
+from tensorcep.factor_models.fit import ENGINES, fit_problem
+from tensorcep.factor_models.relations import Priors
+from tensorcep.factor_models.starts import build_problem
 
 
 def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> list[Row]:
@@ -26,18 +27,16 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     K = options.true_rank
     data = simulate(name, shape, K, seed)
     link = link_of(data, method)
-    _, inference, own = METHODS[method]
+    _, settings = METHODS[method]
     sweeps = options.sweeps
     if method.endswith("-gibbs") and options.gibbs_sweeps:
         sweeps = options.gibbs_sweeps
     points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
     rng = np.random.default_rng(1000 + seed)
     problem, _ = build_problem([link], list(shape), 3 * K // 2, [False, True], Priors(), rng, "random")
-    chosen = RELATION_METHODS[inference]
+    chosen = ENGINES[settings.name]
     watch = Watch(data, link, chosen.sampler, points)
-    result = fit_problem(
-        chosen, problem, chosen.options(**own), max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False
-    )
+    result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
     clock = np.cumsum(result.trace["seconds"])
     common = {"data": name, "fold": seed, "rank": 3 * K // 2, "method": method}
     rows = [

@@ -25,8 +25,9 @@ from scripts.lib.common import ROOT, Row, parser, report, row, say, words
 from scripts.lib.peers.environment import prepare, run_worker
 from scripts.lib.polya_gamma import METHODS, Watch, link_of, simulate
 from tensorcep import BayesianFactorAnalysis, BayesianPCA
-from tensorcep.factor_models.fit import RELATION_METHODS, build_problem, fit_problem
-from tensorcep.factor_models.sites import Priors
+from tensorcep.factor_models.fit import ENGINES, fit_problem
+from tensorcep.factor_models.relations import Priors
+from tensorcep.factor_models.starts import build_problem
 
 GOALS = (0.044, 0.036)
 TIMED = ("pg-direct-f", "pg-direct-f-best", "pg-direct-naive", "pg-noise-f", "pg-direct-gibbs", "boehning")
@@ -39,12 +40,12 @@ def time_sweeps(method: str, options: argparse.Namespace) -> list[Row]:
     shape, K = options.shape, options.ranks[0]
     data = simulate("binary-extreme", shape, 2 * K // 3, options.seed)
     link = link_of(data, method)
-    chosen = RELATION_METHODS[METHODS[method][1]]
+    _, settings = METHODS[method]
+    chosen = ENGINES[settings.name]
     rng = np.random.default_rng(1000 + options.seed)
     problem, _ = build_problem([link], list(shape), K, [False, True], Priors(), rng, "random")
     sweeps = options.sweeps if method.startswith("pg-direct-f") else min(options.sweeps, 60)
     watch = Watch(data, link, chosen.sampler, set(range(10, sweeps + 1, 10)) | {sweeps})
-    settings = chosen.options(**METHODS[method][2])
     result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
     seconds, common = (
         result.trace["seconds"],

@@ -88,8 +88,10 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["n_ensemble"] = setting.ensemble
         if sweeps is not None:
             chosen["max_iter"] = sweeps
-    kind = CPClassifier if labelled else CPRegressor
-    return paper_model(kind, **chosen) if setting.method == "paper" else kind(**with_settings(kind, chosen))
+    cls = CPClassifier if labelled else CPRegressor
+    if setting.method == "paper":
+        return paper_model(cls, **chosen)
+    return cls(**with_settings(cls, chosen))
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tensorly.datasets import load_IL2data
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from tensorcep import BayesianFactorAnalysis, BayesianPCA, CollectiveMatrixFactorization
+from tensorcep.factor_models.settings import Gibbs
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
 RECOMMENDER = [
@@ -90,7 +91,7 @@ def digits(options: argparse.Namespace) -> list[Row]:
         for method in options.methods:
             how: dict[str, Any] = {"method": method, "max_iter": options.sweeps, "random_state": options.seed}
             if method == "gibbs":
-                how["method_options"] = {"burn_in": options.sweeps // 2, "thin": 5}
+                how["method"] = Gibbs(burn_in=options.sweeps // 2, thin=5)
             likelihood = "negbinomial" if kind == "counts" else "bernoulli"
             model, seconds = fitted(BayesianPCA(K, likelihood, **how), train)
             if kind == "binary":
@@ -175,7 +176,7 @@ def recommender(options: argparse.Namespace) -> list[Row]:
         for method in options.methods:
             how: dict[str, Any] = {"method": method, "max_iter": options.sweeps, "random_state": options.seed}
             if method == "gibbs":
-                how["method_options"] = {"burn_in": options.sweeps // 2, "thin": 5}
+                how["method"] = Gibbs(burn_in=options.sweeps // 2, thin=5)
             model = CollectiveMatrixFactorization([RECOMMENDER[m] for m in kept], K, **how)
             model, seconds = fitted(model, [matrices[m] for m in kept])
             found = model.reconstruct(0)

@@ -23,9 +23,12 @@ def known(values: np.ndarray) -> Gammas:
     return Gammas(values, np.log(values), 0.0)
 
 
+def divergences(a: np.ndarray, b: np.ndarray, prior_a: float, prior_b: float) -> np.ndarray:
+    """Divergence of each Gamma(a, rate b) from Gamma(prior_a, rate prior_b)."""
+    shapes = (a - prior_a) * digamma(a) - gammaln(a) + gammaln(prior_a)
+    return np.asarray(shapes + prior_a * (np.log(b) - np.log(prior_b)) + a / b * (prior_b - b))
+
+
 def gammas(a: np.ndarray, b: np.ndarray, prior_a: float, prior_b: float) -> Gammas:
     """Gamma(a, rate b) with a Gamma(prior_a, rate prior_b) prior."""
-    mean, log_mean = a / b, digamma(a) - np.log(b)
-    divergence = (a - prior_a) * digamma(a) - gammaln(a) + gammaln(prior_a)
-    divergence = divergence + prior_a * (np.log(b) - np.log(prior_b)) + mean * (prior_b - b)
-    return Gammas(mean, log_mean, float(np.sum(divergence)))
+    return Gammas(a / b, digamma(a) - np.log(b), float(np.sum(divergences(a, b, prior_a, prior_b))))

@@ -25,7 +25,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class StoredModel(NamedTuple):
-    """What a model file holds: class name, parameters, the whole header, and arrays by name."""
+    """What a model file holds: class name, parameters as JSON has them, the whole header, and arrays by name."""
 
     path: str
     class_name: str
@@ -61,13 +61,8 @@ def _stored_params(model: Any) -> dict[str, Any]:
     return kept
 
 
-def open_model(path: str | os.PathLike[str], records: Mapping[str, type] | None = None) -> StoredModel:
+def open_model(path: str | os.PathLike[str]) -> StoredModel:
     """Read what `write_model` wrote, this version or an earlier one.
-
-    Parameters
-    ----------
-    records : dict, optional
-        Dataclasses that parameters may be, by name.
 
     Raises
     ------
@@ -79,8 +74,13 @@ def open_model(path: str | os.PathLike[str], records: Mapping[str, type] | None 
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
     with complete(path):
-        params = {name: _parameter(value, records or {}) for name, value in header["params"].items()}
-        return StoredModel(os.fspath(path), read_as(str, header["class"], "class"), params, header, arrays)
+        class_name, params = read_as(str, header["class"], "class"), dict(header["params"])
+        return StoredModel(os.fspath(path), class_name, params, header, arrays)
+
+
+def parameters(stored: StoredModel, records: Mapping[str, type]) -> dict[str, Any]:
+    """The parameters of a saved model; `records` are the dataclasses that they may be, by name."""
+    return {name: _parameter(value, records) for name, value in stored.params.items()}
 
 
 def _parameter(value: Any, records: Mapping[str, type]) -> Any:

@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
-from tensorcep.factor_models.fit import (
-    BIASES,
-    LIKELIHOODS,
-    Link,
-    build_problem,
-    checked_method,
-    fit_problem,
-    relation_of,
-)
-from tensorcep.factor_models.model import DenseCells, Relation
+from tensorcep.factor_models.base import FactorModel, empty_relations
+from tensorcep.factor_models.cells import DenseCells
+from tensorcep.factor_models.fit import check_links, plan_run
+from tensorcep.factor_models.kinds import KINDS, kind_of
+from tensorcep.factor_models.layout import BIASES, Layout, Link
+from tensorcep.factor_models.predict import predict_training
 from tensorcep.factor_models.read import Matrix, read_matrix
-from tensorcep.factor_models.sites import Priors
-from tensorcep.factor_models.store import write_relations
-from tensorcep.factor_models.summary import energies, predict_training, reordered
+from tensorcep.factor_models.relations import Priors, RelationPosterior
+from tensorcep.factor_models.starts import build_problem
+from tensorcep.factor_models.summary import by_energy, energies, shares
 
 # A component is active in a matrix where it explains this share of the variance that all of them explain there.
 ACTIVE_SHARE = 1e-2
+# The likelihoods that need no augmentation to be named.
+DIRECT = tuple(likelihood for likelihood, augmentation in KINDS if augmentation == "direct")
 
 
-class BaseRelations(BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class BaseRelations(FactorModel):
     """Several matrices whose rows and columns are shared entities."""
 
     def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
-        names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
-        bias, absent = check_choice("bias", self.bias, BIASES), check_choice("absent", self.absent, ("missing", "zero"))
+        plan = plan_run(self)
         rank = check_int("n_components", self.n_components)
-        method, options, how = checked_method(self)
-        links = [
+        names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
+        links = self._planned_links(matrices, relations, names)
+        check_links(plan, links)
+        sizes = _entity_sizes(links, names)
+        learned = [bool(self.ard) and name not in fixed for name in names]
+        rng = check_random_state(self.random_state)
+        problem, where = build_problem(links, sizes, rank, learned, Priors(), rng, "random")
+        result = plan.fit(problem)
+        posterior: Any = result.posterior
+        energy = sum((shares(posterior, relation, rank) for relation in problem.relations), np.zeros(rank))
+        posterior = by_energy(posterior, energy)
+        self._set_fitted(result, self._fitted(posterior, links, where, names))
+        return self
+
+    def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
+        """How every matrix is modelled, as the parameters say."""
+        bias = check_choice("bias", self.bias, BIASES)
+        return [
             Link(
-                self._matrix(matrices[m], likelihood, absent, m),
+                self._matrix(matrices[m], likelihood, m),
                 names.index(row),
                 names.index(col),
                 likelihood,
@@ -49,25 +62,13 @@ class BaseRelations(BaseEstimator):  # type: ignore[misc]
             )
             for m, (row, col, likelihood) in enumerate(relations)
         ]
-        sizes = _entity_sizes(links, names)
-        learned = [bool(self.ard) and name not in fixed for name in names]
-        rng = check_random_state(self.random_state)
-        problem, where = build_problem(links, sizes, rank, learned, Priors(), rng, "random")
-        result = fit_problem(method, problem, options, **how)
-        posterior: Any = result.posterior
-        total = sum(_shares(posterior, m, relation, rank) for m, relation in enumerate(problem.relations))
-        self.posterior_ = reordered(posterior, np.argsort(-np.asarray(total), kind="stable"))
-        self._links, self._where, self._names = links, where, names
-        self.lower_bound_ = float(result.trace["lower_bound"][-1])
-        self.n_iter_, self.converged_, self.trace_ = result.n_iter, result.converged, result.trace
-        self._set_attributes()
-        return self
 
     def _groups(self, likelihood: str) -> str:
         return "column" if likelihood == "negbinomial" else "all"
 
-    def _matrix(self, X: Any, likelihood: str, absent: str, m: int) -> Matrix:
-        check_choice("likelihood", likelihood, LIKELIHOODS[:3])
+    def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
+        kind = kind_of(check_choice("likelihood", likelihood, DIRECT), "direct")
+        absent = self._checked_absent()
         X = check_array(
             X,
             accept_sparse=["csr", "csc", "coo"],
@@ -75,26 +76,26 @@ class BaseRelations(BaseEstimator):  # type: ignore[misc]
             ensure_all_finite="allow-nan",
             input_name=f"matrix {m}",
         )
-        return read_matrix(X, likelihood, absent, f"matrix {m}")
+        return read_matrix(X, kind.check, absent, f"matrix {m}")
 
-    def _set_attributes(self) -> None:
-        K = self._where[0].rank
-        self.factors_ = {
-            name: moments.mean[:, :K].copy() for name, moments in zip(self._names, self.posterior_.moments, strict=True)
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        K = where[0].rank
+        relations = empty_relations(links, where)
+        named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
+        noise = [sites.noise for sites in posterior.sites]
+        return {
+            "posterior_": posterior,
+            "_links": links,
+            "_where": where,
+            "_names": names,
+            "factors_": {name: moments.mean[:, :K].copy() for name, moments, _ in named},
+            "relevance_": {name: 1.0 / precision.mean[:K] for name, _, precision in named},
+            "explained_variance_": np.stack([energies(posterior, relation, K) for relation in relations]),
+            "active_": np.stack([shares(posterior, relation, K) for relation in relations]) > ACTIVE_SHARE,
+            "noise_variance_": [None if precision is None else 1.0 / precision.mean for precision in noise],
         }
-        self.relevance_ = {
-            name: 1.0 / found.mean[:K] for name, found in zip(self._names, self.posterior_.precisions, strict=True)
-        }
-        relations = [self._relation(m) for m in range(len(self._links))]
-        self.explained_variance_ = np.stack([energies(self.posterior_, m, r, K) for m, r in enumerate(relations)])
-        shares = np.stack([_shares(self.posterior_, m, r, K) for m, r in enumerate(relations)])
-        self.active_ = shares > ACTIVE_SHARE
-        noise = [sites.noise for sites in self.posterior_.sites]
-        self.noise_variance_ = [None if found is None else 1.0 / found.mean for found in noise]
-
-    def _relation(self, m: int) -> Relation:
-        nothing = Matrix(DenseCells((1, 1)), np.zeros((1, 1)))
-        return relation_of(self._links[m]._replace(matrix=nothing), m, self._where)
 
     def reconstruct(self, m: int) -> np.ndarray:
         """Predictive means of all cells of training matrix m, observed or not."""
@@ -109,23 +110,12 @@ class BaseRelations(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))
         matrix = self._links[m].matrix
-        if matrix.x.shape == (1, 1) != mean.shape:
+        if isinstance(matrix.cells, DenseCells) and matrix.x.shape != mean.shape:
             fail_value("a model that was loaded from a file does not hold its training matrices; use reconstruct.")
-        filled = matrix.filled(mean)
-        return (filled, matrix._replace(x=np.zeros_like(matrix.x)).filled(np.sqrt(variance))) if return_std else filled
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it."""
-        check_is_fitted(self, "posterior_")
-        write_relations(path, self, self._links)
+        return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
 
     def _number(self, m: int) -> int:
         return check_int("m", m, 0, len(self._links) - 1)
-
-
-def _shares(posterior: Any, m: int, relation: Relation, rank: int) -> np.ndarray:
-    found = energies(posterior, m, relation, rank)
-    return np.asarray(found / max(found.sum(), np.finfo(float).tiny))
 
 
 def _entity_sizes(links: list[Link], names: list[str]) -> list[int]:

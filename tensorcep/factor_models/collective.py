@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tensorcep.core.checks import fail_value
+from tensorcep.core.settings import Settings
 from tensorcep.factor_models.base_many import BaseRelations
 
 
+@dataclass(eq=False, repr=False)
 class CollectiveMatrixFactorization(BaseRelations):
     """Factorise several matrices at once, one factor matrix per entity.
 
@@ -21,7 +24,8 @@ class CollectiveMatrixFactorization(BaseRelations):
         One for each matrix, for example ``("users", "items", "bernoulli")``; likelihoods are "gaussian", "bernoulli"
         and "negbinomial".
     n_components : int, default=10
-    method : {"vb-factorized", "vb", "gibbs"}, default="vb-factorized"
+    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb-factorized"
+        As in `BayesianPCA`.
     ard : bool, default=True
         Learn a precision for every component of every entity.
     bias : {"column", "row", "both", "none"}, default="both"
@@ -29,7 +33,6 @@ class CollectiveMatrixFactorization(BaseRelations):
         What cells that a sparse matrix does not store are.
     max_iter : int, default=1000
     tol : float, default=1e-4
-    method_options : dict, optional
     n_jobs : int, optional
     random_state : int, RandomState, Generator or None
     verbose : int, default=0
@@ -46,39 +49,19 @@ class CollectiveMatrixFactorization(BaseRelations):
     trace_ : dict of ndarray
     """
 
-    def __init__(
-        self,
-        relations: Sequence[tuple[str, str, str]],
-        n_components: int = 10,
-        method: str = "vb-factorized",
-        ard: bool = True,
-        *,
-        bias: str = "both",
-        absent: str = "missing",
-        max_iter: int = 1000,
-        tol: float = 1e-4,
-        method_options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.relations = relations
-        self.n_components = n_components
-        self.method = method
-        self.ard = ard
-        self.bias = bias
-        self.absent = absent
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method_options = method_options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    relations: Sequence[tuple[str, str, str]]
+    n_components: int = 10
+    method: str | Settings = "vb-factorized"
+    ard: bool = True
+    _: KW_ONLY
+    bias: str = "both"
+    max_iter: int = 1000
 
     def fit(self, X: Sequence[Any], y: Any = None) -> Any:
         """Fit to a sequence of matrices, in the order of `relations`.
 
-        Each is an array with NaN where nothing is observed, a DataFrame, or a sparse matrix.
+        Each is an array with NaN where nothing is observed, a DataFrame, or a sparse matrix. A fit that is refused,
+        interrupted or ended by an exception leaves the model as it was.
 
         Raises
         ------

@@ -36,7 +36,7 @@ def draw_omegas(b: np.ndarray, c: np.ndarray, seed: int, sweep: int, executor: E
     """omega ~ PG(b, c) for every cell of c; b may have one item for many cells, and is 0 where nothing is observed."""
     shapes, tilts = _flat(b, c.shape), _flat(c, c.shape)
     out = np.empty(c.size)
-    executor.over(-(-c.size // CELLS), lambda p, q: _draw_omegas(p, q, shapes, tilts, seed, sweep, out))
+    executor.run(_draw_omegas, 0, -(-c.size // CELLS), shapes, tilts, seed, sweep, out)
     return out.reshape(c.shape)
 
 
@@ -44,7 +44,7 @@ def draw_tables(x: np.ndarray, r: np.ndarray, seed: int, sweep: int, executor: E
     """The numbers of tables CRT(x, r) for every cell of x."""
     counts, rates = _flat(x, x.shape), _flat(r, x.shape)
     out = np.empty(x.size)
-    executor.over(-(-x.size // CELLS), lambda p, q: _draw_tables(p, q, counts, rates, seed, sweep, out))
+    executor.run(_draw_tables, 0, -(-x.size // CELLS), counts, rates, seed, sweep, out)
     return out.reshape(x.shape)
 
 

@@ -1,67 +1,48 @@
 """Gibbs sampling for relations: Gaussian, Bernoulli and negative-binomial, with and without an explicit noise.
 
-Source: Klami (2014), sections 2.1, 4.1.1, 4.2.1 and 4.3; Zhou and Carin (2012) for the dispersion. It is drawn with
-omega integrated out, and omega anew right after it: the order that keeps the posterior. The precisions are drawn given
-the loadings; the paper's variant with their posterior variances added is no Gibbs step and is not here.
+Source: Klami (2014), sections 2.1, 4.1.1, 4.2.1 and 4.3. The precisions are drawn given the loadings; the paper's
+variant with their posterior variances added is no Gibbs step and is not here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_int, fail_value
+from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import known
+from tensorcep.core.gammas import Gammas, known
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
-from tensorcep.factor_models.draws import draw_omegas, draw_tables
-from tensorcep.factor_models.model import Moments, Relation
+from tensorcep.factor_models.moments import Moments
+from tensorcep.factor_models.relations import (
+    Given,
+    Kind,
+    Relation,
+    RelationDraws,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
+)
 from tensorcep.factor_models.rows import given_one, natural_parameters
-from tensorcep.factor_models.sites import Sites, group_sizes, shape_and_kappa
-from tensorcep.factor_models.updates import RelationDraws, RelationPosterior, RelationProblem, State, sides
+from tensorcep.factor_models.settings import Gibbs
+from tensorcep.factor_models.state import State, first_noise, replaced, sides
 from tensorcep.kernels.row_draws import draw_rows
 from tensorcep.kernels.slots import LANES
 
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of the sampler.
-
-    Attributes
-    ----------
-    burn_in : int
-        Sweeps before the first draw that is kept.
-    thin : int
-        Every how many sweeps one is kept.
-    """
-
-    burn_in: int = 200
-    thin: int = 5
-
-    def __post_init__(self) -> None:
-        check_int("burn_in", self.burn_in, 0)
-        check_int("thin", self.thin)
+Sampler = Callable[[Given], tuple[Sites, np.ndarray]]
+NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
 
 
 class Draw(NamedTuple):
-    """What is kept of a sweep."""
+    """What is kept of a sweep: rows and precisions of every entity, noise and dispersion of every relation."""
 
-    rows: list[np.ndarray]
-    precisions: list[np.ndarray]
-    noise: list[np.ndarray | None]
-    r: list[np.ndarray | None]
-
-
-def _draw_of(state: State) -> Draw:
-    return Draw(
-        [moments.mean for moments in state.moments],
-        [precision.mean for precision in state.precisions],
-        [None if sites.noise is None else sites.noise.mean for sites in state.sites],
-        [None if sites.r is None else sites.r.mean for sites in state.sites],
-    )
+    rows: tuple[np.ndarray, ...]
+    precisions: tuple[np.ndarray, ...]
+    noise: tuple[np.ndarray | None, ...]
+    r: tuple[np.ndarray | None, ...]
 
 
 class Chain(NamedTuple):
@@ -74,175 +55,148 @@ class Chain(NamedTuple):
     rng : Generator
         Of the few numbers that are not drawn in compiled code.
     sweep : int
-    kept : list
-        Rows and precisions of every entity, noise and r of every relation, one `Draw` per kept sweep.
+    kept : tuple of Draw
     """
 
     state: State
     rng: np.random.Generator
     sweep: int
-    kept: list[Draw]
+    kept: tuple[Draw, ...]
 
 
-def init(problem: RelationProblem, options: Options, executor: Executor) -> Chain:
+def sampler_of(kind: Kind) -> Sampler:
+    """What draws the sites of this kind of matrix.
+
+    Raises
+    ------
+    ValueError
+        If nothing does.
+    """
+    if kind.form.drawn is None:
+        fail_value("method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise'.")
+    return kind.form.drawn
+
+
+def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain:
     """The given means as the first draw, unit noise, the prior mean of r."""
     for relation in problem.relations:
-        if relation.augmentation == "boehning":
-            fail_value("method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise'.")
-    moments = [_fixed(mean) for mean in problem.start]
-    precisions = [known(entity.precision) for entity in problem.entities]
-    none: list[Any] = [None] * len(problem.relations)
-    state = State(moments, precisions, none, none.copy(), none.copy())
-    for index in range(len(problem.relations)):
-        f = _latent(state, problem.relations[index], executor)
-        state.latent[index] = (f, f)
-    return Chain(state, np.random.default_rng(problem.seed), 0, [])
+        sampler_of(relation.kind)
+    moments = tuple(_as_moments(mean) for mean in problem.start)
+    precisions = tuple(known(entity.precision) for entity in problem.entities)
+    values = tuple(_latent(moments, relation, executor) for relation in problem.relations)
+    sites = (NO_SITES,) * len(problem.relations)
+    state = State(moments, precisions, sites, tuple((f, f) for f in values))
+    return Chain(state, np.random.default_rng(problem.seed), 0, ())
 
 
-def _fixed(rows: np.ndarray) -> Moments:
+def _as_moments(rows: np.ndarray) -> Moments:
     C = rows.shape[1]
     return Moments(rows, np.zeros((1, C * (C + 1) // 2)), False)
 
 
-def _latent(state: State, relation: Relation, executor: Executor) -> np.ndarray:
-    u = state.moments[relation.row].mean[:, relation.row_coords]
-    v = state.moments[relation.col].mean[:, relation.col_coords]
-    return np.asarray(relation.cells.products(u, v, executor.over))
+def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor) -> np.ndarray:
+    u = moments[relation.row].mean[:, relation.row_coords]
+    v = moments[relation.col].mean[:, relation.col_coords]
+    return np.asarray(relation.cells.products(u, v, executor))
 
 
-def _draw_sites(chain: Chain, problem: RelationProblem, index: int, executor: Executor) -> tuple[Sites, np.ndarray]:
-    """The relation's parameters and auxiliary variables given the rows; and the cells' latent values."""
-    relation, state = problem.relations[index], chain.state
-    cells, old, f = relation.cells, state.sites[index], _latent(state, relation, executor)
-    if relation.likelihood == "gaussian":
-        tau = _draw_noise(relation, problem, chain.rng, (relation.x - f) ** 2)
-        weight = cells.only_observed(cells.spread(tau, relation.groups))
-        return Sites(weight, weight * relation.x, noise=known(tau)), f
-    explicit = relation.augmentation == "noise"
-    psi = state.latent[index][1] if explicit else f
-    r = _draw_dispersion(relation, problem, chain, index, old, psi, executor)
-    b, kappa = shape_and_kappa(relation, r)
-    stream = (problem.seed + 2 * index) % 2**63
-    omega = draw_omegas(cells.only_observed(b), psi, stream, chain.sweep, executor)
-    dispersion = None if r is None else known(r)
-    if not explicit:
-        return Sites(omega, cells.only_observed(kappa), r=dispersion), f
-    tau = _draw_noise(relation, problem, chain.rng, (psi - f) ** 2)
-    spread = 1.0 / (omega + tau[0])
-    psi = spread * (tau[0] * f + cells.only_observed(kappa)) + np.sqrt(spread) * chain.rng.standard_normal(f.shape)
-    weight = cells.only_observed(np.full((1,) * f.ndim, tau[0]))
-    return Sites(weight, cells.only_observed(tau[0] * psi), known(tau), dispersion), psi
+def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Executor) -> tuple[Chain, Sweep]:
+    """One sweep: auxiliary variables, then rows and precisions, entity by entity."""
+    state, skipped = _with_drawn_sites(chain, problem, executor), 0
+    for e in range(len(problem.entities)):
+        if not any(True for _ in sides(problem, e)) or problem.frozen[e] is not None:
+            continue
+        rows, failed = _draw_entity(chain._replace(state=state), problem, e, executor)
+        skipped += failed
+        state = state._replace(
+            moments=replaced(state.moments, e, _as_moments(rows)),
+            precisions=replaced(state.precisions, e, _draw_precisions(chain.rng, problem, e, rows)),
+        )
+    values = [_latent(state.moments, relation, executor) for relation in problem.relations]
+    latent = tuple((f, psi) for f, (_, psi) in zip(values, state.latent, strict=True))
+    change = max(_change(new[0], old[0]) for new, old in zip(latent, chain.state.latent, strict=True))
+    state, sweep = state._replace(latent=latent), chain.sweep + 1
+    due = sweep > settings.burn_in and (sweep - settings.burn_in) % settings.thin == 0
+    kept = (*chain.kept, _draw_of(state)) if due else chain.kept
+    return Chain(state, chain.rng, sweep, kept), Sweep(change, first_noise(state), skipped, 0, np.nan)
 
 
-def _draw_noise(
-    relation: Relation, problem: RelationProblem, rng: np.random.Generator, squares: np.ndarray
-) -> np.ndarray:
-    if relation.known_noise is not None:
-        return relation.known_noise
-    a0, b0 = problem.priors.noise
-    groups = relation.groups if relation.likelihood == "gaussian" else "all"
-    a = a0 + 0.5 * group_sizes(relation._replace(groups=groups))
-    b = b0 + 0.5 * relation.cells.group_sums(relation.cells.only_observed(squares), groups)
-    return np.asarray(rng.gamma(a) / b)
+def _change(new: np.ndarray, old: np.ndarray) -> float:
+    """Root mean square change, relative to the root mean square."""
+    return float(np.sqrt(np.mean((new - old) ** 2)) / (np.sqrt(np.mean(new**2)) + 1e-300))
 
 
-def _draw_dispersion(
-    relation: Relation,
-    problem: RelationProblem,
-    chain: Chain,
-    index: int,
-    old: Sites | None,
-    psi: np.ndarray,
-    executor: Executor,
-) -> np.ndarray | None:
-    """r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega."""
-    if relation.likelihood != "negbinomial" or relation.known_r is not None:
-        return relation.known_r
-    (a0, b0), cells = problem.priors.r, relation.cells
-    now = np.full(len(group_sizes(relation)), a0 / b0) if old is None or old.r is None else old.r.mean
-    stream = (problem.seed + 2 * index + 1) % 2**63
-    tables = draw_tables(relation.x, cells.spread(now, relation.groups), stream, chain.sweep, executor)
-    a = a0 + cells.group_sums(cells.only_observed(tables), relation.groups)
-    b = b0 + cells.group_sums(cells.only_observed(np.logaddexp(0.0, psi)), relation.groups)
-    return np.asarray(chain.rng.gamma(a) / b)
+def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor) -> State:
+    """The state with every relation's parameters and auxiliary variables drawn given the rows."""
+    state = chain.state
+    for index, relation in enumerate(problem.relations):
+        (f, psi), r = state.latent[index], state.sites[index].r
+        # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
+        stream = problem.seed + 2 * index
+        now = None if r is None else r.mean
+        given = Given(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor)
+        sites, psi = sampler_of(relation.kind)(given)
+        state = state._replace(
+            sites=replaced(state.sites, index, sites),
+            latent=replaced(state.latent, index, (f, psi)),
+        )
+    return state
 
 
 def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, int]:
     """The rows of an entity given all else, and how many had no positive definite precision."""
     entity = problem.entities[e]
     free = entity.free
-    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor.over), free, entity.one)
+    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor), free, entity.one)
     drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
-    eta = np.ascontiguousarray(eta)
-    # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
     seed = (problem.seed - 1 - e) % 2**63
     blocks = -(-entity.n_rows // LANES)
-    executor.over(blocks, lambda p, q: draw_rows(p, q, Lam, eta, seed, chain.sweep, drawn, good))
+    executor.run(draw_rows, 0, blocks, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
     rows = chain.state.moments[e].mean.copy()
     rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
     return rows, int(np.count_nonzero(good == 0.0))
 
 
-def step(chain: Chain, problem: RelationProblem, options: Options, executor: Executor) -> tuple[Chain, Sweep]:
-    """One sweep: auxiliary variables, then rows and precisions, entity by entity."""
-    state, skipped = chain.state, 0
-    before = [latent[0] for latent in state.latent]
-    for index in range(len(problem.relations)):
-        sites, psi = _draw_sites(chain._replace(state=state), problem, index, executor)
-        state = state._replace(
-            sites=[*state.sites[:index], sites, *state.sites[index + 1 :]],
-            latent=[*state.latent[:index], (state.latent[index][0], psi), *state.latent[index + 1 :]],
-        )
-    a0, b0 = problem.precision_prior
-    for e, entity in enumerate(problem.entities):
-        if not any(True for _ in sides(problem, e)) or problem.frozen[e] is not None:
-            continue
-        rows, failed = _draw_entity(chain._replace(state=state), problem, e, executor)
-        skipped += failed
-        drawn = chain.rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-        precision = np.where(entity.learned, drawn, entity.precision)
-        state = state._replace(
-            moments=[*state.moments[:e], _fixed(rows), *state.moments[e + 1 :]],
-            precisions=[*state.precisions[:e], known(precision), *state.precisions[e + 1 :]],
-        )
-    latent = [(_latent(state, relation, executor), state.latent[m][1]) for m, relation in enumerate(problem.relations)]
-    state = state._replace(latent=latent)
-    sweep = chain.sweep + 1
-    if sweep > options.burn_in and (sweep - options.burn_in) % options.thin == 0:
-        chain.kept.append(_draw_of(state))
-    noise = [s.noise.mean[0] for s in state.sites if s.noise is not None]
-    size = [np.sqrt(np.mean(new[0] ** 2)) + 1e-300 for new in latent]
-    change = max(
-        float(np.sqrt(np.mean((new[0] - old) ** 2)) / s) for new, old, s in zip(latent, before, size, strict=True)
+def _draw_precisions(rng: np.random.Generator, problem: RelationProblem, e: int, rows: np.ndarray) -> Gammas:
+    entity, (a0, b0) = problem.entities[e], problem.precision_prior
+    drawn = rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
+    return known(np.where(entity.learned, drawn, entity.precision))
+
+
+def _draw_of(state: State) -> Draw:
+    return Draw(
+        tuple(moments.mean for moments in state.moments),
+        tuple(precision.mean for precision in state.precisions),
+        tuple(None if sites.noise is None else sites.noise.mean for sites in state.sites),
+        tuple(None if sites.r is None else sites.r.mean for sites in state.sites),
     )
-    report = Sweep(change, float(noise[0]) if noise else np.nan, skipped, 0, np.nan)
-    return Chain(state, chain.rng, sweep, chain.kept), report
 
 
 def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
     """The kept draws, and their moments after each was turned towards the last one."""
-    kept = chain.kept or [_draw_of(chain.state)]
-    E, M = range(len(problem.entities)), range(len(problem.relations))
-    rows = tuple(np.stack([draw.rows[e] for draw in kept]) for e in E)
-    noise = tuple(_stacked([draw.noise[m] for draw in kept]) for m in M)
-    r = tuple(_stacked([draw.r[m] for draw in kept]) for m in M)
-    precisions = tuple(known(np.mean([draw.precisions[e] for draw in kept], axis=0)) for e in E)
-    sites = []
-    for m in M:
-        sites.append(
-            Sites(
-                np.zeros((1, 1)),
-                np.zeros((1, 1)),
-                noise=None if noise[m] is None else known(noise[m].mean(axis=0)),
-                r=None if r[m] is None else known(r[m].mean(axis=0)),
-            )
-        )
-    moments = tuple(_moments_of(draws) for draws in aligned(rows, problem.rank))
-    return RelationPosterior(moments, precisions, tuple(sites), RelationDraws(rows, noise, r))
+    kept = chain.kept or (_draw_of(chain.state),)
+    rows = tuple(np.stack(draws) for draws in zip(*(draw.rows for draw in kept), strict=True))
+    precisions = zip(*(draw.precisions for draw in kept), strict=True)
+    noise = tuple(_stacked(draws) for draws in zip(*(draw.noise for draw in kept), strict=True))
+    r = tuple(_stacked(draws) for draws in zip(*(draw.r for draw in kept), strict=True))
+    sites = (
+        NO_SITES._replace(noise=_known_mean(tau), r=_known_mean(dispersion))
+        for tau, dispersion in zip(noise, r, strict=True)
+    )
+    return RelationPosterior(
+        moments=tuple(_moments_of(draws) for draws in aligned(rows, problem.rank)),
+        precisions=tuple(known(np.mean(draws, axis=0)) for draws in precisions),
+        sites=tuple(sites),
+        draws=RelationDraws(rows, noise, r),
+    )
 
 
-def _stacked(found: list[Any]) -> Any:
-    return None if found[0] is None else np.stack(found)
+def _stacked(draws: tuple[Any, ...]) -> Any:
+    return None if draws[0] is None else np.stack(draws)
+
+
+def _known_mean(draws: np.ndarray | None) -> Gammas | None:
+    return None if draws is None else known(draws.mean(axis=0))
 
 
 def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
@@ -265,10 +219,10 @@ def _moments_of(draws: np.ndarray) -> Moments:
     return Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False)
 
 
-PCA_GIBBS = Method(
-    name="gibbs",
+GIBBS_ENGINE = Method(
+    name=Gibbs.name,
     needs=(),
-    options=Options,
+    options=Gibbs,
     init=init,
     step=step,
     finish=finish,

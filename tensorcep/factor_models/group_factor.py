@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import n_threads
-from tensorcep.core.packing import unpack
+from tensorcep.core.settings import Settings
+from tensorcep.factor_models.base import scores_of
 from tensorcep.factor_models.base_many import BaseRelations
+from tensorcep.factor_models.layout import Layout, Link
+from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import new_rows
-from tensorcep.factor_models.summary import parameters, predict_block
+from tensorcep.factor_models.predict import parameters, predict_block
+from tensorcep.factor_models.relations import RelationPosterior
 
 ROWS = "rows"
 
 
+@dataclass(eq=False, repr=False)
 class GroupFactorAnalysis(BaseRelations):
     """Factors of several views of the same rows, each of them active in all, some or one of the views.
 
@@ -31,13 +37,13 @@ class GroupFactorAnalysis(BaseRelations):
         Of all views, or one for each: "gaussian", "bernoulli", "negbinomial".
     noise : {"feature", "view"}, default="feature"
         What has a noise variance of its own in Gaussian views.
-    method : {"vb-factorized", "vb", "gibbs"}, default="vb"
+    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb"
+        As in `BayesianPCA`.
     ard : bool, default=True
     bias : {"column", "row", "both", "none"}, default="column"
     absent : {"missing", "zero"}, default="missing"
     max_iter : int, default=2000
     tol : float, default=1e-5
-    method_options : dict, optional
     n_jobs : int, optional
     random_state : int, RandomState, Generator or None
     verbose : int, default=0
@@ -50,46 +56,26 @@ class GroupFactorAnalysis(BaseRelations):
         As in `CollectiveMatrixFactorization`.
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        likelihood: str | Sequence[str] = "gaussian",
-        noise: str = "feature",
-        method: str = "vb",
-        ard: bool = True,
-        *,
-        bias: str = "column",
-        absent: str = "missing",
-        max_iter: int = 2000,
-        tol: float = 1e-5,
-        method_options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.noise = noise
-        self.method = method
-        self.ard = ard
-        self.bias = bias
-        self.absent = absent
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method_options = method_options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int = 10
+    likelihood: str | Sequence[str] = "gaussian"
+    noise: str = "feature"
+    method: str | Settings = "vb"
+    ard: bool = True
+    _: KW_ONLY
+    max_iter: int = 2000
+    tol: float = 1e-5
 
     def fit(self, X: Sequence[Any], y: Any = None) -> Any:
-        """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse)."""
+        """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse).
+
+        A fit that is refused, interrupted or ended by an exception leaves the model as it was.
+        """
         return self._fit_views(list(X))
 
     def _fit_views(self, views: list[Any]) -> Any:
         if not views:
             fail_value("X must hold at least one view; got none.")
-        if self.noise not in ("feature", "view"):
-            fail_value(f"noise must be one of 'feature', 'view'; got {self.noise!r}.")
+        check_choice("noise", self.noise, ("feature", "view"))
         likelihoods = [self.likelihood] * len(views) if isinstance(self.likelihood, str) else list(self.likelihood)
         if len(likelihoods) != len(views):
             fail_value(f"likelihood must be one word, or one for each of {len(views)} views; got {len(likelihoods)}.")
@@ -100,12 +86,15 @@ class GroupFactorAnalysis(BaseRelations):
         by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
         return "column" if by_feature else "all"
 
-    def _set_attributes(self) -> None:
-        super()._set_attributes()
-        self.scores_ = self.factors_[ROWS]
-        self.loadings_ = [self.factors_[self._names[link.col]] for link in self._links]
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        attributes = super()._fitted(posterior, links, where, names)
+        factors = attributes["factors_"]
+        loadings = [factors[names[link.col]] for link in links]
+        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings}
 
-    def _given(self, views: Sequence[Any]) -> Any:
+    def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
         check_is_fitted(self, "posterior_")
         if len(views) != len(self._links) or all(view is None for view in views):
@@ -114,7 +103,7 @@ class GroupFactorAnalysis(BaseRelations):
         for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
             if view is None:
                 continue
-            matrix = self._matrix(view, link.likelihood, self.absent, m)
+            matrix = self._matrix(view, link.likelihood, m)
             if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
                 wanted = link.matrix.cells.shape[1]
                 fail_value(f"view {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
@@ -125,11 +114,7 @@ class GroupFactorAnalysis(BaseRelations):
 
     def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
         """Posterior means (and covariances) of the scores of new rows, given the views that are not None."""
-        K = self._where[0].rank
-        found = self._given(X).select(np.arange(K))
-        if not return_cov:
-            return found.mean.copy()
-        return found.mean.copy(), np.broadcast_to(unpack(found.cov, K), (len(found.mean), K, K)).copy()
+        return scores_of(self._given(X), self._where[0].rank, return_cov)
 
     def predict_view(self, X: Sequence[Any], m: int) -> np.ndarray:
         """Predictive means of view m of new rows, given the views in X that are not None."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_range, fail_value
-from tensorcep.factor_models.base import BasePCA
-from tensorcep.factor_models.fit import AUGMENTATIONS, BIASES, LIKELIHOODS, Link
-from tensorcep.factor_models.read import Matrix
+from tensorcep.core.checks import check_choice, check_range
+from tensorcep.core.settings import Settings
+from tensorcep.factor_models.base_one import BasePCA
+from tensorcep.factor_models.kinds import AUGMENTATIONS
+from tensorcep.factor_models.layout import Link, no_data
+
+NOTHING = no_data((1, 1))  # in place of the matrix while a fit is planned
 
 _SHARED = """n_components : int, optional
         Number of components K; by default 10, or the smaller side of the matrix.
-    method : {"vb-factorized", "vb", "gibbs"}, default="vb-factorized"
-        Fully factorised variational inference, the same with a joint Gaussian per row and per column, or sampling.
+    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb-factorized"
+        Fully factorised variational inference, the same with a joint Gaussian per row and per column, or sampling. A
+        record of `tensorcep.factor_models.settings` says how: ``FactorisedVB(step=0.3)``, ``VB()``,
+        ``Gibbs(burn_in=100, thin=2)``.
     ard : bool, default=True
         Learn a precision for every component, so that those not needed vanish.
     bias : {"column", "row", "both", "none"}, default="column"
@@ -26,8 +31,6 @@ _SHARED = """n_components : int, optional
     max_iter : int, default=500
     tol : float, default=1e-4
         Stop when the latent means change by less than this fraction of their size.
-    method_options : dict, optional
-        Settings that only this method has, by name.
     n_jobs : int, optional
         Threads for lists of cells; the result does not depend on it. Dense matrices use BLAS on one thread.
     random_state : int, RandomState, Generator or None
@@ -54,6 +57,7 @@ _SHARED = """n_components : int, optional
 """
 
 
+@dataclass(eq=False, repr=False)
 class BayesianPCA(BasePCA):
     """Principal component analysis of real, binary or count matrices with missing cells.
 
@@ -72,61 +76,23 @@ class BayesianPCA(BasePCA):
     {shared}
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        likelihood: str = "gaussian",
-        method: str = "vb-factorized",
-        augmentation: str = "direct",
-        ard: bool = True,
-        *,
-        bias: str = "column",
-        dispersion: str | float = "column",
-        absent: str = "missing",
-        init: str = "svd",
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        method_options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.method = method
-        self.augmentation = augmentation
-        self.ard = ard
-        self.bias = bias
-        self.dispersion = dispersion
-        self.absent = absent
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method_options = method_options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    likelihood: str = "gaussian"
+    method: str | Settings = "vb-factorized"
+    augmentation: str = "direct"
+    ard: bool = True
+    _: KW_ONLY
+    dispersion: str | float = "column"
 
-    def _likelihood(self) -> str:
-        return check_choice("likelihood", self.likelihood, LIKELIHOODS)
-
-    def _link(self, matrix: Matrix) -> Link:
-        likelihood = self._likelihood()
+    def _planned_link(self) -> Link:
+        bias = self._checked_bias()
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        bias = check_choice("bias", self.bias, BIASES)
-        if likelihood == "gaussian":
-            return Link(matrix, 0, 1, likelihood, bias=bias)
-        if (likelihood, augmentation) == ("negbinomial", "boehning") or (
-            likelihood == "poisson" and augmentation != "boehning"
-        ):
-            fail_value(
-                f"likelihood {likelihood!r} does not go with augmentation {augmentation!r}; Boehning's bound is for "
-                "'bernoulli' and 'poisson', the Polya-Gamma ones for 'bernoulli' and 'negbinomial'."
-            )
-        groups, known = "all", None
-        if likelihood == "negbinomial":
-            groups, known = self._dispersion()
-        return Link(matrix, 0, 1, likelihood, augmentation, bias, groups, known)
+        if self.likelihood == "gaussian":  # which no augmentation concerns
+            return Link(NOTHING, 0, 1, "gaussian", bias=bias)
+        link = Link(NOTHING, 0, 1, self.likelihood, augmentation, bias)
+        if link.kind.theta != "r":
+            return link
+        groups, known = self._dispersion()
+        return link._replace(groups=groups, known_r=known)
 
     def _dispersion(self) -> tuple[str, np.ndarray | None]:
         if isinstance(self.dispersion, str):
@@ -134,6 +100,7 @@ class BayesianPCA(BasePCA):
         return "all", np.array([check_range("dispersion", self.dispersion, 0.0, include_low=False)])
 
 
+@dataclass(eq=False, repr=False)
 class BayesianFactorAnalysis(BasePCA):
     """Factor analysis: Gaussian data with missing cells and a noise variance for every feature.
 
@@ -142,36 +109,11 @@ class BayesianFactorAnalysis(BasePCA):
     {shared}
     """
 
-    _noise_groups = "column"
+    method: str | Settings = "vb-factorized"
+    ard: bool = True
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        method: str = "vb-factorized",
-        ard: bool = True,
-        *,
-        bias: str = "column",
-        absent: str = "missing",
-        init: str = "svd",
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        method_options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.method = method
-        self.ard = ard
-        self.bias = bias
-        self.absent = absent
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method_options = method_options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    def _planned_link(self) -> Link:
+        return Link(NOTHING, 0, 1, "gaussian", bias=self._checked_bias(), groups="column")
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):

@@ -1,43 +1,91 @@
-"""Observations that a fitted relation predicts, from the moments of their latent values."""
+"""What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
-from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
-# E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z; 20 Gauss-Hermite nodes are exact to 1e-6 for v < 10.
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
-MAX_EXPONENT = 300.0
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.factor_models.cells import DenseCells
+from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
+from tensorcep.factor_models.relations import Kind, Relation, RelationPosterior, Sites
+
+Pair = tuple[np.ndarray, np.ndarray]
+# block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
+Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], Pair]
 
 
-def predict_cells(
-    likelihood: str, f: np.ndarray, variance: np.ndarray, noise_variance: np.ndarray, r: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of a new observation whose latent value is N(f, variance).
+def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Noise precision and dispersion of a relation."""
+    return (
+        None if sites.noise is None else sites.noise.mean,
+        None if sites.r is None else sites.r.mean,
+    )
 
-    `noise_variance` is that of the explicit noise or of Gaussian data, and is added to the latent variance.
+
+def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
+    """Mean and variance of the latent values of all cells of some rows and columns."""
+    if rows.diagonal != cols.diagonal:
+        rows, cols = as_packed(rows), as_packed(cols)
+    cells = DenseCells((len(rows.mean), len(cols.mean)))
+    u, v = rows.select(relation.row_coords), cols.select(relation.col_coords)
+    with threadpool_limits(limits=1, user_api="blas"):
+        return latent_moments(cells, u, v, ThreadExecutor(1))
+
+
+def predict_block(
+    relation: Relation, rows: Moments, cols: Moments, tau: np.ndarray | None, r: np.ndarray | None
+) -> Pair:
+    """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
+    f, variance = latent_block(relation, rows, cols)
+    return observed(relation.kind, relation.groups, f, variance, tau, r)
+
+
+def observed(
+    kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
+) -> Pair:
+    """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D).
+
+    An explicit noise, which is not the likelihood's own, adds to the latent variance.
     """
-    total = variance + noise_variance
-    if likelihood == "gaussian":
-        return f, np.broadcast_to(total, f.shape)
-    if likelihood == "bernoulli":
-        p = _expected(expit, f, total)
-        return p, p * (1.0 - p)
-    if likelihood == "poisson":
-        rate = _expected(lambda z: np.logaddexp(0.0, z), f, total)
-        square = _expected(lambda z: np.logaddexp(0.0, z) ** 2, f, total)
-        return rate, rate + square - rate**2
-    if r is None:
-        raise ValueError("counts need a dispersion r; got None.")
-    odds = np.exp(np.minimum(f + 0.5 * total, MAX_EXPONENT))  # E[p / (1 - p)]
-    squared = np.exp(np.minimum(2.0 * (f + total), MAX_EXPONENT))
-    return r * odds, r * (odds + squared) + r * r * (squared - odds * odds)
+    likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
+    values = {"noise": tau, "r": r}.get(kind.theta)
+    theta = np.full((1, 1), likelihood.default_theta) if values is None else cells.spread(values, groups)
+    if tau is not None and kind.theta != "noise":
+        variance = variance + cells.spread(1.0 / tau, "all")
+    flat = (np.broadcast_to(item, f.shape).ravel() for item in (f, variance, theta))
+    mean, spread = likelihood.predict(*flat)
+    return mean.reshape(f.shape), spread.reshape(f.shape)
 
 
-def _expected(g, m: np.ndarray, v: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
-    sd = np.sqrt(v)
-    total = np.zeros(np.broadcast_shapes(m.shape, sd.shape))
-    for node, weight in zip(NODES, WEIGHTS, strict=True):
-        total += weight * g(m + sd * node)
-    return total
+def predict_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
+    """Predictive mean and variance of the cells of training matrix m; over a sampler's draws where there are some."""
+    return _over_draws(posterior, m, relation, partial(predict_block, relation))
+
+
+def latent_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
+    """Posterior mean and variance of the latent values of the cells of training matrix m."""
+    return _over_draws(posterior, m, relation, lambda rows, cols, tau, r: latent_block(relation, rows, cols))
+
+
+def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block: Block) -> Pair:
+    """A block at the posterior's moments; or the mean over the draws, and the variance within and between them."""
+    draws, sites = posterior.draws, posterior.sites[m]
+    if draws is None:
+        moments = posterior.moments
+        return block(moments[relation.row], moments[relation.col], *parameters(sites))
+    n = len(draws.rows[0])
+    mean = square = np.zeros((1, 1))
+    for s in range(n):
+        u, v = (_point(draws.rows[e][s]) for e in (relation.row, relation.col))
+        tau, r = (None if values is None else values[s] for values in (draws.noise[m], draws.r[m]))
+        value, variance = block(u, v, tau, r)
+        mean, square = mean + value / n, square + (variance + value**2) / n
+    return mean, square - mean**2
+
+
+def _point(rows: np.ndarray) -> Moments:
+    return Moments(rows, np.zeros((1, rows.shape[1])), True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from tensorcep.core.checks import check_counts, check_not_empty, check_zero_one
-from tensorcep.factor_models.model import DenseCells, ListedCells
+from tensorcep.core.checks import check_not_empty
+from tensorcep.factor_models.cells import DenseCells, ListedCells
 
+# check(name, values) returns values that are allowed
+Check = Callable[[str, np.ndarray], np.ndarray]
 LISTED_BELOW = 0.2  # share of observed cells under which a list of them is faster than the whole matrix
 
 
@@ -26,6 +29,10 @@ class Matrix(NamedTuple):
         result = values.copy()
         result[self.cells.rows, self.cells.cols] = self.x
         return result
+
+    def filled_with(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix with means (N, D) where nothing is observed, and standard deviations, 0 where something is."""
+        return self.filled(mean), self._replace(x=np.zeros_like(self.x)).filled(np.sqrt(variance))
 
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
@@ -44,7 +51,7 @@ class Matrix(NamedTuple):
         return sparse.csr_matrix((self.x - means[self.cells.cols], where), shape=self.cells.shape)
 
 
-def read_matrix(X: Any, likelihood: str, absent: str, name: str = "X") -> Matrix:
+def read_matrix(X: Any, check: Check, absent: str, name: str = "X") -> Matrix:
     """Return the observed cells of a checked array with NaN where nothing is observed, or of a sparse matrix.
 
     Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then).
@@ -52,33 +59,27 @@ def read_matrix(X: Any, likelihood: str, absent: str, name: str = "X") -> Matrix
     Raises
     ------
     ValueError
-        If no cell is observed, or a value is not one of the likelihood.
+        If no cell is observed, or a value is not allowed.
     """
     if sparse.issparse(X):
         if absent == "zero":
-            return read_matrix(X.toarray(), likelihood, absent, name)
+            return read_matrix(X.toarray(), check, absent, name)
         listed = sparse.coo_matrix(X)
         order = np.lexsort((listed.col, listed.row))
         order = order[~np.isnan(listed.data[order])]
-        return _listed(X.shape, listed.row[order], listed.col[order], listed.data[order], likelihood, name)
+        return _listed(X.shape, listed.row[order], listed.col[order], listed.data[order], check, name)
     missing = np.isnan(X)
     if not missing.any():
         check_not_empty(X.size, name)
-        return Matrix(DenseCells(X.shape), _checked(X.ravel(), likelihood, name).reshape(X.shape))
+        return Matrix(DenseCells(X.shape), check(name, X.ravel()).reshape(X.shape))
     if np.mean(missing) > 1.0 - LISTED_BELOW:
         rows, cols = np.nonzero(~missing)
-        return _listed(X.shape, rows, cols, X[rows, cols], likelihood, name)
-    _checked(X[~missing], likelihood, name)
+        return _listed(X.shape, rows, cols, X[rows, cols], check, name)
+    check(name, X[~missing])
     return Matrix(DenseCells(X.shape, (~missing).astype(np.float64)), np.where(missing, 0.0, X))
 
 
-def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, likelihood: str, name: str) -> Matrix:
+def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, check: Check, name: str) -> Matrix:
     check_not_empty(len(values), name)
     values = np.asarray(values, dtype=np.float64)
-    return Matrix(ListedCells((int(shape[0]), int(shape[1])), rows, cols), _checked(values, likelihood, name))
-
-
-def _checked(values: np.ndarray, likelihood: str, name: str) -> np.ndarray:
-    if likelihood == "bernoulli":
-        return check_zero_one(name, values)
-    return check_counts(name, values) if likelihood in ("negbinomial", "poisson") else values
+    return Matrix(ListedCells((int(shape[0]), int(shape[1])), rows, cols), check(name, values))

@@ -9,10 +9,8 @@ import numpy as np
 
 from tensorcep.core.records import Sized
 from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
-from tensorcep.factor_models.fit import Layout, Link
-from tensorcep.factor_models.model import DenseCells
-from tensorcep.factor_models.read import Matrix
-from tensorcep.factor_models.updates import RelationPosterior
+from tensorcep.factor_models.layout import Layout, Link, no_data
+from tensorcep.factor_models.relations import RelationPosterior
 
 NOTHING = np.zeros((1, 1))
 
@@ -78,7 +76,7 @@ def read_attributes(stored: StoredModel) -> dict[str, Any]:
         attributes = {
             "posterior_": fitted.posterior,
             "_where": list(fitted.where),
-            "_links": [Link(Matrix(DenseCells(link.shape), NOTHING), *link[1:]) for link in fitted.links],
+            "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
             "_names": list(fitted.names),
             "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
             "n_iter_": fitted.n_iter,

@@ -154,11 +154,18 @@ def pg_variance(b, c):
 
 
 @kernel
-def log_two_cosh_half(c):
-    """log(2 cosh(c / 2)), minus the bound that PG(1, c) puts on the log of a logistic term."""
-    c = abs(c)
-    e, _ = exp_parts(-c)
-    return 0.5 * c + log1p_unit(e)
+def pg_expected(b, square, omega, constant):
+    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
+
+    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
+    has few arrays, so that it vectorises.
+    """
+    for n in range(omega.shape[0]):
+        omega[n] = pg_mean(b[n], math.sqrt(square[n]))
+    for n in range(omega.shape[0]):
+        xi = math.sqrt(square[n])
+        e, _ = exp_parts(-xi)
+        constant[n] = 0.5 * omega[n] * square[n] - b[n] * (0.5 * xi + log1p_unit(e))
 
 
 @block_kernel

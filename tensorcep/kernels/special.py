@@ -237,3 +237,8 @@ def normal_cdf_parts(z, log_cdf, ratio):
         ratio[n] = inv_mills if z[n] < 0.0 else small
         log_cdf[n] = tail if z[n] < 0.0 else logarithm
         z[n] = excess if z[n] < 0.0 else shifted
+
+
+def log_two_cosh_half(c: np.ndarray) -> np.ndarray:
+    """Return log(2 cosh(c / 2)), c >= 0: minus the bound that PG(1, c) puts on the log of a logistic term."""
+    return np.asarray(0.5 * c + np.log1p(np.exp(-c)))

@@ -22,3 +22,11 @@ def tilted_moments(
     logz, alpha, beta = np.empty_like(m), np.empty_like(m), np.empty_like(m)
     tilted(y, m, v, theta, logz, alpha, beta)
     return logz, alpha, beta
+
+
+def log_density(loglik: Any, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return log p(y | f) and its first two derivatives in f, each (n,) float64, from a `loglik` kernel."""
+    y, f, theta = aligned(y, f, theta)
+    value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+    loglik(y, f, theta, value, d1, d2)
+    return value, d1, d2

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.core.gammas import divergences
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3
@@ -89,9 +90,7 @@ class ARDPrior(NamedTuple):
         for k, n in enumerate(posterior.counts):
             np.add.at(used, self.components[k], n * self.free[k])
         a, b = posterior.a, posterior.b
-        divergence = (a - shape) * digamma(a) - gammaln(a) + gammaln(shape)
-        divergence += shape * np.log(b / shape) + a * (shape - b) / b
-        return float((0.5 * used * (digamma(a) - np.log(a)) - divergence).sum())
+        return float((0.5 * used * (digamma(a) - np.log(a)) - divergences(a, b, shape, shape)).sum())
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""

@@ -9,14 +9,15 @@ from scipy.special import expit
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
-from tensorcep.factor_models import gibbs as pca_gibbs
-from tensorcep.factor_models.gibbs import PCA_GIBBS, aligned
-from tensorcep.factor_models.sites import Priors
+from tensorcep.factor_models import drawn_sites
+from tensorcep.factor_models.gibbs import GIBBS_ENGINE, aligned
+from tensorcep.factor_models.relations import Priors
+from tensorcep.factor_models.settings import Gibbs
 
 
 def latent_draws(problem, sweeps, burn_in=200, threads=1):
-    options = PCA_GIBBS.options(burn_in=burn_in, thin=1)
-    rows = run(PCA_GIBBS, problem, options, max_iter=sweeps, tol=0.0, n_threads=threads).posterior.draws.rows
+    settings = Gibbs(burn_in=burn_in, thin=1)
+    rows = run(GIBBS_ENGINE, problem, settings, max_iter=sweeps, tol=0.0, n_threads=threads).posterior.draws.rows
     return np.einsum("snk,smk->snm", *rows)
 
 
@@ -44,7 +45,7 @@ def draw_x(rng, likelihood, psi, tau, r):
     if likelihood == "gaussian":
         return rng.normal(psi, tau**-0.5)
     if likelihood == "bernoulli":
-        return (rng.random(psi.shape) < expit(psi)).astype(float)
+        return np.where(rng.random(psi.shape) < expit(psi), 1.0, -1.0)  # as the likelihood codes labels
     return rng.poisson(rng.gamma(r, np.exp(psi), psi.shape)).astype(float)
 
 
@@ -73,11 +74,11 @@ def joint_scores(likelihood, augmentation, sweeps=3000):
     """z scores of the means of the functions: sampler and data drawn in turn, against independent draws."""
     rng = np.random.default_rng(7)
     problem = joint_problem(likelihood, augmentation)
-    options, threads = PCA_GIBBS.options(burn_in=0, thin=10**9), ThreadExecutor(1)
-    chain = PCA_GIBBS.init(problem, options, threads)
+    settings, threads = Gibbs(burn_in=0, thin=10**9), ThreadExecutor(1)
+    chain = GIBBS_ENGINE.init(problem, settings, threads)
     found = []
     for _ in range(sweeps):
-        chain, _ = PCA_GIBBS.step(chain, problem, options, threads)
+        chain, _ = GIBBS_ENGINE.step(chain, problem, settings, threads)
         state = chain.state
         u, v = (m.mean for m in state.moments)
         sites, (f, psi) = state.sites[0], state.latent[0]
@@ -103,7 +104,7 @@ def _three_times_the_shape(right):
 
 
 def _half_forgotten(right):
-    return lambda relation, problem, rng, squares: right(relation, problem, rng, 2 * squares)
+    return lambda given, groups, squares: right(given, groups, 2 * squares)
 
 
 def _one_table_too_few(right):
@@ -114,14 +115,14 @@ def _one_table_too_few(right):
     ("name", "bug", "likelihood", "augmentation", "sweeps"),
     [
         ("draw_omegas", _three_times_the_shape, "bernoulli", "direct", 2000),
-        ("_draw_noise", _half_forgotten, "gaussian", "direct", 700),
-        ("_draw_noise", _half_forgotten, "bernoulli", "noise", 700),
+        ("draw_noise", _half_forgotten, "gaussian", "direct", 700),
+        ("draw_noise", _half_forgotten, "bernoulli", "noise", 700),
         ("draw_tables", _one_table_too_few, "negbinomial", "direct", 700),
         ("draw_tables", _one_table_too_few, "negbinomial", "noise", 700),
     ],
 )
 def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch, name, bug, likelihood, augmentation, sweeps):
-    monkeypatch.setattr(pca_gibbs, name, bug(getattr(pca_gibbs, name)))
+    monkeypatch.setattr(drawn_sites, name, bug(getattr(drawn_sites, name)))
     assert np.abs(joint_scores(likelihood, augmentation, sweeps)).max() > 4.5
 
 

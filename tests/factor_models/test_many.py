@@ -9,6 +9,7 @@ from scipy.special import expit
 
 import tensorcep
 from tensorcep import BayesianCCA, CollectiveMatrixFactorization, GroupFactorAnalysis
+from tensorcep.factor_models.settings import Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -81,7 +82,7 @@ def test_collective_factorisation_beats_the_main_relation_alone(rng, method):
     p, matrices = recommender(rng)
     how = {"n_components": 5, "method": method, "max_iter": 250, "random_state": 0}
     if method == "gibbs":
-        how["method_options"] = {"burn_in": 100}
+        how["method"] = Gibbs(burn_in=100)
     together = CollectiveMatrixFactorization(RECOMMENDER, **how).fit(matrices)
     alone = CollectiveMatrixFactorization(RECOMMENDER[:1], **how).fit(matrices[:1])
     hidden = np.isnan(matrices[0])

@@ -7,17 +7,10 @@ import pytest
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
-from tensorcep.factor_models.model import (
-    DenseCells,
-    ListedCells,
-    Moments,
-    as_packed,
-    latent_moments,
-    packed_index,
-    second_moments,
-)
+from tensorcep.factor_models.cells import DenseCells, ListedCells
+from tensorcep.factor_models.moments import Moments, as_packed, latent_moments, packed_index, second_moments
 
-OVER = ThreadExecutor(1).over
+SERIAL = ThreadExecutor(1)
 
 
 def packed(rng, n, C):
@@ -30,7 +23,7 @@ def test_relations_latent_moments_are_those_of_draws(rng, shared):
     u, v = packed(rng, 1 if shared else 3, 2), packed(rng, 4, 2)
     if shared:
         u = Moments(rng.standard_normal((3, 2)), u.cov, False)
-    f, variance = latent_moments(DenseCells((3, 4)), u, v, OVER)
+    f, variance = latent_moments(DenseCells((3, 4)), u, v, SERIAL)
     n = 40000
     covs = [np.broadcast_to(unpack(m.cov, 2), (len(m.mean), 2, 2)) for m in (u, v)]
     a, b = (
@@ -45,8 +38,8 @@ def test_relations_latent_moments_are_those_of_draws(rng, shared):
 def test_relations_diagonal_moments_are_packed_ones(rng):
     u, v = (Moments(rng.standard_normal((n, 3)), rng.random((n, 3)), True) for n in (4, 5))
     cells = DenseCells((4, 5))
-    diagonal = latent_moments(cells, u, v, OVER)
-    full = latent_moments(cells, as_packed(u), as_packed(v), OVER)
+    diagonal = latent_moments(cells, u, v, SERIAL)
+    full = latent_moments(cells, as_packed(u), as_packed(v), SERIAL)
     np.testing.assert_allclose(diagonal, full, rtol=1e-12)
 
 
@@ -75,6 +68,6 @@ def test_relations_listed_cells_sum_as_dense_ones(rng, groups):
     group = np.arange({"all": 1, "row": 6, "column": 5}[groups], dtype=float)
     spread = np.broadcast_to(dense.spread(group, groups), (6, 5))[rows, cols]
     np.testing.assert_array_equal(np.broadcast_to(listed.spread(group, groups), own.shape), spread)
-    found = listed.row_sums(own, B, OVER)
-    np.testing.assert_allclose(found, dense.row_sums(dense.only_observed(values), B, OVER), atol=1e-12)
+    found = listed.row_sums(own, B, SERIAL)
+    np.testing.assert_allclose(found, dense.row_sums(dense.only_observed(values), B, SERIAL), atol=1e-12)
     assert dense.n_observed == listed.n_observed == seen.sum()

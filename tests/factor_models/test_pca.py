@@ -13,8 +13,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tensorcep
 from tensorcep import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.core.packing import unpack
+from tensorcep.core.settings import Settings
+from tensorcep.factor_models.settings import Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class Other(Settings):
+    """Settings of a method of another family."""
+
+    name = "gibbs"
 
 
 @parametrize_with_checks(
@@ -95,10 +103,8 @@ def test_bayesian_pca_score_is_the_gaussian_density_where_components_are_certain
 def test_bayesian_pca_predicts_hidden_cells(rng, method, likelihood, make):
     x, expected = make(rng, N=200, D=25, scale=1.5 if likelihood == "bernoulli" else 0.5)
     hidden = rng.random(x.shape) < 0.2
-    options = {"burn_in": 60} if method == "gibbs" else None
-    model = BayesianPCA(4, likelihood, method, max_iter=160, method_options=options, random_state=0).fit(
-        np.where(hidden, np.nan, x)
-    )
+    method = Gibbs(burn_in=60) if method == "gibbs" else method
+    model = BayesianPCA(4, likelihood, method, max_iter=160, random_state=0).fit(np.where(hidden, np.nan, x))
     found = model.reconstruct()
     flat = np.nanmean(np.where(hidden, np.nan, x), axis=0)
     assert np.abs(found - expected)[hidden].mean() < 0.7 * np.abs(flat - expected)[hidden].mean()
@@ -151,19 +157,16 @@ def test_bayesian_pca_reads_sparse_and_frames(rng):
 def test_bayesian_pca_same_seed_same_bits_on_any_threads(rng, method):
     x, _ = binary(rng)
     x = np.where(rng.random(x.shape) < 0.85, np.nan, x)
-    options = {"burn_in": 2} if method == "gibbs" else None
-    one, two = (
-        BayesianPCA(2, "bernoulli", method, max_iter=12, method_options=options, random_state=3, n_jobs=n).fit(x)
-        for n in (1, 2)
-    )
+    method = Gibbs(burn_in=2) if method == "gibbs" else method
+    one, two = (BayesianPCA(2, "bernoulli", method, max_iter=12, random_state=3, n_jobs=n).fit(x) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
 
 
 @pytest.mark.parametrize("method", ["vb-factorized", "gibbs"])
 def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
     x, _ = counts(rng, N=40)
-    options = {"burn_in": 2} if method == "gibbs" else None
-    model = BayesianPCA(2, "negbinomial", method, max_iter=20, method_options=options, random_state=0).fit(x)
+    method = Gibbs(burn_in=2) if method == "gibbs" else method
+    model = BayesianPCA(2, "negbinomial", method, max_iter=20, random_state=0).fit(x)
     model.save(tmp_path / "m.npz")
     back = tensorcep.load(tmp_path / "m.npz")
     assert back.get_params() == model.get_params()
@@ -181,10 +184,8 @@ def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
         ({"likelihood": "negbinomial", "dispersion": -1.0}, "dispersion must be a number > 0"),
         ({"method": "em"}, "method must be one of 'vb-factorized', 'vb', 'gibbs'; got 'em'"),
         ({"method": "gibbs", "max_iter": 10}, "max_iter must be above the burn-in of 200 sweeps; got 10"),
-        (
-            {"method_options": {"stride": 1}},
-            r"method_options of method 'vb-factorized' may hold \['step'\]; got 'stride'",
-        ),
+        ({"method": Gibbs}, r"got the class; write Gibbs\(\)"),
+        ({"method": Other()}, r"must be one of FactorisedVB\(\), VB\(\), Gibbs\(\), from .*; got another Other\(\)"),
         ({"bias": "all"}, "bias must be one of"),
         ({"n_components": 0}, "n_components must be an integer >= 1"),
     ],

@@ -8,13 +8,14 @@ from helpers import relation_problems as p
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
-from tensorcep.factor_models.factorised import PCA_FACTORIZED, gradient
-from tensorcep.factor_models.model import Moments, latent_moments
-from tensorcep.factor_models.sites import polya_gamma_mean, refresh
-from tensorcep.factor_models.updates import lower_bound, start_state
-from tensorcep.factor_models.vb import PCA_VB
+from tensorcep.factor_models.expected_sites import polya_gamma_mean
+from tensorcep.factor_models.factorised import FACTORISED_ENGINE, gradient
+from tensorcep.factor_models.moments import Moments, latent_moments
+from tensorcep.factor_models.settings import FactorisedVB
+from tensorcep.factor_models.variational import lower_bound, start_state
+from tensorcep.factor_models.vb import VB_ENGINE
 
-METHODS = [PCA_VB, PCA_FACTORIZED]
+METHODS = [VB_ENGINE, FACTORISED_ENGINE]
 
 
 def fit(method, problem, sweeps=60, tol=0.0, threads=1, **options):
@@ -25,9 +26,9 @@ def fit(method, problem, sweeps=60, tol=0.0, threads=1, **options):
 def test_relation_vb_bound_of_gaussian_oracle(options):
     known = {"alpha": p.GAUSS_ALPHA, "noise": p.GAUSS_TAU}
     if not options:
-        found = fit(PCA_VB, p.problem(p.GAUSS, 2, "gaussian", **known), 400).trace["lower_bound"][-1]
+        found = fit(VB_ENGINE, p.problem(p.GAUSS, 2, "gaussian", **known), 400).trace["lower_bound"][-1]
         assert found == pytest.approx(p.GAUSS_BOUND, abs=1e-9)
-    found = fit(PCA_FACTORIZED, p.problem(p.GAUSS, 2, "gaussian", **known), 400, **options).trace["lower_bound"][-1]
+    found = fit(FACTORISED_ENGINE, p.problem(p.GAUSS, 2, "gaussian", **known), 400, **options).trace["lower_bound"][-1]
     assert found == pytest.approx(p.GAUSS_BOUND, abs=1e-9)
 
 
@@ -36,9 +37,10 @@ def test_relation_vb_bound_at_a_given_state_of_gaussian_oracle():
     state = start_state(problem, True, ThreadExecutor(1))
     u = Moments(np.zeros((2, 2)), np.full((1, 2), 0.7), True)
     v = Moments(np.zeros((2, 2)), np.array([[0.5, 0.4]]), True)
-    latent = latent_moments(problem.relations[0].cells, u, v, ThreadExecutor(1).over)
-    sites = refresh(problem.relations[0], None, problem.priors, None, *latent)
-    state = state._replace(moments=[u, v], latent=[latent], sites=[sites])
+    latent = latent_moments(problem.relations[0].cells, u, v, ThreadExecutor(1))
+    relation = problem.relations[0]
+    sites = relation.kind.form.expected(relation, None, problem.priors, None, *latent)
+    state = state._replace(moments=(u, v), latent=(latent,), sites=(sites,))
     assert lower_bound(state, problem) == pytest.approx(p.GAUSS_BOUND_AT_Q0, abs=1e-10)
 
 
@@ -79,7 +81,7 @@ def test_relation_vb_boehning_bound_never_falls(rng, likelihood, method):
 def test_relation_vb_augmentation_is_tighter_than_boehning(rng):
     x = (rng.random((40, 10)) < 0.9).astype(float)
     direct, boehning = (
-        fit(PCA_VB, p.problem(x, 1, "bernoulli", how, alpha=0.1), 100).trace["lower_bound"][-1]
+        fit(VB_ENGINE, p.problem(x, 1, "bernoulli", how, alpha=0.1), 100).trace["lower_bound"][-1]
         for how in ("direct", "boehning")
     )
     assert direct > boehning
@@ -98,16 +100,16 @@ def test_relation_vb_methods_are_one_at_rank_one(rng, likelihood, augmentation):
 @pytest.mark.parametrize("e", [0, 1])
 def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation, e):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, augmentation)
-    state = fit(PCA_FACTORIZED, problem, 3).state
-    slope, curvature = gradient(state, problem, e, ThreadExecutor(1).over)
+    state = fit(FACTORISED_ENGINE, problem, 3).state
+    slope, curvature = gradient(state, problem, e, ThreadExecutor(1))
 
     def bound_at(shift):
         moments = list(state.moments)
         mean = moments[e].mean.copy()
         mean[2, 1] += shift
         moments[e] = moments[e]._replace(mean=mean)
-        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1).over)
-        return lower_bound(state._replace(moments=moments, latent=[latent]), problem)
+        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1))
+        return lower_bound(state._replace(moments=tuple(moments), latent=(latent,)), problem)
 
     h = 1e-4
     assert slope[2, 1] == pytest.approx((bound_at(h) - bound_at(-h)) / (2 * h), rel=1e-5, abs=1e-6)
@@ -118,15 +120,15 @@ def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation
 @pytest.mark.parametrize("likelihood", ["bernoulli", "negbinomial"])
 def test_relation_vb_gradient_is_that_of_the_profiled_bound(rng, likelihood):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, r=None if likelihood == "bernoulli" else 1.7)
-    state = fit(PCA_FACTORIZED, problem, 3).state
-    slope, _ = gradient(state, problem, 0, ThreadExecutor(1).over)
+    state = fit(FACTORISED_ENGINE, problem, 3).state
+    slope, _ = gradient(state, problem, 0, ThreadExecutor(1))
 
     def bound_at(shift):
         mean = state.moments[0].mean.copy()
         mean[2, 1] += shift
-        moments = [state.moments[0]._replace(mean=mean), state.moments[1]]
-        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1).over)
-        return lower_bound(state._replace(moments=moments, latent=[latent]), problem)
+        moments = (state.moments[0]._replace(mean=mean), state.moments[1])
+        latent = latent_moments(problem.relations[0].cells, *moments, ThreadExecutor(1))
+        return lower_bound(state._replace(moments=tuple(moments), latent=(latent,)), problem)
 
     h = 1e-5
     assert slope[2, 1] == pytest.approx((bound_at(h) - bound_at(-h)) / (2 * h), rel=1e-6, abs=1e-7)
@@ -166,4 +168,4 @@ def test_relation_vb_same_bits_on_two_threads(rng, method):
 
 def test_relation_vb_refuses_a_step_that_is_none():
     with pytest.raises(ValueError, match="step must be 'best', or a number in"):
-        PCA_FACTORIZED.options(step=1.5)
+        FactorisedVB(step=1.5)

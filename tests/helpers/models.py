@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from scripts.lib.common import paper_model as paper
+from scripts.lib.common import with_settings
 
-__all__ = ["paper"]
+__all__ = ["paper", "with_settings"]

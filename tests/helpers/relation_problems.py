@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.factor_models.model import DenseCells, Entity, ListedCells, Relation
-from tensorcep.factor_models.sites import Priors
-from tensorcep.factor_models.updates import RelationProblem
+from tensorcep.factor_models.cells import DenseCells, ListedCells
+from tensorcep.factor_models.kinds import kind_of
+from tensorcep.factor_models.relations import Entity, Priors, Relation, RelationProblem, coded
 
 # oracles: evidence, lower bounds and posterior means on 2 x 2 matrices, by quadrature and independent code
 GAUSS = np.array([[1.2, -0.7], [-0.4, 0.9]])
@@ -55,15 +55,15 @@ def problem(
         cells, x = ListedCells(x.shape, rows, cols), x[rows, cols]
     else:
         cells, x = DenseCells(x.shape, None if seen.all() else seen.astype(float)), np.where(seen, x, 0.0)
+    kind = kind_of(likelihood, augmentation)
     relation = Relation(
         0,
         1,
         k,
         k,
         cells,
-        x,
-        likelihood,
-        augmentation,
+        coded(kind, cells, x),
+        kind,
         groups,
         None if noise is None else np.atleast_1d(noise),
         None if r is None else np.atleast_1d(r),

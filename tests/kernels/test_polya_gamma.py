@@ -13,7 +13,6 @@ from tensorcep.kernels.polya_gamma import (
     crt_mean,
     draw_crt,
     draw_pg_block,
-    log_two_cosh_half,
     pg_mean,
     pg_variance,
 )
@@ -57,7 +56,6 @@ def test_pg_moments_are_smooth_and_even_in_c():
         assert pg_variance(2.0, -c) == pytest.approx(2.0 * (1.0 / 24.0 - c * c / 120.0), rel=1e-11)
     assert pg_variance(1.0, 1.0 - 1e-12) == pytest.approx(pg_variance(1.0, 1.0 + 1e-12), rel=1e-11)
     assert pg_mean(1.0, 1e3) == pytest.approx(0.5e-3, rel=1e-15)
-    assert log_two_cosh_half(-3.0) == pytest.approx(math.log(2.0 * math.cosh(1.5)), rel=1e-14)
 
 
 @pytest.mark.parametrize(

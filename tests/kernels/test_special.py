@@ -103,3 +103,9 @@ def test_normal_cdf_parts_has_no_step_at_zero():
     special.normal_cdf_parts(excess, log_cdf, ratio)
     for value in (log_cdf, ratio, excess):
         np.testing.assert_allclose(np.diff(value, 2), 0.0, atol=4e-15)
+
+
+def test_log_two_cosh_half_is_that_of_the_definition():
+    c = np.array([0.0, 1e-9, 0.3, 3.0, 40.0])
+    np.testing.assert_allclose(special.log_two_cosh_half(c), np.log(2.0 * np.cosh(0.5 * c)), rtol=1e-15)
+    assert special.log_two_cosh_half(np.array([5e3])) == 2500.0

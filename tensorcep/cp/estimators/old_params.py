@@ -57,7 +57,7 @@ def params_of_file(params: dict[str, Any], fitted_method: str | None) -> dict[st
     Parameters
     ----------
     params : dict
-        As stored: by the names of now, or by those of 0.1.
+        As stored, perhaps with the names of 0.1.
     fitted_method : str or None
         The method of the fit, which those settings are for where the parameter is "auto".
     """

@@ -1,7 +1,4 @@
-"""Checks that the settings of several engines share.
-
-A module of settings imports no engine, so that naming a method loads no compiled code.
-"""
+"""Checks that the settings of several engines share."""
 
 from __future__ import annotations
 

@@ -1,0 +1,215 @@
+"""What BayesianPCA and BayesianFactorAnalysis share."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.core.executor import n_threads
+from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.expected_sites import row_bounds
+from tensorcep.factor_models.fit import check_links, plan_run
+from tensorcep.factor_models.layout import BIASES, Layout, Link
+from tensorcep.factor_models.moments import Moments
+from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
+from tensorcep.factor_models.predict import latent_training, parameters, predict_block, predict_training
+from tensorcep.factor_models.read import Matrix, read_matrix
+from tensorcep.factor_models.relations import Kind, Priors, RelationPosterior, RelationProblem
+from tensorcep.factor_models.starts import STARTS, build_problem
+from tensorcep.factor_models.state import State
+from tensorcep.factor_models.summary import by_energy, energies
+
+FEATURES = ("n_features_in_", "feature_names_in_")
+
+
+@dataclass(eq=False, repr=False)
+class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
+    """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I)."""
+
+    n_components: int | None = None
+    _: KW_ONLY
+    init: str = "svd"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = False
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Fit the factors to a matrix.
+
+        A fit that is refused, interrupted or ended by an exception leaves the model as it was.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            NaN, and cells that a sparse matrix does not store, are missing.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            On input or parameters that are not allowed, before any work.
+        """
+        plan, init = plan_run(self), check_choice("init", self.init, STARTS)
+        link = self._planned_link()
+        check_links(plan, [link])
+        seen = copy.copy(self)  # takes the number of features and their names until the fit is done
+        matrix = seen._read(X, link.kind, reset=True)
+        N, D = matrix.cells.shape
+        rank = min(10, N, D) if self.n_components is None else check_int("n_components", self.n_components)
+        links = [link._replace(matrix=matrix)]
+        rng = check_random_state(self.random_state)
+        problem, where = build_problem(links, [N, D], rank, [False, bool(self.ard)], Priors(), rng, init)
+        result = plan.fit(problem)
+        posterior: Any = result.posterior
+        posterior = by_energy(posterior, energies(posterior, problem.relations[0], rank))
+        features = {name: value for name, value in vars(seen).items() if name in FEATURES}
+        self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
+        return self
+
+    def _planned_link(self) -> Link:
+        """How the matrix of a fit is modelled, as the parameters say; without its data."""
+        raise NotImplementedError
+
+    def _checked_bias(self) -> str:
+        return check_choice("bias", self.bias, BIASES)
+
+    def _read(self, X: Any, kind: Kind, reset: bool) -> Matrix:
+        absent = self._checked_absent()
+        X = validate_data(
+            self, X, reset=reset, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, ensure_all_finite="allow-nan"
+        )
+        return read_matrix(X, kind.check, absent)
+
+    def _read_new(self, X: Any) -> Matrix:
+        """New rows of a fitted matrix."""
+        check_is_fitted(self, "posterior_")
+        return self._read(X, self._links[0].kind, reset=False)
+
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        rows, cols = posterior.moments
+        sites, K = posterior.sites[0], where[1].rank
+        bias = where[1].bias.get(0)
+        noise = None if sites.noise is None else 1.0 / sites.noise.mean
+        return {
+            "posterior_": posterior,
+            "_where": where,
+            "_links": [link.without_data() for link in links],
+            "components_": cols.mean[:, :K].T.copy(),
+            "scores_": rows.mean[:, :K].copy(),
+            "explained_variance_": energies(posterior, empty_relations(links, where)[0], K),
+            "relevance_": 1.0 / posterior.precisions[1].mean[:K],
+            "mean_": np.zeros(len(cols.mean)) if bias is None else cols.mean[:, bias].copy(),
+            "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
+            "dispersion_": None if sites.r is None else sites.r.mean.copy(),
+        }
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
+        """The conditional posterior of new rows, all else as fitted."""
+        link = self._links[0]._replace(matrix=matrix)
+        return new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
+
+    def transform(self, X: Any, return_cov: bool = False) -> Any:
+        """Posterior means of the scores of new rows, given the fitted components.
+
+        With Gaussian data the posterior is exact: N(Lam^-1 eta, Lam^-1), Lam = I + sum over the observed cells of
+        tau_j E[v_j v_j']. Otherwise it is the best Gaussian under the augmentation's bound.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        return_cov : bool, default=False
+
+        Returns
+        -------
+        scores : ndarray (n_samples, n_components)
+        covariances : ndarray (n_samples, n_components, n_components), if return_cov
+        """
+        state, _ = self._new_rows(self._read_new(X))
+        return scores_of(state.moments[0], self._where[0].rank, return_cov)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log evidence of each row given the fitted components, (n_samples,).
+
+        For Gaussian data it is the log of the integral over the scores of exp E[log p(x | scores)], expectation over
+        the components; for others the lower bound of that.
+        """
+        state, problem = self._new_rows(self._read_new(X))
+        values = row_bounds(problem.relations[0], state.sites[0], *state.latent[0])
+        return values - row_divergences(problem.entities[0], state.moments[0])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Expected observations of rows whose scores (n_samples, n_components) are known, and row biases zero."""
+        check_is_fitted(self, "posterior_")
+        scores, layout = np.asarray(X, dtype=np.float64), self._where[0]
+        if scores.ndim != 2 or scores.shape[1] != layout.rank:
+            fail_value(f"X must hold one column for each of {layout.rank} components; got shape {scores.shape}.")
+        mean = rows_at_zero(len(scores), layout)
+        mean[:, : layout.rank] = scores
+        return self._predict_new(Moments(mean, np.zeros((1, layout.size)), True))[0]
+
+    def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
+        """The matrix with its missing cells replaced by their predictive means.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            New rows; without it the training matrix.
+        return_std : bool, default=False
+            Also return the predictive standard deviations of all cells, 0 where observed.
+
+        Returns
+        -------
+        filled : ndarray (n_samples, n_features)
+        std : ndarray (n_samples, n_features), if return_std
+        """
+        check_is_fitted(self, "posterior_")
+        if X is None:
+            if getattr(self, "_training", None) is None:
+                fail_value("X must be given: a model that was loaded from a file does not hold its training matrix.")
+            matrix = self._training
+            mean, variance = predict_training(self.posterior_, 0, self._relation(0))
+        else:
+            matrix = self._read_new(X)
+            mean, variance = self._predict_new(self._new_rows(matrix)[0].moments[0])
+        return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
+
+    def predict_latent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent value of every training cell, both (n_samples, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return latent_training(self.posterior_, 0, self._relation(0))
+
+    def reconstruct(self) -> np.ndarray:
+        """Predictive means of all training cells, observed or not, (n_samples, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return predict_training(self.posterior_, 0, self._relation(0))[0]
+
+    def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of all cells of new rows."""
+        sites = self.posterior_.sites[0]
+        relation, r = for_new_rows(self._relation(0), sites)
+        return predict_block(relation, rows, self.posterior_.moments[1], parameters(sites)[0], r)

@@ -1,0 +1,254 @@
+"""Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
+
+The latent value of a cell is u_i . v_j, u_i a row of the relation's row entity and v_j one of its column entity. A bias
+is a coordinate too: opposite to it stands one that is fixed at 1.
+
+Source: Klami (2014), section 4.4; Klami, Bouchard, Tripathi (2014) for the layout by entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.gammas import Gammas
+from tensorcep.core.records import Sized
+from tensorcep.factor_models.cells import DenseCells, ListedCells
+from tensorcep.factor_models.moments import Moments
+from tensorcep.likelihoods.record import Likelihood
+
+
+class Sites(NamedTuple):
+    """A relation's parameters and sites.
+
+    Attributes
+    ----------
+    weight, target : cell arrays
+        The site of a cell is exp(target f - weight f^2 / 2) times a constant.
+    noise : Gammas or None
+        Noise precision: of Gaussian data, or of the explicit noise.
+    r : Gammas or None
+        Dispersion of negative-binomial counts.
+    psi, psi_var : cell arrays or None
+        Moments of the latent values of cells with explicit noise.
+    """
+
+    weight: np.ndarray
+    target: np.ndarray
+    noise: Gammas | None = None
+    r: Gammas | None = None
+    psi: np.ndarray | None = None
+    psi_var: np.ndarray | None = None
+
+
+class CountTable(NamedTuple):
+    """How often each count occurs in each group of cells: counts (U,) and times (groups, U)."""
+
+    counts: np.ndarray
+    times: np.ndarray
+
+
+class Priors(NamedTuple):
+    """Gamma priors of noise precisions (shape, rate) and dispersions (shape, rate)."""
+
+    noise: tuple[float, float] = (1e-3, 1e-3)
+    r: tuple[float, float] = (1.0, 0.1)
+
+
+class Given(NamedTuple):
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the dispersion r.
+
+    `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
+    """
+
+    relation: Relation
+    priors: Priors
+    f: np.ndarray
+    psi: np.ndarray
+    r: np.ndarray | None
+    rng: np.random.Generator
+    seed: int
+    sweep: int
+    executor: Executor
+
+
+class SiteForm(NamedTuple):
+    """How a likelihood becomes Gaussian sites.
+
+    Attributes
+    ----------
+    expected : callable
+        ``expected(relation, table, priors, old, f, variance) -> Sites``, given the moments of the latent values.
+    cell_bounds : callable
+        ``cell_bounds(relation, sites, f, variance)``: the bound of each cell's log likelihood, without the factor of
+        counts that is free of f.
+    drawn : callable or None
+        ``drawn(given) -> (Sites, psi)``, given latent values; None where there is no sampler.
+    """
+
+    expected: Callable[..., Sites]
+    cell_bounds: Callable[..., np.ndarray]
+    drawn: Callable[[Given], tuple[Sites, np.ndarray]] | None = None
+
+
+class Kind(NamedTuple):
+    """What the values of a matrix are, and how the factors see them.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    form : SiteForm
+    check : callable
+        ``check(name, values) -> values`` as users code them; raises ValueError with the first bad one.
+    latent : callable
+        ``latent(mean, r)``: latent values at which such data have this mean, to start from.
+    sketch : callable
+        ``sketch(values)``: values nearer to latent ones, whose singular vectors are a start.
+    scale : float
+        What one unit of those is in latent values.
+    theta : {"noise", "r", ""}
+        The parameter in `Sites` that is the likelihood's.
+    curvature : callable or None
+        ``curvature(x)``: bound of minus the second derivative of the log likelihood.
+    """
+
+    likelihood: Likelihood
+    form: SiteForm
+    check: Callable[[str, np.ndarray], np.ndarray]
+    latent: Callable[[np.ndarray, float], np.ndarray]
+    sketch: Callable[[np.ndarray], np.ndarray]
+    scale: float = 1.0
+    theta: str = ""
+    curvature: Callable[[np.ndarray], float] | None = None
+
+
+class Relation(NamedTuple):
+    """One observed matrix.
+
+    Attributes
+    ----------
+    row, col : int
+        The entities of its rows and columns.
+    row_coords, col_coords : (c,) int64
+        The coordinates of the two entities whose products it sums.
+    cells : DenseCells or ListedCells
+    x : cell array
+        Observations in the likelihood's coding, 0 where there is none.
+    kind : Kind
+    groups : str
+        Which cells share a noise precision or dispersion: "all", "row" or "column".
+    known_noise : (groups,) float64 or None
+        Noise precision where it is not inferred.
+    known_r : (groups,) float64 or None
+        Dispersion where it is not inferred.
+    """
+
+    row: int
+    col: int
+    row_coords: np.ndarray
+    col_coords: np.ndarray
+    cells: DenseCells | ListedCells
+    x: np.ndarray
+    kind: Kind
+    groups: str = "all"
+    known_noise: np.ndarray | None = None
+    known_r: np.ndarray | None = None
+
+
+class Entity(NamedTuple):
+    """The rows of one entity and the prior of their coordinates, independent N(0, 1 / precision).
+
+    Attributes
+    ----------
+    n_rows : int
+    precision : (C,) float64
+        Prior precision; the first guess where it is learned.
+    learned : (C,) bool
+        Whether the precision has a Gamma prior (automatic relevance determination).
+    one : int
+        The coordinate that is fixed at 1, -1 where there is none.
+    """
+
+    n_rows: int
+    precision: np.ndarray
+    learned: np.ndarray
+    one: int = -1
+
+    @property
+    def free(self) -> np.ndarray:
+        """The coordinates that are inferred."""
+        return np.flatnonzero(np.arange(len(self.precision)) != self.one)
+
+
+class RelationProblem(NamedTuple):
+    """What a method infers from.
+
+    Attributes
+    ----------
+    entities : tuple of Entity
+    relations : tuple of Relation
+    start : tuple of (n_rows, C) float64
+        Means of every entity's rows to start from.
+    frozen : tuple of Moments or None
+        Moments of the entities that are known; None for those inferred.
+    priors : Priors
+    precision_prior : (float, float)
+        Shape and rate of the Gamma prior of the learned precisions.
+    seed : int
+    rank : int
+        The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
+    """
+
+    entities: tuple[Entity, ...]
+    relations: tuple[Relation, ...]
+    start: tuple[np.ndarray, ...]
+    frozen: tuple[Moments | None, ...]
+    priors: Priors = Priors()
+    precision_prior: tuple[float, float] = (1e-3, 1e-3)
+    seed: int = 0
+    rank: int = 0
+
+
+class RelationDraws(NamedTuple):
+    """Draws of every entity's rows (S, n, C), and of every relation's noise precision and dispersion (S, groups)."""
+
+    rows: tuple[Annotated[np.ndarray, Sized("S _ _")], ...]
+    noise: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
+    r: tuple[Annotated[np.ndarray, Sized("S _")] | None, ...]
+
+
+class RelationPosterior(NamedTuple):
+    """Moments and prior precisions of every entity, and the last sites of every relation."""
+
+    moments: tuple[Moments, ...]
+    precisions: tuple[Gammas, ...]
+    sites: tuple[Sites, ...]
+    draws: RelationDraws | None = None
+
+
+def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
+    """Checked values as the likelihood codes them, 0 where nothing is observed."""
+    return np.asarray(cells.only_observed(kind.likelihood.check_y(values.ravel()).reshape(values.shape)))
+
+
+def group_sizes(relation: Relation, groups: str) -> np.ndarray:
+    """Observed cells of each group."""
+    one = relation.cells.only_observed(np.ones((1,) * relation.x.ndim))
+    return np.asarray(relation.cells.group_sums(one, groups))
+
+
+def count_table(relation: Relation) -> CountTable | None:
+    """The table of a relation whose counts have a dispersion; None for others."""
+    if relation.kind.theta != "r":
+        return None
+    cells, x = relation.cells, relation.x
+    counts, index = np.unique(x, return_inverse=True)
+    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
+    group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
+    where = np.ones(x.shape) if cells.observed is None else cells.observed
+    flat = (group * len(counts) + index.reshape(x.shape)).ravel()
+    times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
+    return CountTable(counts, times.reshape(len(groups), len(counts)))

@@ -1,0 +1,132 @@
+"""What the variational methods for relations share: the first state, one sweep, and the lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.gammas import Gammas, gammas, known
+from tensorcep.core.loop import Sweep
+from tensorcep.factor_models.expected_sites import bound
+from tensorcep.factor_models.moments import Moments, latent_moments, log_det_cov, variances
+from tensorcep.factor_models.relations import Entity, Relation, RelationPosterior, RelationProblem, count_table
+from tensorcep.factor_models.state import State, first_noise, replaced, sides
+
+# update(state, problem, e, executor): new moments of the rows of entity e, given all else
+Update = Callable[[State, RelationProblem, int, Executor], Moments]
+Latent = tuple[np.ndarray, np.ndarray]
+
+
+def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) -> State:
+    """Means as given, unit covariance of what is inferred, sites that fit."""
+    moments = tuple(
+        _start_moments(entity, mean, diagonal) if frozen is None else frozen
+        for entity, mean, frozen in zip(problem.entities, problem.start, problem.frozen, strict=True)
+    )
+    precisions = tuple(known(entity.precision) for entity in problem.entities)
+    tables = tuple(count_table(relation) for relation in problem.relations)
+    latent = tuple(_latent(moments, relation, executor) for relation in problem.relations)
+    sites = tuple(
+        relation.kind.form.expected(relation, table, problem.priors, None, *f)
+        for relation, table, f in zip(problem.relations, tables, latent, strict=True)
+    )
+    return State(moments, precisions, sites, latent, tables)
+
+
+def _start_moments(entity: Entity, mean: np.ndarray, diagonal: bool) -> Moments:
+    C = len(entity.precision)
+    variance = np.where(np.arange(C) == entity.one, 0.0, np.minimum(1.0, 1.0 / entity.precision))
+    cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
+    return Moments(mean.copy(), cov[None, :], diagonal)
+
+
+def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor) -> Latent:
+    u = moments[relation.row].select(relation.row_coords)
+    v = moments[relation.col].select(relation.col_coords)
+    return latent_moments(relation.cells, u, v, executor)
+
+
+def sweep(state: State, problem: RelationProblem, update: Update, executor: Executor) -> tuple[State, Sweep]:
+    """Update every entity, its precisions, and the relations that it is in; each given the newest of the others."""
+    old = state.latent
+    for e, frozen in enumerate(problem.frozen):
+        if frozen is not None:
+            continue
+        moments = update(state, problem, e, executor)
+        state = state._replace(
+            moments=replaced(state.moments, e, moments),
+            precisions=replaced(state.precisions, e, _precisions(problem, e, moments)),
+        )
+        for side in sides(problem, e):
+            state = _refreshed(state, problem, side.number, executor)
+    return state, Sweep(
+        change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),
+        noise_precision=first_noise(state),
+        skipped=0,
+        shrunk=0,
+        train_score=np.nan,
+        lower_bound=lower_bound(state, problem),
+    )
+
+
+def _refreshed(state: State, problem: RelationProblem, index: int, executor: Executor) -> State:
+    """The state with one relation's latent moments and sites computed anew."""
+    relation = problem.relations[index]
+    latent = _latent(state.moments, relation, executor)
+    sites = relation.kind.form.expected(relation, state.tables[index], problem.priors, state.sites[index], *latent)
+    return state._replace(
+        latent=replaced(state.latent, index, latent),
+        sites=replaced(state.sites, index, sites),
+    )
+
+
+def _precisions(problem: RelationProblem, e: int, moments: Moments) -> Gammas:
+    """q(alpha) where the precisions are learned (Klami section 2.2)."""
+    entity, (a0, b0) = problem.entities[e], problem.precision_prior
+    fixed = known(entity.precision)
+    if not entity.learned.any():
+        return fixed
+    a = a0 + 0.5 * entity.n_rows
+    b = b0 + 0.5 * _squares(entity, moments)
+    learned = gammas(np.full(len(b), a), b, a0, b0)
+    return Gammas(
+        np.where(entity.learned, learned.mean, fixed.mean),
+        np.where(entity.learned, learned.log_mean, fixed.log_mean),
+        gammas(np.full(entity.learned.sum(), a), b[entity.learned], a0, b0).divergence,
+    )
+
+
+def _squares(entity: Entity, moments: Moments) -> np.ndarray:
+    """Sums over rows of E[u^2], (C,)."""
+    return np.asarray((moments.mean**2).sum(axis=0) + entity.n_rows / len(moments.cov) * variances(moments).sum(axis=0))
+
+
+def _change(new: Latent, old: Latent) -> float:
+    """Root mean square change of the latent means, relative to the root mean square of the latent values."""
+    size = np.mean(new[0] ** 2) + np.mean(new[1])
+    return float(np.sqrt(np.mean((new[0] - old[0]) ** 2) / size)) if size > 0.0 else 0.0
+
+
+def lower_bound(state: State, problem: RelationProblem) -> float:
+    """Lower bound of the log evidence at the state's parameters."""
+    total = 0.0
+    for index, relation in enumerate(problem.relations):
+        total += bound(relation, state.tables[index], state.sites[index], *state.latent[index])
+    for e, frozen in enumerate(problem.frozen):
+        if frozen is None:
+            total -= _entity_divergence(problem.entities[e], state.moments[e], state.precisions[e])
+    return total
+
+
+def _entity_divergence(entity: Entity, moments: Moments, precisions: Gammas) -> float:
+    """Divergence of q(rows) q(precisions) from their prior."""
+    free, n = entity.free, entity.n_rows
+    expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
+    return 0.5 * (expected - n * len(free) - log_det_cov(moments, free)) + precisions.divergence
+
+
+def finish(state: State, problem: RelationProblem) -> RelationPosterior:
+    """What the estimators keep."""
+    return RelationPosterior(state.moments, state.precisions, state.sites)
