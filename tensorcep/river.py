@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_columns, check_int, check_mode_count
+from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range
 from tensorcep.entries.interop import optional_module
 
 
@@ -26,14 +26,22 @@ class _OneByOne:
         return [x[mode] for mode in self.modes]
 
     def learn_one(self, x: dict[Any, Any], y: Any) -> None:
-        """Take one entry: x holds a label for every mode, other keys are ignored; y is its value."""
-        self._waiting.append((self._labels(x), y))
-        if len(self._waiting) >= self.batch_size:
-            labels, values = zip(*self._waiting, strict=True)
+        """Take one entry: x holds a label for every mode, other keys are ignored; y is its value.
+
+        Raises
+        ------
+        ValueError
+            If y is no finite number, or the model refuses the batch that the entry completes; the entry is then not
+            taken, and the model stays as it was.
+        """
+        waiting = [*self._waiting, (self._labels(x), check_range("y", float(y)))]
+        if len(waiting) >= self.batch_size:
+            labels, values = zip(*waiting, strict=True)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a first batch that did not reach the tolerance
-                self.model.partial_fit(pd.DataFrame(labels, columns=self.modes), np.asarray(values, dtype=float))
-            self._waiting = []
+                self.model.partial_fit(pd.DataFrame(labels, columns=self.modes), np.asarray(values))
+            waiting = []
+        self._waiting = waiting
 
     def _predicted(self, x: dict[Any, Any]) -> float | None:
         """The predictive mean, or None before the first batch."""

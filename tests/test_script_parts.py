@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.problems import settings_of
 from oracles.plain_sweep import plain_state, plain_sweep
 
 from scripts.lib import accuracy, simulated_entries
@@ -29,9 +30,8 @@ from tensorcep.metrics import crps_gaussian
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
 def test_plain_twin_equals_the_lane_sweep(likelihood):
     problem = simulated_entries.simulate(simulated_entries.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
-    options = cep.CEPOptions(
-        schedule="parallel", damping=0.5, positive=False, message_noise=(0.5, 0.5), noise_moments="cavity"
-    )
+    published = {"positive": False, "message_noise": (0.5, 0.5), "noise_moments": "cavity"}
+    options = settings_of("cep", schedule="parallel", damping=0.5, **published)
     threads = ThreadExecutor(1)
     state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_bench_memory_derives_what_the_arrays_add_up_to():
     n, rank = 1600, 3  # whole blocks of lanes: no padding
     problem = simulated_entries.simulate(simulated_entries.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)
     for dtype in ("float64", "float32"):
-        state = cep.init(problem, cep.CEPOptions(dtype=dtype), ThreadExecutor(1))
+        state = cep.init(problem, settings_of("cep", dtype=dtype), ThreadExecutor(1))
         entries = problem.entries
         kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
         assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]

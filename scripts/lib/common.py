@@ -94,7 +94,7 @@ def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:
 
     names = inspect.signature(estimator).parameters
     params = {name: value for name, value in given.items() if name in names}
-    engine = SETTINGS.get(params.get("method", "auto"))
+    engine = SETTINGS.get(params["method"]) if isinstance(params.get("method"), str) else None
     if engine is not None:
         own = {name: value for name, value in given.items() if name not in names and hasattr(engine, name)}
         params["method"] = engine(**own) if own else engine.name

@@ -120,8 +120,7 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coor
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     state = begin(posterior, Lam, eta, problem.noise_prior, time)
-    free = problem.free is None
-    drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and free
+    drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
     if not model.revisit:
         return stream
