@@ -43,7 +43,10 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
     if likelihood.pg is None:
         raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
     theta = likelihood.default_theta if r is None else relation.cells.spread(r, relation.groups)
-    return likelihood.pg.trials(relation.x, theta), likelihood.pg.kappa(relation.x, theta)
+    kappa = likelihood.pg.kappa(relation.x, theta)
+    if relation.kind.trials is not None:
+        return np.full((1,) * relation.x.ndim, relation.kind.trials), kappa
+    return likelihood.pg.trials(relation.x, theta), kappa
 
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
