@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scripts.lib.accuracy import model_scores, summary, tables, warm_up
-from scripts.lib.common import Row, numbers, parser, report, row, say, words
+from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, with_settings, words
 from scripts.lib.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.lib.peers.environment import prepare
 from scripts.lib.peers.fits import ENVIRONMENT, PEERS, measure_peer, peer_settings

@@ -15,6 +15,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
+from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--schedule", choices=("modewise", "parallel"), help="of cep and laplace (default: modewise)")
     group.add_argument(
         "--damping",
-        type=_damping,
+        type=damping_of,
         metavar="D",
         help="of cep and laplace: share of the old message that is kept, 0 <= D < 1, or auto, or adaptive "
         "(default: auto)",
@@ -80,7 +81,7 @@ def add_rank_option(group: Any) -> None:
     """Add --rank."""
     group.add_argument(
         "--rank",
-        type=_whole_or_auto,
+        type=whole_or_auto,
         default="auto",
         metavar="R",
         help="number of components, or auto: by the numbers of entries and rows, 3 to 20 (default: auto)",
@@ -118,7 +119,7 @@ def add_special_options(group: Any) -> None:
     """Add --lower-limit and --zero-rate, which only some likelihoods have."""
     group.add_argument(
         "--lower-limit",
-        type=_limit,
+        type=limit_of,
         default="auto",
         metavar="L",
         help="for real values: those at or below L are censored there; auto: at the least value if it is a spike; or "
@@ -126,7 +127,7 @@ def add_special_options(group: Any) -> None:
     )
     group.add_argument(
         "--zero-rate",
-        type=_zero_rate,
+        type=zero_rate_of,
         metavar="W",
         help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
         ".npz files); probabilities are then those of the population (default: 1)",
@@ -138,7 +139,7 @@ def add_inference_options(parser: argparse.ArgumentParser) -> Any:
     group = parser.add_argument_group("inference")
     group.add_argument(
         "--max-iter",
-        type=_whole_or_auto,
+        type=whole_or_auto,
         default="auto",
         metavar="N",
         help="most sweeps, or auto: 200, and 150 to 1000 by samplers such as gibbs (default: auto)",
@@ -278,45 +279,6 @@ def _default_likelihood(tensor: SparseTensor) -> str:
     if ((y >= 0) & (y == y.round())).all():
         return f"{text}; every value is a whole number >= 0: for counts say --likelihood poisson"
     return text
-
-
-def _limit(text: str) -> float | str | None:
-    found = _number_or(text, "auto", "none")
-    return None if found == "none" else found
-
-
-def _damping(text: str) -> float | str:
-    return _number_or(text, "auto", "adaptive")
-
-
-def _zero_rate(text: str) -> float | str:
-    return _number_or(text, "auto")
-
-
-def _whole_or_auto(text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"an integer or auto is expected; got {text!r}") from None
-
-
-def _number_or(text: str, *words: str) -> float | str:
-    if text in words:
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        allowed = " or ".join(", ".join(("a number", *words)).rsplit(", ", 1))
-        raise argparse.ArgumentTypeError(f"{allowed} is expected; got {text!r}") from None
-
-
-def threads_of(text: str) -> int:
-    """A number of threads."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
-    return int(text)
 
 
 COMMAND = Command("fit", "DATA -o MODEL", "fit a model to the entries of a file", add_arguments, run, DESCRIPTION)

@@ -28,8 +28,8 @@ from tensorcep.cli._fit import (
     check_whole_or_auto,
     method_line,
     special_params,
-    threads_of,
 )
+from tensorcep.cli._numbers import threads_of
 from tensorcep.core.checks import check_int, check_range, fail_value
 
 if TYPE_CHECKING:

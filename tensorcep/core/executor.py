@@ -33,9 +33,6 @@ class Executor(Protocol):
         `scratch` makes the last arguments of each call: work space that no two calls may share.
         """
 
-    def over(self, size: int, work: Callable[[int, int], None], align: int = 1) -> None:
-        """Run a closure, ``work(first, last)``, over range(size)."""
-
 
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
@@ -63,10 +60,6 @@ class ThreadExecutor:
         ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
         for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
             future.result()
-
-    def over(self, size: int, work: Callable[[int, int], None], align: int = 1) -> None:
-        """Run a closure, ``work(first, last)``, over range(size)."""
-        self.run(work, 0, size, align=align)
 
     def close(self) -> None:
         """End the threads."""

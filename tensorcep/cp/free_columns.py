@@ -5,6 +5,7 @@ Every mode keeps only its free columns, Q of them, as rows of a CP model of rank
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import latent_of_entries
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 
@@ -23,8 +25,8 @@ from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 def padded_columns(used: np.ndarray) -> np.ndarray:
     """The columns used in each mode, (K, Q) int64, of (K, R) bool; -1 where a mode uses fewer than another."""
     index = np.full((len(used), int(used.sum(axis=1).max())), -1)
-    for row, found in zip(index, used, strict=True):
-        row[: found.sum()] = np.flatnonzero(found)
+    for row, mine in zip(index, used, strict=True):
+        row[: mine.sum()] = np.flatnonzero(mine)
     return index
 
 
@@ -52,6 +54,74 @@ class Places(NamedTuple):
         return self.second + q * (q + 1) // 2 + p
 
 
+class FreeColumns(NamedTuple):
+    """Which columns are free in which modes, and what follows; made once, by `encoded`.
+
+    With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
+    clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
+    a mean where one of two columns is clamped there, or of 1 where both are.
+
+    Attributes
+    ----------
+    free : (K, R) bool
+    free_index : (K, Q) int64
+        The free columns of each mode; -1 stands for a column of zeros.
+    clamped_index : (K, C) int64
+        The others; -1 stands for none.
+    groups : (G, 2 + K) int64
+        See `column_groups`.
+    """
+
+    free: np.ndarray
+    free_index: np.ndarray
+    clamped_index: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def any_clamped(self) -> bool:
+        """Whether a column is clamped in some mode."""
+        return not bool(self.free.all())
+
+    def products(self, k: int) -> np.ndarray:
+        """Pairs of columns of the elements of z z' in mode k, packed, (P, 2)."""
+        i, j = np.tril_indices(self.free_index.shape[1])
+        return np.stack([self.free_index[k, i], self.free_index[k, j]], axis=1)
+
+    def cross(self, k: int) -> np.ndarray:
+        """Pairs of columns of the elements of z c in mode k, free ones first, (Q, C, 2)."""
+        return np.stack(np.meshgrid(self.free_index[k], self.clamped_index[k], indexing="ij"), axis=-1)
+
+    def squares(self, k: int) -> np.ndarray:
+        """Pairs of columns of c c in mode k, packed, (C * (C + 1) / 2, 2)."""
+        i, j = np.tril_indices(self.clamped_index.shape[1])
+        return np.stack([self.clamped_index[k, i], self.clamped_index[k, j]], axis=1)
+
+    def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
+        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
+
+        `columns` are (n,) for products of means, and (n, 2) for products of second moments; `places` has an item for
+        every mode.
+        """
+        lines = []
+        for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
+            if j != k and columns.ndim == 1:
+                lines.append([at.of_mean(free, a) for a in columns.tolist()])
+            elif j != k:
+                lines.append([at.of_second_moment(free, a, b) for a, b in columns.tolist()])
+        return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
+
+
+def encoded(free: np.ndarray) -> FreeColumns:
+    """The record of the free columns (K, R) bool."""
+    return FreeColumns(free, padded_columns(free), padded_columns(~free), column_groups(free))
+
+
+def columns_of(problem: Problem) -> FreeColumns:
+    """The record of the problem's columns; all are free where it names none."""
+    K, R = len(problem.shape), problem.rank
+    return encoded(np.ones((K, R), dtype=bool) if problem.free is None else problem.free)
+
+
 def column_groups(free: np.ndarray) -> np.ndarray:
     """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
 
@@ -59,14 +129,14 @@ def column_groups(free: np.ndarray) -> np.ndarray:
     through all modes.
     """
     Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for r, column in enumerate(free.T):
         if r and (column == free[:, r - 1]).all():
-            found[-1][0] += 1
+            groups[-1][0] += 1
             continue
         modes = np.flatnonzero(column)
-        found.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
-    return np.array(found, dtype=np.int64)
+        groups.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
+    return np.array(groups, dtype=np.int64)
 
 
 @kernel
@@ -84,20 +154,22 @@ def latent_of_groups(first, last, rows, mean, groups, f):
             n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
             if modes == 1:
                 for r in range(n):
-                    axpy(w, total, w, total, w, at + r, 1, w, one)
+                    axpy(w, total, total, at + r, 1, one)
                 continue
             for j in range(1, modes - 1):
-                multiply(w, product, w, at, w, groups[g, 2 + j], n, w, 0)
+                multiply(w, product, at, groups[g, 2 + j], n)
                 at = product
-            dot_add(w, total, w, at, w, groups[g, 1 + modes], n, w, 0)
+            dot_add(w, total, at, groups[g, 1 + modes], n)
         for lane in range(LANES):
             f[b, lane] = w[total, lane]
 
 
-def latent_at(entries: Entries, mean: np.ndarray, groups: np.ndarray, executor: Executor) -> np.ndarray:
+def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor: Executor) -> np.ndarray:
     """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
+    if not columns.any_clamped:
+        return latent_of_entries(entries, mean, executor)
     f = np.empty(entries.y.shape)
-    executor.run(latent_of_groups, 0, len(f), entries.rows, mean, groups, f)
+    executor.run(latent_of_groups, 0, len(f), entries.rows, mean, columns.groups, f)
     f *= entries.weight
     return f
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.loop import Method
 from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.gibbs.gaussian import GIBBS
-from tensorcep.cp.gibbs.polya_gamma import PG_GIBBS
+from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
 from tensorcep.cp.laplace.method import LAPLACE
-from tensorcep.cp.meanfield.pg_vb import PG_VB
-from tensorcep.cp.meanfield.vmp import VMP
+from tensorcep.cp.meanfield.method import PG_VB, VMP
 from tensorcep.cp.wopt import WOPT
 from tensorcep.likelihoods.record import Likelihood
 

@@ -7,7 +7,7 @@ kernel serves every order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -148,6 +148,14 @@ def sum_products(first, last, by_row, weight, source, out, scratch):
                 total[p] += scratch[p] * y[p]
 
 
+def sum_chunks(
+    first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: tuple[Any, ...], scratch: np.ndarray
+) -> None:
+    """`sum_products` of every (weight, source, out) for the rows chunks[first]:chunks[last]."""
+    for weight, source, out in sums:
+        sum_products(chunks[first], chunks[last], by_row, weight, source, out, scratch)
+
+
 @kernel
 def latent_means(first, last, rows, mean, f):
     """f[block, lane] = sum_r prod_k mean[row_k, r] for the blocks first:last."""
@@ -158,8 +166,33 @@ def latent_means(first, last, rows, mean, f):
         for k in range(1, K):
             gather(rows[b, k], mean, w, R)
             if k < K - 1:
-                multiply(w, 0, w, 0, w, R, R, w, 0)
-        dot(f, b, w, 0, w, R, R, w, 0)
+                multiply(w, 0, 0, R, R)
+        dot(w, (f, b), 0, R, R)
+
+
+@block_kernel
+def sum_squares(first, last, rows, second, twice, square, scratch):
+    """square[block, lane] = sum_p twice[p] prod_k second[row_k, p] for the blocks first:last; scratch is (P,)."""
+    K, P = rows.shape[1], second.shape[1]
+    for b in range(first, last):
+        for lane in range(LANES):
+            x, total = second[rows[b, 0, lane]], 0.0
+            if K == 3:  # third order: nothing is stored
+                y, z = second[rows[b, 1, lane]], second[rows[b, 2, lane]]
+                for p in range(P):
+                    total += twice[p] * x[p] * y[p] * z[p]
+                square[b, lane] = total
+                continue
+            for p in range(P):
+                scratch[p] = twice[p] * x[p]
+            for k in range(1, K - 1):
+                y = second[rows[b, k, lane]]
+                for p in range(P):
+                    scratch[p] *= y[p]
+            y = second[rows[b, K - 1, lane]]
+            for p in range(P):
+                total += scratch[p] * y[p]
+            square[b, lane] = total
 
 
 @kernel

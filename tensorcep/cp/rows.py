@@ -11,6 +11,7 @@ from tensorcep.cp.model import Entries, latent_means
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.priors.record import Conditional, first_conditional
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
@@ -71,15 +72,24 @@ def log_likelihoods(
     result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     per_entry = np.full_like(f, theta)
     arrays = (problem.entries.y, f, per_entry, *result)
-    executor.run(_loglik_of_blocks, 0, len(f), problem.likelihood.loglik, arrays, align=ALIGNED_BLOCKS)
+    executor.run(on_blocks, 0, len(f), problem.likelihood.loglik, arrays, align=ALIGNED_BLOCKS)
     if len(f):
         for array in result:  # only the last block may have padding lanes
             array[-1] *= problem.entries.weight[-1]
     return result
 
 
-def _loglik_of_blocks(first: int, last: int, loglik: Any, arrays: tuple[np.ndarray, ...]) -> None:
-    loglik(*(array[first:last].ravel() for array in arrays))
+def on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:
+    """Call a kernel of flat arrays on the blocks first:last of (n_blocks, LANES) arrays."""
+    kernel(*(array[first:last].ravel() for array in arrays))
+
+
+def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augmentation | None:
+    """The augmentation; None where entries are Gaussian in f as they are."""
+    if augmentation.expected is None:
+        return None
+    hidden = augmentation.hides(problem.entries.y[problem.entries.weight > 0.0])
+    return None if hidden.size and not hidden.any() else augmentation
 
 
 def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> float:

@@ -21,7 +21,7 @@ from tensorcep.core.belief import PointEstimate
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
-from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_products
+from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     latent_of_entries,
@@ -121,15 +121,12 @@ def loss_and_gradient(
     value = np.where(value > -HUGE, value, -HUGE)  # of nan too
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     gradient = np.empty_like(factors)
+    width = factors.shape[1]
     for chunks in by_row.chunks:
-
-        def add(a: int, b: int, chunks: np.ndarray = chunks) -> None:
-            scratch = np.empty(factors.shape[1])
-            sum_products(chunks[a], chunks[b], by_row, down, factors, gradient, scratch)
-
-        executor.over(len(chunks) - 1, add)
+        record = ((down, factors, gradient),)
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
     apart, pull = factors - penalty.mean, np.empty_like(factors)
-    executor.over(len(factors), lambda a, b: packed_products(a, b, penalty.Lam, apart, pull))
+    executor.run(packed_products, 0, len(factors), penalty.Lam, apart, pull)
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 

@@ -71,9 +71,9 @@ class FunctionTerm:
         f, s = f.reshape(-1, k), s.reshape(-1, k, k)
         worst, skipped = 0.0, 0
         for i in range(len(self._rows)):
-            found = self._propose(i, f[i], s[i], blocks.tau[i], blocks.nu[i], float(blocks.logc[i]), damping)
-            blocks.tau[i], blocks.nu[i], blocks.logc[i] = found.tau, found.nu, found.logc
-            worst, skipped = max(worst, found.change), skipped + found.skipped
+            site = self._propose(i, f[i], s[i], blocks.tau[i], blocks.nu[i], float(blocks.logc[i]), damping)
+            blocks.tau[i], blocks.nu[i], blocks.logc[i] = site.tau, site.nu, site.logc
+            worst, skipped = max(worst, site.change), skipped + site.skipped
         return new, worst, skipped
 
     def _as_blocks(self, sites: Sites) -> Sites:

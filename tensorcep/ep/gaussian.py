@@ -36,7 +36,7 @@ MAX_HALVINGS = 30
 
 
 class EPResult(NamedTuple):
-    """What EP found.
+    """A fit of EP.
 
     Attributes
     ----------
@@ -203,8 +203,8 @@ def _parallel(
     f, s = design.latent(state.mean, state.cov)
     for _ in range(MAX_HALVINGS):
         new, change, skipped = term.propose_all(f, s, sites, damping)
-        made = gaussian_of(design, new)
-        if made is not None:
-            return new, made, change, skipped
+        posterior = gaussian_of(design, new)
+        if posterior is not None:
+            return new, posterior, change, skipped
         damping = 0.5 * (1.0 + damping)
     raise FloatingPointError("parallel updates found no Gaussian posterior; use schedule='sequential'.")

@@ -31,7 +31,7 @@ class Factor(NamedTuple):
 
 
 class BPResult(NamedTuple):
-    """What belief propagation found.
+    """A fit of belief propagation.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class LoopyBP:
             for number, factor in enumerate(graph):
                 change = max(change, _refine(number, factor, messages, damping))
         joint = [np.exp(_normalised(_log_joint(i, factor, messages))) for i, factor in enumerate(graph)]
-        beliefs = [sum(found.values(), np.zeros(n)) for found, n in zip(messages, sizes, strict=True)]
+        beliefs = [sum(own.values(), np.zeros(n)) for own, n in zip(messages, sizes, strict=True)]
         marginals = [np.exp(_normalised(belief)) for belief in beliefs]
         return BPResult(marginals, joint, _bethe(graph, joint, marginals), n_iter, bool(change < tol))
 

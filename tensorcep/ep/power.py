@@ -35,14 +35,14 @@ def _mode(address, y, theta, m, v, power, one):
     for _ in range(NEWTON_STEPS):
         step = slope / max(curve, 1e-3 / v)
         for _ in range(NEWTON_STEPS):
-            found = _slopes(address, y, theta, f + step, m, v, power, one)
-            if found[0] >= value:
+            ahead = _slopes(address, y, theta, f + step, m, v, power, one)
+            if ahead[0] >= value:
                 break
             step *= 0.5
         else:
             break
-        f, gain = f + step, found[0] - value
-        value, slope, curve = found
+        f, gain = f + step, ahead[0] - value
+        value, slope, curve = ahead
         if gain <= 1e-10:
             break
     return f, value, math.sqrt(1.0 / max(curve, 1e-3 / v))

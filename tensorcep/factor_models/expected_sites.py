@@ -40,13 +40,10 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
         If the likelihood has no Polya-Gamma form.
     """
     likelihood = relation.kind.likelihood
-    if likelihood.pg is None:
+    if likelihood.pg is None or likelihood.pg.exponents is None:
         raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
     theta = likelihood.default_theta if r is None else relation.cells.spread(r, relation.groups)
-    kappa = likelihood.pg.kappa(relation.x, theta)
-    if relation.kind.trials is not None:
-        return np.full((1,) * relation.x.ndim, relation.kind.trials), kappa
-    return likelihood.pg.trials(relation.x, theta), kappa
+    return likelihood.pg.exponents(relation.x, theta)
 
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:

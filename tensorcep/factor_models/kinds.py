@@ -61,9 +61,7 @@ def _softplus_curvature(x: np.ndarray) -> float:
 
 
 _REAL = Kind(GAUSSIAN, CONJUGATE, _as_given, _mean, _itself, theta="noise")
-_LABELS = Kind(
-    LOGIT, POLYA_GAMMA, check_zero_one, _logit_of_mean, _itself, LABELS_SCALE, trials=1.0, curvature=_logit_curvature
-)
+_LABELS = Kind(LOGIT, POLYA_GAMMA, check_zero_one, _logit_of_mean, _itself, LABELS_SCALE, curvature=_logit_curvature)
 _COUNTS = Kind(NEGBINOMIAL, POLYA_GAMMA, check_counts, _log_of_mean, np.log1p, theta="r")
 _RATES = Kind(SOFTPLUS_POISSON, BOEHNING, check_counts, _mean, np.log1p, curvature=_softplus_curvature)
 

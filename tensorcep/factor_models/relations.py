@@ -111,8 +111,6 @@ class Kind(NamedTuple):
         What one unit of those is in latent values.
     theta : {"noise", "r", ""}
         The parameter in `Sites` that is the likelihood's.
-    trials : float or None
-        The Polya-Gamma shape b of every cell, where it is the same for all: arrays of it need not be made.
     curvature : callable or None
         ``curvature(x)``: bound of minus the second derivative of the log likelihood.
     """
@@ -124,7 +122,6 @@ class Kind(NamedTuple):
     sketch: Callable[[np.ndarray], np.ndarray]
     scale: float = 1.0
     theta: str = ""
-    trials: float | None = None
     curvature: Callable[[np.ndarray], float] | None = None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.special import exp_parts
+from tensorcep.kernels.special import exp_parts, log1p_unit
 from tensorcep.kernels.streams import exponential, gamma, normal, uniform
 
 # Where the two series of the density of J*(1, 0) = 4 PG(1, 0) take over from one another (Devroye 2009).
@@ -151,6 +151,21 @@ def pg_variance(b, c):
         series = 1.0 + q / 20.0 * (1.0 + q / 42.0 * (1.0 + q / 72.0 * (1.0 + q / 110.0 * (1.0 + q / 156.0))))
         return b * series / 6.0 * e / ((1.0 + e) * (1.0 + e))
     return 0.5 * b * ((1.0 - e * e) - 2.0 * c * e) / ((1.0 + e) * (1.0 + e) * c * c * c)
+
+
+@kernel
+def pg_expected(b, square, omega, constant):
+    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
+
+    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
+    has few arrays, so that it vectorises.
+    """
+    for n in range(omega.shape[0]):
+        omega[n] = pg_mean(b[n], math.sqrt(square[n]))
+    for n in range(omega.shape[0]):
+        xi = math.sqrt(square[n])
+        e, _ = exp_parts(-xi)
+        constant[n] = 0.5 * omega[n] * square[n] - b[n] * (0.5 * xi + log1p_unit(e))
 
 
 @block_kernel

@@ -19,7 +19,6 @@ from numba.extending import overload
 
 from tensorcep.core.jit import emitted_by, inlined
 from tensorcep.kernels import slots_rules as rules
-from tensorcep.kernels.slots_nine import emitted_by_or_nine
 
 LANES, PIVOT_FLOOR = rules.LANES, rules.PIVOT_FLOOR
 CACHE_LINE = 64
@@ -70,28 +69,28 @@ def _sum(w, x, y, n, lane):
     return total
 
 
-@emitted_by_or_nine(rules.dot, "oxy")
+@emitted_by(rules.dot)
 def dot(w, out, x, y, n):
     """Slot out = sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _sum(w, x, y, n, lane))
 
 
-@emitted_by_or_nine(rules.dot_add, "oxy")
+@emitted_by(rules.dot_add)
 def dot_add(w, out, x, y, n):
     """Slot out += sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _get(w, out, 0, lane) + _sum(w, x, y, n, lane))
 
 
-@emitted_by_or_nine(rules.solve_step, "oxyc")
+@emitted_by(rules.solve_step)
 def solve_step(w, out, x, y, n, d):
     """Slot out = (out - sum of x[q] y[q]) * d: one step of a factorisation or a forward substitution."""
     for lane in range(LANES):
         _put(w, out, 0, lane, (_get(w, out, 0, lane) - _sum(w, x, y, n, lane)) * _get(w, d, 0, lane))
 
 
-@emitted_by_or_nine(rules.neg_dot_scaled, "oxyc")
+@emitted_by(rules.neg_dot_scaled)
 def neg_dot_scaled(w, out, x, y, n, d):
     """Slot out = -(sum of x[q] y[q]) * d: one element of an inverse triangle."""
     for lane in range(LANES):
@@ -131,7 +130,7 @@ def pivot_step(w, out, x, n, inv_root, ok):
             _put(w, ok, 0, lane, 0.0)
 
 
-@emitted_by_or_nine(rules.axpy, "oxyc")
+@emitted_by(rules.axpy)
 def axpy(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * y[q] for q < n."""
     for lane in range(LANES):
@@ -140,7 +139,7 @@ def axpy(w, out, x, y, n, factor):
             _put(w, out, q, lane, _get(w, x, q, lane) + c * _get(w, y, q, lane))
 
 
-@emitted_by_or_nine(rules.multiply, "oxy")
+@emitted_by(rules.multiply)
 def multiply(w, out, x, y, n):
     """out[q] = x[q] * y[q] for q < n."""
     for lane in range(LANES):
@@ -148,7 +147,7 @@ def multiply(w, out, x, y, n):
             _put(w, out, q, lane, _get(w, x, q, lane) * _get(w, y, q, lane))
 
 
-@emitted_by_or_nine(rules.subtract, "oxy")
+@emitted_by(rules.subtract)
 def subtract(w, out, x, y, n):
     """out[q] = x[q] - y[q] for q < n."""
     for lane in range(LANES):
@@ -156,7 +155,7 @@ def subtract(w, out, x, y, n):
             _put(w, out, q, lane, _get(w, x, q, lane) - _get(w, y, q, lane))
 
 
-@emitted_by_or_nine(rules.scale, "oxc")
+@emitted_by(rules.scale)
 def scale(w, out, x, n, factor):
     """out[q] = factor * x[q] for q < n."""
     for lane in range(LANES):
@@ -165,7 +164,7 @@ def scale(w, out, x, n, factor):
             _put(w, out, q, lane, c * _get(w, x, q, lane))
 
 
-@emitted_by_or_nine(rules.copy, "ox")
+@emitted_by(rules.copy)
 def copy(w, out, x, n):
     """out[q] = x[q] for q < n."""
     for lane in range(LANES):
@@ -173,7 +172,7 @@ def copy(w, out, x, n):
             _put(w, out, q, lane, _get(w, x, q, lane))
 
 
-@emitted_by_or_nine(rules.damp, "oxyc")
+@emitted_by(rules.damp)
 def damp(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * (y[q] - x[q]) for q < n where factor > 0, else x[q] (y may then hold nan)."""
     for lane in range(LANES):

@@ -3,7 +3,7 @@
 Values that pile up at a lower limit (detection limits, log(1 + count), durations) are such observations once the limit
 is subtracted: `censored_at`.
 
-Source: Tobin (1958), Econometrica 26.
+Source: Tobin (1958), Econometrica 26; Chib (1992), J. Econometrics 51, for the latent normal of censored values.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
-from tensorcep.core.jit import kernel
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
+from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import NOISE_PRECISION
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -59,6 +63,35 @@ def loglik(y, f, theta, value, d1, d2):
             r = d1[n]
             d1[n] = -r * math.sqrt(theta[n])
             d2[n] = -r * d2[n] * theta[n]
+
+
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """Write mean, variance and entropy of the normal N(f, 1 / theta) that is known to be below 0, where y <= 0."""
+    for n in range(y.shape[0]):
+        spread[n] = -f[n] * math.sqrt(theta[n])
+    normal_cdf_parts(spread, constant, target)
+    for n in range(y.shape[0]):
+        weight[n] = 1.0
+        if y[n] > 0.0:
+            target[n], spread[n], constant[n] = y[n], 0.0, 0.0
+        else:
+            ratio, z = target[n], -f[n] * math.sqrt(theta[n])
+            target[n] = f[n] - ratio / math.sqrt(theta[n])
+            spread[n] = (1.0 - ratio * spread[n]) / theta[n]
+            constant[n] += 0.5 * (log(2.0 * math.pi / theta[n]) + 1.0 - ratio * z)
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """target = y, and for y <= 0 a draw of the normal N(f, 1 / theta) that is known to be below 0 (Chib 1992)."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            target[b, lane] = y[b, lane]
+            if used[b, lane] > 0.0 and y[b, lane] <= 0.0:
+                sd = 1.0 / np.sqrt(theta[b, lane])
+                target[b, lane] = f[b, lane] - sd * truncated_normal(s, f[b, lane] / sd)
 
 
 def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +145,8 @@ def censored_at(limit: float) -> Likelihood:
         return limit + np.maximum(0.0, f + rng.standard_normal(f.shape) / np.sqrt(theta))
 
     parts = (check_y, tilted, loglik, predict_above, quantile_above, logpdf, sample)
-    return Likelihood("tobit", 1.0, *parts, censored=True)
+    normal = Augmentation(expected, drawn, hides=lambda y: y <= 0.0)
+    return Likelihood("tobit", 1.0, *parts, parameter=NOISE_PRECISION, normal=normal, limit=limit)
 
 
 TOBIT = censored_at(0.0)

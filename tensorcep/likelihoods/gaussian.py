@@ -12,6 +12,8 @@ from tensorcep.core.checks import check_fraction, check_values
 from tensorcep.core.jit import kernel
 from tensorcep.kernels.special import LOG_SQRT_2PI, log
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import NOISE_PRECISION
 from tensorcep.likelihoods.record import Likelihood
 
 # Newton steps stop below this fraction of the narrowest component: the error left is about its square.
@@ -111,5 +113,16 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
 
 
 GAUSSIAN = Likelihood(
-    "gaussian", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample, mixture_quantile=mixture_quantile
+    "gaussian",
+    1.0,
+    check_y,
+    tilted,
+    loglik,
+    predict,
+    quantile,
+    logpdf,
+    sample,
+    parameter=NOISE_PRECISION,
+    normal=Augmentation(),
+    mixture_quantile=mixture_quantile,
 )

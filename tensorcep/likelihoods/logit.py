@@ -8,6 +8,8 @@ deviation. With q the likelihood of the entry's label and p = 1 - q, and E over 
 which are E[l'] and -(E[l''] + Var[l']) for l = log q. The form whose terms are small in the tail is used: p where the
 mode of the tilted density is on the side where the label is likely, q on the other.
 
+A Polya-Gamma variable omega ~ PG(1, f) makes a label Gaussian: e^(y f / 2) / (2 cosh(f / 2)).
+
 "logit_mackay" has MacKay's closed-form approximation of the moments instead, for comparison.
 """
 
@@ -18,11 +20,14 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
+from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
+from tensorcep.kernels.streams import start_stream
+from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood
-from tensorcep.likelihoods.record import PolyaGamma
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
@@ -204,8 +209,29 @@ def tilted_mackay(y, m, v, theta, logz, alpha, beta):
         beta[n] = alpha[n] * (alpha[n] + MACKAY_SLOPE * m[n] / widened)
 
 
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """Write the mean of omega ~ PG(1, xi) with xi^2 = square, and what it adds to the bound."""
+    target[:] = 1.0
+    pg_expected(target, square, weight, constant)
+    spread[:] = 0.0
+    for n in range(y.shape[0]):
+        target[n] = 0.5 * y[n]
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """weight = a draw of omega ~ PG(1, f)."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            if used[b, lane] > 0.0:
+                weight[b, lane], target[b, lane] = draw_pg(s, 1.0, f[b, lane]), 0.5 * y[b, lane]
+
+
 LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2)._replace(
-    pg=PolyaGamma(kappa=lambda y, theta: 0.5 * y, trials=lambda y, theta: np.ones_like(y))
+    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
+    f_is_log_odds=True,
 )
 LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)
 LOGIT_NINE = binary_likelihood("logit_nine", nine_tilted, loglik, expit, nine_tilted2)

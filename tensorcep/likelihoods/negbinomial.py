@@ -17,14 +17,20 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.jit import kernel
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.polya_gamma import draw_crt, draw_pg, pg_expected
 from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
+from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
+from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws
-from tensorcep.likelihoods.record import Likelihood, PolyaGamma
+from tensorcep.likelihoods.parameter import Counting, Parameter
+from tensorcep.likelihoods.record import Likelihood
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.
@@ -211,6 +217,65 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return poisson_draws(rng, log_rate)
 
 
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """Write the mean of omega ~ PG(y + r, xi) with xi^2 = square, and what it adds to the bound."""
+    for n in range(y.shape[0]):
+        target[n] = y[n] + theta[n]
+    pg_expected(target, square, weight, constant)
+    spread[:] = 0.0
+    for n in range(y.shape[0]):
+        target[n] = 0.5 * (y[n] - theta[n])
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """weight = a draw of omega ~ PG(y + r, f)."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            if used[b, lane] > 0.0:
+                count = y[b, lane] + theta[b, lane]
+                weight[b, lane] = draw_pg(s, count, f[b, lane])
+                target[b, lane] = 0.5 * (y[b, lane] - theta[b, lane])
+
+
+@block_kernel
+def draw_tables(first, last, y, used, r, key, tables, s):
+    """tables ~ CRT(y, r) of each entry."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0
+
+
+def expected_tables(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return the expected number of tables, E[CRT(y, r)]."""
+    return np.asarray(r * (digamma(r + y) - digamma(r)))
+
+
+def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
+    """Return log(1 + e^f), or its tangent bound at E[f] = f and E[f^2] = square."""
+    if square is None:
+        return np.logaddexp(0.0, f)
+    xi = np.sqrt(square)
+    return np.asarray(0.5 * f + (0.5 * xi + np.log1p(np.exp(-xi))))
+
+
+def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return log Gamma(y + r) - log Gamma(r) - log y!."""
+    return np.asarray(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0))
+
+
+# From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
+DISPERSION = Parameter(
+    "dispersion",
+    prior=(1.0, 0.1),
+    start=1.0,
+    by_row=True,
+    counting=Counting(expected_tables, draw_tables, softplus, log_constant),
+)
+
 NEGBINOMIAL = Likelihood(
     "negbinomial",
     1.0,
@@ -221,5 +286,6 @@ NEGBINOMIAL = Likelihood(
     quantile,
     logpdf,
     sample,
-    PolyaGamma(kappa=lambda y, r: 0.5 * (y - r), trials=lambda y, r: y + r),
+    parameter=DISPERSION,
+    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
 )

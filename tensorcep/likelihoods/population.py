@@ -55,7 +55,7 @@ def for_population(likelihood: Likelihood, zero_rate: float) -> Likelihood:
         return likelihood
     shift = math.log(zero_rate)
     name = f"{likelihood.name}, zeros sampled"
-    if likelihood.name == "logit":
+    if likelihood.f_is_log_odds:
 
         def shifted(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
             return likelihood.logpdf(y, np.asarray(m) + shift, v, theta)

@@ -6,8 +6,11 @@ import math
 
 from scipy.special import ndtr
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import normal_cdf_parts
+from tensorcep.kernels.streams import start_stream, truncated_normal
+from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood
 
 
@@ -57,4 +60,27 @@ def loglik(y, f, theta, value, d1, d2):
         d2[n] = -r * d2[n]
 
 
-PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """Write the mean of the normal N(f, 1) that is known to have the sign y, and log Phi(y f) - target f + f^2 / 2."""
+    for n in range(y.shape[0]):
+        spread[n] = y[n] * f[n]
+    normal_cdf_parts(spread, constant, target)
+    for n in range(y.shape[0]):
+        weight[n], spread[n] = 1.0, 0.0
+        target[n] = f[n] + y[n] * target[n]
+        constant[n] += f[n] * (0.5 * f[n] - target[n])
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """target = a draw of the normal N(f, 1) that is known to have the sign y."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            if used[b, lane] > 0.0:
+                target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
+
+
+# Source of the latent normal: Albert and Chib (1993), JASA 88.
+PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)._replace(normal=Augmentation(expected, drawn))

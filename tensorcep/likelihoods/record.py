@@ -7,18 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-
-class PolyaGamma(NamedTuple):
-    """What Polya-Gamma augmentation needs: p(y | f) is in proportion to e^(kappa f) / (2 cosh(f / 2))^trials.
-
-    Attributes
-    ----------
-    kappa, trials : callable
-        ``kappa(y, theta)`` and ``trials(y, theta) > 0``, elementwise on arrays.
-    """
-
-    kappa: Callable[[Any, Any], Any]
-    trials: Callable[[Any, Any], Any]
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import Parameter
 
 
 class Likelihood(NamedTuple):
@@ -46,16 +36,23 @@ class Likelihood(NamedTuple):
         ``logpdf(y, m, v, theta) -> (n,)``: the log predictive density or mass of y when f ~ N(m, v).
     sample : callable
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
-    pg : PolyaGamma or None
-        Its Polya-Gamma form.
+    parameter : Parameter or None
+        What is learned of it: theta, or None.
+    normal : Augmentation or None
+        A normal latent value per entry, of mean f; its precision is theta where that is one, and 1 otherwise.
+    pg : Augmentation or None
+        A Polya-Gamma variable per entry.
     mixture_quantile : callable or None
         ``mixture_quantile(q, m, v, theta) -> (n,)`` for (C, n) arrays: the q-quantile of the mixture of C equally
         likely components, where it can be had better than from a pool of quantiles of the components.
     tilted2 : kernel or None
         ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
         m of alpha and of beta.
-    censored : bool
-        Whether y <= 0 says only that a Gaussian value of mean f and precision theta is not above 0.
+    limit : float or None
+        The limit of censored values. Inside, y and f are differences from it, and y <= 0 says only that a Gaussian
+        value of mean f and precision theta is not above 0.
+    f_is_log_odds : bool
+        Whether f is the log odds of a label.
     """
 
     name: str
@@ -67,7 +64,15 @@ class Likelihood(NamedTuple):
     quantile: Callable[..., np.ndarray]
     logpdf: Callable[..., np.ndarray]
     sample: Callable[..., np.ndarray]
-    pg: PolyaGamma | None = None
+    parameter: Parameter | None = None
+    normal: Augmentation | None = None
+    pg: Augmentation | None = None
     tilted2: Any = None
-    censored: bool = False
     mixture_quantile: Callable[..., np.ndarray] | None = None
+    limit: float | None = None
+    f_is_log_odds: bool = False
+
+    @property
+    def censored(self) -> bool:
+        """Whether values at a limit are censored."""
+        return self.limit is not None

@@ -6,16 +6,10 @@ Every function draws on `ax`, or on the axes of a new figure, and returns the ax
 
 from __future__ import annotations
 
-from tensorcep.plots.fits import plot_comparison, plot_convergence, plot_rank_scores
-from tensorcep.plots.models import plot_component
-from tensorcep.plots.predictions import plot_coverage, plot_predictions, plot_reliability
-
-__all__ = [
-    "plot_comparison",
-    "plot_component",
-    "plot_convergence",
-    "plot_coverage",
-    "plot_predictions",
-    "plot_rank_scores",
-    "plot_reliability",
-]
+from tensorcep.plots.fits import plot_comparison as plot_comparison
+from tensorcep.plots.fits import plot_convergence as plot_convergence
+from tensorcep.plots.fits import plot_rank_scores as plot_rank_scores
+from tensorcep.plots.models import plot_component as plot_component
+from tensorcep.plots.predictions import plot_coverage as plot_coverage
+from tensorcep.plots.predictions import plot_predictions as plot_predictions
+from tensorcep.plots.predictions import plot_reliability as plot_reliability

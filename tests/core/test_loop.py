@@ -81,7 +81,7 @@ def test_run_shows_progress_only_when_asked(rng, capfd):
 @pytest.mark.parametrize("size", [0, 1, 16, 17, 100])
 def test_threads_cover_the_range_once_in_aligned_parts(n, align, size):
     threads, parts = ThreadExecutor(n), []
-    threads.over(size, lambda a, b: parts.append((a, b)), align)
+    threads.run(lambda a, b: parts.append((a, b)), 0, size, align=align)
     threads.close()
     parts.sort()
     covered = [i for a, b in parts for i in range(a, b)]
@@ -98,7 +98,7 @@ def test_threads_pass_on_an_error():
             raise ArithmeticError("of one part")
 
     with pytest.raises(ArithmeticError):
-        threads.over(10, work)
+        threads.run(work, 0, 10)
     threads.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import NOISE, build, cells, messages, problem, settings_of, structured
+from oracles import laplace as oracle
 from scipy.optimize import minimize
 
 from tensorcep.core.belief import GammaNoise
@@ -39,6 +40,52 @@ def draw_y(rng, likelihood, n):
     if likelihood == "gaussian":
         return rng.standard_normal(n)
     return rng.poisson(2.0, n).astype(float) if likelihood == "poisson" else rng.choice([-1.0, 1.0], n)
+
+
+def twin_of(p, coords, y):
+    prior = unpack(p.prior.Lam, p.rank), p.prior.eta
+    return oracle.Twin(coords + offsets(p.shape)[:-1], y, *prior, p.likelihood.name, p.noise_prior, p.start)
+
+
+def assert_same_messages(result, p, twin, tolerance):
+    Lam, eta = messages(result.state, p)
+    scale = np.abs(twin.msg_Lam).max()
+    assert scale > 0.01
+    np.testing.assert_allclose(Lam, twin.msg_Lam, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(eta, twin.msg_eta, rtol=0, atol=tolerance * np.abs(twin.msg_eta).max())
+    if p.noise_prior is not None:
+        assert result.posterior.noise == pytest.approx(twin.noise(), rel=tolerance)
+
+
+CASES = [("gaussian", 3, 2), ("probit", 2, 3), ("poisson", 3, 1)]
+
+
+@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@pytest.mark.parametrize("curvature", ["conditional", "marginal"])
+@pytest.mark.parametrize(("likelihood", "K", "R"), CASES)
+def test_laplace_sends_the_messages_of_the_twin(rng, likelihood, K, R, curvature, schedule):
+    coords, y, p = problem(rng, K, R, 16, likelihood, prior=Prior([0.7] * K, [10.0] * K))
+    result = fit(p, 2, damping=0.5, anneal=1, curvature=curvature, schedule=schedule)
+    twin = twin_of(p, coords, y)
+    for power in (10.0, 1.0):
+        oracle.sweep(twin, schedule, curvature, damping=0.5, power=power)
+    # the search for a mode ends with steps of 1e-6 standard deviations
+    assert_same_messages(result, p, twin, 1e-5)
+
+
+@pytest.mark.parametrize("curvature", ["conditional", "marginal"])
+@pytest.mark.parametrize(("likelihood", "K", "R"), [*CASES, ("probit", 4, 2)])
+def test_laplace_settles_at_the_fixed_point_of_the_twin(rng, likelihood, K, R, curvature):
+    coords, y, p = problem(rng, K, R, 16, likelihood, prior=Prior([0.7] * K, [10.0] * K))
+    result = fit(p, 300, damping=0.3, curvature=curvature)
+    assert result.trace["change"][-1] < 1e-11
+    twin = twin_of(p, coords, y)
+    twin.msg_Lam, twin.msg_eta = messages(result.state, p)
+    twin.total(range(K))
+    if likelihood == "gaussian":
+        twin.b[p.entries.permutation] = result.state.messages.b.ravel()[: len(y)]
+    oracle.sweep(twin, "parallel", curvature)
+    assert_same_messages(result, p, twin, 1e-9)
 
 
 @pytest.mark.parametrize("options", OPTIONS)

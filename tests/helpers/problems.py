@@ -109,7 +109,7 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
         y = np.where(y > 0, 1.0, -1.0)
     elif likelihood == "tobit":
         y = np.maximum(y, 0.0)
-    elif likelihood == "poisson":
+    elif likelihood in ("poisson", "negbinomial"):
         y = rng.poisson(np.exp(np.clip(0.3 * f, -3, 2))).astype(float)
     mean = np.where(free, 0.3 * rng.standard_normal(free.shape), 1.0)
     precision = np.where(free, precision, CLAMPED)

@@ -43,7 +43,7 @@ def python(arguments, switch):
     return run.stdout
 
 
-GROUPS = {"NUMBA_DISABLE_JIT": "lanes rows cep", "NUMBA_BOUNDSCHECK": "lanes rows"}  # CEP when its calls are short
+GROUPS = {"NUMBA_DISABLE_JIT": "lanes rows cep", "NUMBA_BOUNDSCHECK": "lanes rows cep"}
 
 
 @pytest.mark.parametrize(("switch", "groups"), GROUPS.items())

@@ -65,12 +65,12 @@ def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):
         w[at.power, lane] = power
         if weight[lane] > 0.0 and w[at.site_ok, lane] == 0.0:
             skipped += 1
-    scale(w, at.T, w, at.T, w, 0, P, w, at.power)
-    scale(w, at.eta, w, at.eta, w, 0, R, w, at.power)
-    damp(w, at.a, w, at.a, w, at.T, P, w, at.site_ok)
-    damp(w, at.t, w, at.t, w, at.eta, R, w, at.site_ok)
-    scale(w, at.a, w, at.a, w, 0, P, w, at.step)
-    scale(w, at.t, w, at.t, w, 0, R, w, at.step)
+    scale(w, at.T, at.T, P, at.power)
+    scale(w, at.eta, at.eta, R, at.power)
+    damp(w, at.a, at.a, at.T, P, at.site_ok)
+    damp(w, at.t, at.t, at.eta, R, at.site_ok)
+    scale(w, at.a, at.a, P, at.step)
+    scale(w, at.t, at.t, R, at.step)
     scatter_add(rows, w[at.a : at.a + P], sum_Lam)
     scatter_add(rows, w[at.t : at.t + R], sum_eta)
     return skipped

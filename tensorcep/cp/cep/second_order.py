@@ -67,23 +67,23 @@ def _products_with_spread(S, m, R, w, at):
     var(c) too. S has nothing for c.
     """
     for r in range(R):
-        subtract(w, at.t + r, w, at.zero, w, at.z + r, 1, w, 0)
+        subtract(w, at.t + r, at.zero, at.z + r, 1)
     add_outer(w, at.Z2, at.t, at.z, at.Om, R)
     symmetric_times_vector(w, S, at.z, at.Sz, R)
     symmetric_times_vector(w, at.Om, m, at.Om_m, R)
     symmetric_times_vector(w, at.Om, at.Sz, at.Om_Sz, R)
-    dot(w, at.f_mean, w, at.z, w, m, R, w, 0)
-    dot(w, at.f_var, w, at.z, w, at.Sz, R, w, 0)
-    scale(w, at.t, w, at.z, w, 0, R, w, at.offset)
-    subtract(w, at.t, w, at.cross, w, at.t, R, w, 0)  # cov(z, c)
-    axpy(w, at.Om_m, w, at.Om_m, w, at.t, R, w, at.one)
-    dot(w, at.m_Om_m, w, m, w, at.Om_m, R, w, 0)
-    dot(w, at.product, w, m, w, at.t, R, w, 0)
+    dot(w, at.f_mean, at.z, m, R)
+    dot(w, at.f_var, at.z, at.Sz, R)
+    scale(w, at.t, at.z, R, at.offset)
+    subtract(w, at.t, at.cross, at.t, R)  # cov(z, c)
+    axpy(w, at.Om_m, at.Om_m, at.t, R, at.one)
+    dot(w, at.m_Om_m, m, at.Om_m, R)
+    dot(w, at.product, m, at.t, R)
     for lane in range(LANES):
         w[at.m_Om_m, lane] += w[at.product, lane] + w[at.square, lane] - w[at.offset, lane] ** 2
         w[at.f_mean, lane] += w[at.offset, lane]
-    dot(w, at.m_Om_Sz, w, at.Sz, w, at.Om_m, R, w, 0)
-    dot(w, at.Sz_Om_Sz, w, at.Sz, w, at.Om_Sz, R, w, 0)
+    dot(w, at.m_Om_Sz, at.Sz, at.Om_m, R)
+    dot(w, at.Sz_Om_Sz, at.Sz, at.Om_Sz, R)
     trace_product(w, at.Om, S, at.trace_Om_S, R)
 
 
@@ -119,13 +119,13 @@ def second_order(tilted, positive, w, at, S, m, R):
         w[at.by_grad, lane] = -share * alpha
         d_alpha[1, lane] *= 2.0
         d_beta[1, lane] *= 2.0
-    scale(w, at.grad_alpha, w, at.Om_m, w, 0, R, w, at.d_alpha)
-    axpy(w, at.grad_alpha, w, at.grad_alpha, w, at.Om_Sz, R, w, at.d_alpha + 1)
-    axpy(w, at.g, w, at.grad_alpha, w, at.z, R, w, at.by_z)
-    scale(w, at.grad_beta, w, at.Om_m, w, 0, R, w, at.d_beta)
-    axpy(w, at.grad_beta, w, at.grad_beta, w, at.Om_Sz, R, w, at.d_beta + 1)
-    axpy(w, at.grad_beta, w, at.grad_beta, w, at.grad_alpha, R, w, at.by_grad)
-    axpy(w, at.t, w, at.grad_beta, w, at.z, R, w, at.by_zz)
-    scale(w, at.A, w, at.Om, w, 0, R * (R + 1) // 2, w, at.by_Om)
+    scale(w, at.grad_alpha, at.Om_m, R, at.d_alpha)
+    axpy(w, at.grad_alpha, at.grad_alpha, at.Om_Sz, R, at.d_alpha + 1)
+    axpy(w, at.g, at.grad_alpha, at.z, R, at.by_z)
+    scale(w, at.grad_beta, at.Om_m, R, at.d_beta)
+    axpy(w, at.grad_beta, at.grad_beta, at.Om_Sz, R, at.d_beta + 1)
+    axpy(w, at.grad_beta, at.grad_beta, at.grad_alpha, R, at.by_grad)
+    axpy(w, at.t, at.grad_beta, at.z, R, at.by_zz)
+    scale(w, at.A, at.Om, R * (R + 1) // 2, at.by_Om)
     add_outer(w, at.A, at.t, at.z, at.A, R)
     add_outer(w, at.A, at.z, at.grad_beta, at.A, R)

@@ -7,7 +7,7 @@ messages are stands in `update`.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.cep.second_order import second_order
 from tensorcep.cp.cep.update import (
     first_order,
@@ -25,7 +25,7 @@ from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import copy
 
 
-@block_kernel
+@inlined
 def load_block(b, unused, entries, rows, messages, noise, rule, w, at):
     """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
     load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
@@ -43,7 +43,7 @@ def load_block(b, unused, entries, rows, messages, noise, rule, w, at):
         add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
 
-@block_kernel
+@inlined
 def prepare(k, columns, rule, K, R, w, at):
     """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
     structured = columns.z.shape[2] > 0
@@ -51,7 +51,7 @@ def prepare(k, columns, rule, K, R, w, at):
         products_with_clamped(k, columns, rule, R, w, at)
     else:
         products_of_others(k, K, R, w, at)
-    copy(w, at.site_ok, w, at.ok, w, 0, 1, w, 0)
+    copy(w, at.site_ok, at.ok, 1)
     if not rule.gaussian:
         return
     if rule.censored or k == K - 1:
@@ -61,7 +61,7 @@ def prepare(k, columns, rule, K, R, w, at):
         squared_errors(rule, w, at)
 
 
-@block_kernel
+@inlined
 def propose(own, structured, rule, R, w, at):
     """Step (b): the message to one row, T and eta, given that its cavity is number `own` of S, m and vt."""
     if rule.gaussian and rule.order == 1:

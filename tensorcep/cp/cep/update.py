@@ -23,17 +23,17 @@ from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_v
 from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
 
 
-@block_kernel
+@inlined
 def products_of_others(k, K, R, w, at):
     """z and Z2 of mode k (CEP eqs 16-17)."""
     P = R * (R + 1) // 2
     first = 1 if k == 0 else 0
-    copy(w, at.z, w, at.m + first * R, w, 0, R, w, 0)
-    copy(w, at.Z2, w, at.G + first * P, w, 0, P, w, 0)
+    copy(w, at.z, at.m + first * R, R)
+    copy(w, at.Z2, at.G + first * P, P)
     for j in range(first + 1, K):
         if j != k:
-            multiply(w, at.z, w, at.z, w, at.m + j * R, R, w, 0)
-            multiply(w, at.Z2, w, at.Z2, w, at.G + j * P, P, w, 0)
+            multiply(w, at.z, at.z, at.m + j * R, R)
+            multiply(w, at.Z2, at.Z2, at.G + j * P, P)
 
 
 @block_kernel
@@ -50,10 +50,10 @@ def products_with_clamped(k, columns, rule, R, w, at):
 @inlined
 def latent_moments(k, structured, R, w, at):
     """E[f] and var f with all second moments, from z, Z2 and the moments of mode k."""
-    dot(w, at.f_mean, w, at.z, w, at.m + k * R, R, w, 0)
+    dot(w, at.f_mean, at.z, at.m + k * R, R)
     trace_product(w, at.Z2, at.G + k * (R * (R + 1) // 2), at.f_var, R)
     if structured:  # E[f^2] of f = z'u + c
-        dot(w, at.product, w, at.cross, w, at.m + k * R, R, w, 0)
+        dot(w, at.product, at.cross, at.m + k * R, R)
         for lane in range(LANES):
             w[at.f_mean, lane] += w[at.offset, lane]
             w[at.f_var, lane] += 2.0 * w[at.product, lane] + w[at.square, lane]
@@ -61,7 +61,7 @@ def latent_moments(k, structured, R, w, at):
         w[at.f_var, lane] = max(0.0, w[at.f_var, lane] - w[at.f_mean, lane] ** 2)
 
 
-@block_kernel
+@inlined
 def observe(rule, w, at):
     """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'.
 
@@ -104,15 +104,15 @@ def squared_errors(rule, w, at):
         w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.censored else apart + v
 
 
-@block_kernel
+@inlined
 def gaussian_message(structured, R, w, at):
     """T = lam Z2 and eta = lam (y' z - E[z c]) (CEP eqs 14-15, first order)."""
-    scale(w, at.T, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.precision)
-    scale(w, at.eta, w, at.z, w, 0, R, w, at.pull)
+    scale(w, at.T, at.Z2, R * (R + 1) // 2, at.precision)
+    scale(w, at.eta, at.z, R, at.pull)
     if structured:
         for lane in range(LANES):
             w[at.product, lane] = -w[at.precision, lane]
-        axpy(w, at.eta, w, at.eta, w, at.cross, R, w, at.product)
+        axpy(w, at.eta, at.eta, at.cross, R, at.product)
 
 
 @block_kernel
@@ -135,17 +135,17 @@ def first_order(tilted, positive, w, at, S, m, R):
 
     ``positive`` limits the second term (`counted_spread`).
     """
-    dot(w, at.f_mean, w, at.z, w, m, R, w, 0)
-    axpy(w, at.f_mean, w, at.f_mean, w, at.offset, 1, w, at.one)
+    dot(w, at.f_mean, at.z, m, R)
+    axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
     call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     counted_spread(positive, w, at)
     for lane in range(LANES):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
         w[at.beta, lane] -= w[at.spread, lane]
-    scale(w, at.g, w, at.z, w, 0, R, w, at.alpha)
-    scale(w, at.t, w, at.z, w, 0, R, w, at.spread)
-    scale(w, at.A, w, at.Z2, w, 0, R * (R + 1) // 2, w, at.beta)
+    scale(w, at.g, at.z, R, at.alpha)
+    scale(w, at.t, at.z, R, at.spread)
+    scale(w, at.A, at.Z2, R * (R + 1) // 2, at.beta)
     add_outer(w, at.A, at.t, at.z, at.A, R)
 
 
@@ -157,9 +157,9 @@ def tilted_message(S, m, vt, R, w, at):
     """
     site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
     symmetric_times_vector(w, S, at.g, at.t, R)
-    axpy(w, at.t, w, at.t, w, m, R, w, at.one)
+    axpy(w, at.t, at.t, m, R, at.one)
     symmetric_times_vector(w, at.T, at.t, at.eta, R)
-    axpy(w, at.eta, w, at.eta, w, at.g, R, w, at.one)
+    axpy(w, at.eta, at.eta, at.g, R, at.one)
     for r in range(R):
         for lane in range(LANES):
             if not np.isfinite(w[at.eta + r, lane]):

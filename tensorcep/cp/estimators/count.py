@@ -45,7 +45,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _likelihood(self) -> Likelihood:
         r = check_range("dispersion", self.dispersion, 0.0, include_low=False)
         record = get_likelihood(check_choice("likelihood", self.likelihood, ("poisson", "negbinomial")))
-        return record._replace(default_theta=r) if record.name == "negbinomial" else record
+        return record._replace(default_theta=r) if record.parameter is not None else record
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         return float(np.log(max(float(np.mean(y)), 0.5 / len(y))))

@@ -7,6 +7,7 @@ one mode after the other are drawn given everything else.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,22 +15,17 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
-from tensorcep.cp.free_columns import column_groups, free_problem, latent_at
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, layout, mode_columns, room_for
+from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
+from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import initial_prior, latent_of_entries, seen_rows
-from tensorcep.cp.settings import sampling
+from tensorcep.cp.rows import initial_prior, seen_rows
+from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import Conditional
-
-SamplerOptions = sampling.Sampler
-
-# Streams are told apart by what is drawn: rows (0, 1, ... for the modes), then these.
-AUGMENTATION, TABLES = 1 << 20, 1 << 21
-START = 1 << 48  # in place of the number of the sweep: the rows that chains start from
 
 
 class Chains(NamedTuple):
@@ -45,8 +41,7 @@ class Chains(NamedTuple):
         What entries say about their latent values (see `sweep`), room for one chain.
     by_row : EntriesByRow
     columns : tuple of ModeColumns, one per mode
-    groups : (G, 2 + K) int64, or None where no column is clamped
-        See `column_groups`.
+    free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of Conditional, one per chain
@@ -62,7 +57,7 @@ class Chains(NamedTuple):
     target: np.ndarray
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
-    groups: np.ndarray | None
+    free: FreeColumns
     small: Problem
     priors: tuple[Conditional, ...]
     kept: tuple[np.ndarray, ...]
@@ -71,10 +66,11 @@ class Chains(NamedTuple):
     sweeps: int
 
 
-def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -> Chains:
+def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
     small, n = free_problem(problem), problem.entries.y.size
-    columns = mode_columns(np.ones((len(problem.shape), problem.rank), bool) if problem.free is None else problem.free)
+    free_columns = columns_of(problem)
+    columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, *problem.prior.eta.shape))
     for c in range(options.n_chains):
         given = c == 0 and small.start is not None
@@ -84,36 +80,27 @@ def start_chains(problem: Problem, options: SamplerOptions, theta: np.ndarray) -
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries)
-    groups = None if problem.free is None else column_groups(problem.free)
-    return Chains(factors, theta, np.ones(n), np.zeros(n), by_row, columns, groups, small, priors, (), (), (), 0)
+    weight, target = np.ones(n), np.zeros(n)
+    return Chains(factors, theta, weight, target, by_row, columns, free_columns, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
     Lam, eta = problem.prior.Lam, problem.prior.eta
     rows, good = np.empty(eta.shape), np.empty(len(eta))
-    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, START + chain, rows, good)
+    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
-
-
-def stream_key(problem: Problem, chain: int, sweep: int, what: int) -> tuple[int, int, int]:
-    """Seed, sweep and part of the streams of one step of one chain."""
-    return problem.seed, sweep * (1 << 16) + chain, what
 
 
 def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first = chains.factors[chain], offsets(problem.shape)
-    if chains.groups is None:
-        return latent_of_entries(problem.entries, factors, executor)
+    if not chains.free.any_clamped:
+        return latent_at(problem.entries, factors, chains.free, executor)
     free = np.empty((len(factors), chains.small.rank))
     for k, columns in enumerate(chains.columns):
-
-        def work(a: int, b: int, i: int = int(first[k]), columns: ModeColumns = columns) -> None:
-            arrange(i + a, i + b, factors, columns.free, free)
-
-        executor.over(problem.shape[k], work)
-    return latent_at(problem.entries, free, chains.groups, executor)
+        executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
+    return latent_at(problem.entries, free, chains.free, executor)
 
 
 def draw_factors(
@@ -126,10 +113,11 @@ def draw_factors(
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
-    at, first = layout(R), offsets(problem.shape)
+    first = offsets(problem.shape)
     for k, columns in enumerate(chains.columns):
         source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
-        arguments = (
+        executor.run(arrange, 0, len(factors), factors, columns.order, source)
+        record = (
             int(first[k]),
             chains.by_row[:3],
             source,
@@ -137,19 +125,11 @@ def draw_factors(
             (chains.weight, chains.target, weighted),
             *_prior_of_mode(prior, k, problem.shape),
             precision,
-            stream_key(problem, chain, chains.sweeps, k),
+            stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
             factors,
         )
-
-        def lay_out(a: int, b: int, source: np.ndarray = source, columns: ModeColumns = columns) -> None:
-            arrange(a, b, factors, columns.order, source)
-
-        def work(a: int, b: int, arguments: tuple[Any, ...] = arguments, columns: ModeColumns = columns) -> None:
-            draw_rows(a, b, *arguments, room_for(R, columns), at)
-
-        executor.over(len(factors), lay_out)
-        executor.over(problem.shape[k], work, LANES)
+        executor.run(draw_rows, 0, problem.shape[k], *record, align=LANES, scratch=partial(room_for, R, columns))
     return float(fit.sum())
 
 
@@ -174,7 +154,7 @@ def draw_priors(chains: Chains) -> Chains:
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
-        rng = np.random.default_rng([small.seed, 4, chains.sweeps, c])
+        rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
         priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
     return chains._replace(priors=tuple(priors))
 
@@ -185,7 +165,7 @@ def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
     return rows[:, np.where(used, columns.free, 0)] * used
 
 
-def keep(chains: Chains, problem: Problem, options: SamplerOptions) -> Chains:
+def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
     """Count the sweep, and keep its draw if it is due."""
     since = chains.sweeps - options.burn_in
     if since >= 0 and since % options.thin == 0:
@@ -210,7 +190,7 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
     """
     rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
     for c, prior in enumerate(chains.priors):
-        rng = np.random.default_rng([problem.seed, 5, chains.sweeps, c])
+        rng = generator(problem.seed, Stream.UNKNOWN_ROWS, chains.sweeps, c)
         modes: Any = prior.modes
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))

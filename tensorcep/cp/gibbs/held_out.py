@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
+from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods.parameter import Gamma
 
 # A tenth of the entries, and at least 50 of them: the noise is then known to a fifth of its value.
 HELD_FRACTION = 0.1
@@ -59,7 +60,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     size = int(HELD_FRACTION * n)
     if size < FEWEST_HELD:
         return None
-    place = np.random.default_rng([problem.seed, 6]).permutation(n)[:size]
+    place = generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size]
     rows = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[place].astype(np.int64)
     return HeldOut(place, rows, np.zeros((n_chains, size)), noise, noise)
 
@@ -81,7 +82,7 @@ def update_noise(held: HeldOut, sweep: int, factors: np.ndarray, y: np.ndarray) 
     )
 
 
-def law_of_noise(held: HeldOut, prior: GammaNoise) -> GammaNoise:
+def law_of_noise(held: HeldOut, prior: tuple[float, float]) -> Gamma:
     """The noise precision given what the entries left out say."""
     half = 0.5 * len(held.place)
-    return GammaNoise(prior.a + half, prior.b + half * held.noise)
+    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise]))

@@ -1,4 +1,4 @@
-"""The compiled Gibbs step of the factor rows of one mode, and of what augments the likelihood.
+"""The compiled Gibbs step of the factor rows of one mode.
 
 Given the other modes, entry n of row i says N(target_n / weight_n; z_n'u + c_n, 1 / (precision weight_n)) of the row u,
 where z_n is the elementwise product of the rows of the other modes in the columns that are free in this mode, and c_n
@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.free_columns import padded_columns
+from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
+from tensorcep.kernels.layout import layout
 from tensorcep.kernels.outer import add_outer_products, padded
-from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
-from tensorcep.kernels.streams import new_stream, normal, start_stream, truncated_normal
+from tensorcep.kernels.streams import new_stream, normal, start_stream
 
 # Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
 CHUNK = 32
@@ -42,17 +42,15 @@ class ModeColumns(NamedTuple):
     order: np.ndarray
 
 
-def mode_columns(free: np.ndarray) -> tuple[ModeColumns, ...]:
-    """The columns of every mode from which ones are free, (K, R) bool."""
-    found = []
-    for mine, row in zip(padded_columns(free), free, strict=True):
-        Q, clamped = len(mine), np.flatnonzero(~row)
-        found.append(ModeColumns(mine, np.concatenate([mine, np.full(padded(Q + 1) - Q, -1), clamped])))
-    return tuple(found)
+def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
+    """The columns of every mode."""
+    fill = np.full(padded(columns.free_index.shape[1] + 1) - columns.free_index.shape[1], -1)
+    parts = zip(columns.free_index, columns.clamped_index, strict=True)
+    return tuple(ModeColumns(mine, np.concatenate([mine, fill, rest[rest >= 0]])) for mine, rest in parts)
 
 
 class Slots(NamedTuple):
-    """Where things lie in the lane array of one thread, one row per lane (see `layout`)."""
+    """Where things lie in the lane array of one thread, one row per lane."""
 
     A: int  # the sums over the entries of each row (`Room.gram`), packed
     Lam: int
@@ -66,13 +64,10 @@ class Slots(NamedTuple):
     size: int
 
 
-def layout(R: int) -> Slots:
+def slots_for(R: int) -> Slots:
     """Slots of the lane array for R free columns."""
     P = R * (R + 1) // 2
-    Lam = P + R + 1
-    x = Lam + P
-    ok = x + 3 * R
-    return Slots(0, Lam, x, x + R, x + 2 * R, ok, ok + 1, ok + 2, ok + 3, ok + 4)
+    return layout(Slots, A=P + R + 1, Lam=P, x=R, t=R, inv_diag=R)
 
 
 class Room(NamedTuple):
@@ -97,11 +92,11 @@ class Room(NamedTuple):
     stream: np.ndarray
 
 
-def room_for(R: int, columns: ModeColumns) -> Room:
-    """Work space for R free columns of a mode."""
-    W, S = len(columns.order), padded(R + 1)
-    z, lanes = np.empty((2, CHUNK, W)), lane_zeros((layout(R).size, LANES))
-    return Room(lanes, z[0], z[1], np.empty((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream())
+def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
+    """Work space for R free columns of a mode, and where things lie in it."""
+    W, S, at = len(columns.order), padded(R + 1), slots_for(R)
+    z, lanes = np.empty((2, CHUNK, W)), lane_zeros((at.size, LANES))
+    return Room(lanes, z[0], z[1], np.empty((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream()), at
 
 
 @inlined
@@ -190,9 +185,9 @@ def draw_rows(
             _sum_row(offset + group + lane, by_row, source, entries, R, room, room.gram[lane])
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)
-        axpy(w, at.Lam, w, at.Lam, w, at.A, P, w, at.precision)
+        axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
         gather(room.prior_row, prior_eta, w, at.x)
-        axpy(w, at.x, w, at.x, w, at.A + P, R, w, at.precision)
+        axpy(w, at.x, at.x, at.A + P, R, at.precision)
         cholesky(w, at.Lam, at.inv_diag, at.ok, R)
         solve_lower(w, at.Lam, at.inv_diag, at.x, R)
         for r in range(R):
@@ -207,11 +202,11 @@ def _store_rows(group, used, offset, factors, free, fit, w, at, R):
     """Write the new rows of one group and their share of the fit; a row without a factorisation stays as it is."""
     P = R * (R + 1) // 2
     for r in range(R):
-        scale(w, at.t + r, w, at.x + r, w, 0, 1, w, at.one)
+        scale(w, at.t + r, at.x + r, 1, at.one)
     w[at.Lam : at.Lam + P] = 0.0
     add_outer(w, at.Lam, at.x, at.t, at.Lam, R)
     trace_product(w, at.A, at.Lam, at.spare, R)
-    dot(w, at.t, w, at.A + P, w, at.x, R, w, 0)
+    dot(w, at.t, at.A + P, at.x, R)
     for lane in range(used):
         fit[group + lane] = w[at.A + P + R, lane]
         if w[at.ok, lane] > 0.0:
@@ -219,44 +214,3 @@ def _store_rows(group, used, offset, factors, free, fit, w, at, R):
                 if free[r] >= 0:
                     factors[offset + group + lane, free[r]] = w[at.x + r, lane]
             fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
-
-
-@block_kernel
-def draw_probit(first, last, y, f, key, target, s):
-    """target = the latent normal of each label: N(f, 1) on the side of 0 that y = +-1 says (Albert and Chib 1993)."""
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            if y[b, lane] != 0.0:
-                target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
-
-
-@block_kernel
-def draw_censored(first, last, y, weight, f, tau, key, target, s):
-    """target = y, and for y = 0 the latent normal N(f, 1 / tau) given that it is below 0; 0 in padding."""
-    sd = 1.0 / np.sqrt(tau)
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            target[b, lane] = y[b, lane]
-            if weight[b, lane] > 0.0 and y[b, lane] <= 0.0:
-                target[b, lane] = f[b, lane] - sd * truncated_normal(s, f[b, lane] / sd)
-
-
-@block_kernel
-def draw_omega(first, last, count, f, key, weight, s):
-    """weight = omega ~ PG(count, f) of each entry; padding has count 0."""
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            if count[b, lane] > 0.0:
-                weight[b, lane] = draw_pg(s, count[b, lane], f[b, lane])
-
-
-@block_kernel
-def draw_tables(first, last, y, r, used, key, tables, s):
-    """tables ~ CRT(y, r) of each entry, r the dispersion of the entry."""
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0

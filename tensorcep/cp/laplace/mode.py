@@ -9,7 +9,7 @@ the iteration safe.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel, call_loglik
+from tensorcep.core.jit import call_loglik, inlined
 from tensorcep.cp.messages.columns import offset_mean, table_products
 from tensorcep.kernels.lanes import symmetric_times_vector
 from tensorcep.kernels.rows import gather
@@ -23,37 +23,37 @@ SCALAR_TOL = 1e-11
 ROUNDING = 1e-12
 
 
-@block_kernel
+@inlined
 def _gradient(k, columns, K, R, w, at, z):
     """Slots z = the elementwise product of the rows `trial` of the other modes; of their free columns, if not all."""
     if columns.z.shape[2] > 0:
         table_products(columns.z[k], w, z)
         return
     first = 1 if k == 0 else 0
-    copy(w, z, w, at.trial + first * R, w, 0, R, w, 0)
+    copy(w, z, at.trial + first * R, R)
     for j in range(first + 1, K):
         if j != k:
-            multiply(w, z, w, z, w, at.trial + j * R, R, w, 0)
+            multiply(w, z, z, at.trial + j * R, R)
 
 
-@block_kernel
+@inlined
 def _gradients(columns, K, R, w, at):
     """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m."""
-    copy(w, at.V, w, at.zero, w, 0, 1, w, 0)
-    copy(w, at.f_cavity, w, at.f, w, 0, 1, w, 0)
+    copy(w, at.V, at.zero, 1)
+    copy(w, at.f_cavity, at.f, 1)
     for k in range(K):
         z = at.z + k * R
         _gradient(k, columns, K, R, w, at, z)
         symmetric_times_vector(w, at.S + k * (R * (R + 1) // 2), z, at.Sz + k * R, R)
-        dot(w, at.v + k, w, z, w, at.Sz + k * R, R, w, 0)
-        subtract(w, at.t, w, at.m + k * R, w, at.u + k * R, R, w, 0)
-        dot(w, at.product, w, z, w, at.t, R, w, 0)
+        dot(w, at.v + k, z, at.Sz + k * R, R)
+        subtract(w, at.t, at.m + k * R, at.u + k * R, R)
+        dot(w, at.product, z, at.t, R)
         for lane in range(LANES):
             w[at.V, lane] += w[at.v + k, lane]
             w[at.f_cavity, lane] += w[at.product, lane]
 
 
-@block_kernel
+@inlined
 def _solve_scalar(loglik, w, at):
     """lam = l'(s) at s = a + V l'(s) by Newton steps in a bracket: l' falls, so s is between a and a + V l'(a)."""
     call_loglik(loglik, w[at.y], w[at.f_cavity], w[at.theta], w[at.value], w[at.d1], w[at.d2])
@@ -84,42 +84,42 @@ def _solve_scalar(loglik, w, at):
     call_loglik(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.lam], w[at.d2])
 
 
-@block_kernel
+@inlined
 def _direction(K, R, w, at):
     """The step to u_k = m_k + lam S_k z_k, and the quadratic form of u - m along it: q_0 + 2 t q_1 + t^2 q_2."""
     for j in range(3):
-        copy(w, at.q + j, w, at.zero, w, 0, 1, w, 0)
+        copy(w, at.q + j, at.zero, 1)
     for k in range(K):
         u, du, dual, d_dual = at.u + k * R, at.du + k * R, at.dual + k * R, at.d_dual + k * R
-        axpy(w, du, w, at.m + k * R, w, at.Sz + k * R, R, w, at.lam)
-        subtract(w, du, w, du, w, u, R, w, 0)
-        scale(w, d_dual, w, at.z + k * R, w, 0, R, w, at.lam)
-        subtract(w, d_dual, w, d_dual, w, dual, R, w, 0)
-        subtract(w, at.t, w, u, w, at.m + k * R, R, w, 0)
+        axpy(w, du, at.m + k * R, at.Sz + k * R, R, at.lam)
+        subtract(w, du, du, u, R)
+        scale(w, d_dual, at.z + k * R, R, at.lam)
+        subtract(w, d_dual, d_dual, dual, R)
+        subtract(w, at.t, u, at.m + k * R, R)
         for j in range(3):
-            dot(w, at.product, w, dual if j == 0 else d_dual, w, du if j == 2 else at.t, R, w, 0)
+            dot(w, at.product, dual if j == 0 else d_dual, du if j == 2 else at.t, R)
             for lane in range(LANES):
                 w[at.q + j, lane] += w[at.product, lane]
 
 
-@block_kernel
+@inlined
 def _latent_of_trial(columns, K, R, w, at):
     """f_at = the latent value at the rows u_k + length du_k, which become `trial`."""
     for k in range(K):
-        axpy(w, at.trial + k * R, w, at.u + k * R, w, at.du + k * R, R, w, at.length)
+        axpy(w, at.trial + k * R, at.u + k * R, at.du + k * R, R, at.length)
     if columns.z.shape[2] > 0:
         table_products(columns.z[0], w, at.t)
-        dot(w, at.f_at, w, at.t, w, at.trial, R, w, 0)
+        dot(w, at.f_at, at.t, at.trial, R)
         offset_mean(0, columns, w, at)
-        axpy(w, at.f_at, w, at.f_at, w, at.offset, 1, w, at.one)
+        axpy(w, at.f_at, at.f_at, at.offset, 1, at.one)
         return
-    copy(w, at.t, w, at.trial, w, 0, R, w, 0)
+    copy(w, at.t, at.trial, R)
     for k in range(1, K - 1):
-        multiply(w, at.t, w, at.t, w, at.trial + k * R, R, w, 0)
-    dot(w, at.f_at, w, at.t, w, at.trial + (K - 1) * R, R, w, 0)
+        multiply(w, at.t, at.t, at.trial + k * R, R)
+    dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
 
 
-@block_kernel
+@inlined
 def _climb(loglik, columns, K, R, w, at):
     """Go along the step, halved until the log density does not fall; returns whether all lanes are done."""
     for lane in range(LANES):
@@ -138,8 +138,8 @@ def _climb(loglik, columns, K, R, w, at):
                 w[at.length, lane] = 0.5 * t if halving < MAX_HALVINGS - 1 else 0.0
         if not falling:
             break
-    copy(w, at.u, w, at.trial, w, 0, K * R, w, 0)
-    axpy(w, at.dual, w, at.dual, w, at.d_dual, K * R, w, at.length)
+    copy(w, at.u, at.trial, K * R)
+    axpy(w, at.dual, at.dual, at.d_dual, K * R, at.length)
     all_done = True
     for lane in range(LANES):
         t = w[at.length, lane]
@@ -153,27 +153,27 @@ def _climb(loglik, columns, K, R, w, at):
     return all_done
 
 
-@block_kernel
+@inlined
 def start_at_posterior(k, rows, mean, Lam, eta, w, at):
     """Start row k at its posterior mean, where the mode is at a fixed point; dual = eta - Lam u of its own message."""
     R = mean.shape[1]
     gather(rows, mean, w, at.u + k * R)
-    copy(w, at.T, Lam, 0, w, 0, Lam.shape[0], w, 0)
-    copy(w, at.dual + k * R, eta, 0, w, 0, R, w, 0)
+    copy(w, at.T, (Lam, 0), Lam.shape[0])
+    copy(w, at.dual + k * R, (eta, 0), R)
     symmetric_times_vector(w, at.T, at.u + k * R, at.t, R)
-    subtract(w, at.dual + k * R, w, at.dual + k * R, w, at.t, R, w, 0)
+    subtract(w, at.dual + k * R, at.dual + k * R, at.t, R)
 
 
-@block_kernel
+@inlined
 def find_mode(loglik, columns, K, R, w, at):
     """From the rows u to their joint mode; z, v and V there, d1 and d2 of the log likelihood at f."""
     w[at.du : at.du + K * R] = 0.0
-    copy(w, at.length, w, at.zero, w, 0, 1, w, 0)
+    copy(w, at.length, at.zero, 1)
     _latent_of_trial(columns, K, R, w, at)
-    copy(w, at.f, w, at.f_at, w, 0, 1, w, 0)
+    copy(w, at.f, at.f_at, 1)
     call_loglik(loglik, w[at.y], w[at.f], w[at.theta], w[at.density], w[at.d1], w[at.d2])
-    subtract(w, at.du, w, at.u, w, at.m, K * R, w, 0)
-    dot(w, at.q, w, at.dual, w, at.du, K * R, w, 0)
+    subtract(w, at.du, at.u, at.m, K * R)
+    dot(w, at.q, at.dual, at.du, K * R)
     for lane in range(LANES):
         w[at.density, lane] -= 0.5 * w[at.q, lane]
         w[at.done, lane] = 1.0 - w[at.ok, lane]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import Places
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
 from tensorcep.cp.messages.kernels import cavity_moments, clear_sums, load_values, store_message, store_noise
@@ -107,7 +107,7 @@ class Rule(NamedTuple):
     marginal: bool
 
 
-@block_kernel
+@inlined
 def message(k, marginal, structured, R, w, at):
     """Message T = h z z' and eta = (l' + h z'u) z, which puts the row's mean at its mode u.
 
@@ -116,9 +116,9 @@ def message(k, marginal, structured, R, w, at):
     """
     z = at.z + k * R
     if structured:  # f = z'u + c, c the sum of the columns that are clamped in mode k
-        dot(w, at.product, w, z, w, at.u + k * R, R, w, 0)
+        dot(w, at.product, z, at.u + k * R, R)
     else:
-        copy(w, at.product, w, at.f, w, 0, 1, w, 0)
+        copy(w, at.product, at.f, 1)
     for lane in range(LANES):
         h = max(0.0, -w[at.d2, lane])
         if marginal:
@@ -128,12 +128,12 @@ def message(k, marginal, structured, R, w, at):
         w[at.pull, lane] = slope
         w[at.site_ok, lane] = w[at.ok, lane] if abs(slope) < 1e300 and h < 1e300 else 0.0
     w[at.T : at.T + R * (R + 1) // 2] = 0.0
-    scale(w, at.t, w, z, w, 0, R, w, at.precision)
+    scale(w, at.t, z, R, at.precision)
     add_outer(w, at.T, at.t, z, at.T, R)
-    scale(w, at.eta, w, z, w, 0, R, w, at.pull)
+    scale(w, at.eta, z, R, at.pull)
 
 
-@block_kernel
+@inlined
 def squared_errors(K, marginal, w, at):
     """Slot error = (y - f)^2 + var f, with the variance of the linearised f under the new rows."""
     for lane in range(LANES):

@@ -75,9 +75,9 @@ def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, 
 @block_kernel
 def _product(table, p, w, out):
     """Slot out = element p of a table (K - 1, n)."""
-    copy(w, out, w, table[0, p], w, 0, 1, w, 0)
+    copy(w, out, table[0, p], 1)
     for j in range(1, table.shape[0]):
-        multiply(w, out, w, out, w, table[j, p], 1, w, 0)
+        multiply(w, out, out, table[j, p], 1)
 
 
 @block_kernel
@@ -91,12 +91,12 @@ def table_products(table, w, out):
 def add_product(table, p, w, out, at):
     """Slot out += element p of a table (K - 1, n)."""
     if table.shape[0] == 1:
-        axpy(w, out, w, out, w, table[0, p], 1, w, at.one)
+        axpy(w, out, out, table[0, p], 1, at.one)
     elif table.shape[0] == 2:
-        axpy(w, out, w, out, w, table[0, p], 1, w, table[1, p])
+        axpy(w, out, out, table[0, p], 1, table[1, p])
     else:
         _product(table, p, w, at.product)
-        axpy(w, out, w, out, w, at.product, 1, w, at.one)
+        axpy(w, out, out, at.product, 1, at.one)
 
 
 @block_kernel

@@ -44,12 +44,12 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
     P, R = Lam.shape[1], eta.shape[1]
     gather(rows, Lam, w, at.a)
     gather(rows, eta, w, at.t)
-    subtract(w, at.a, w, at.a, msg_Lam, 0, P, w, 0)
-    subtract(w, at.t, w, at.t, msg_eta, 0, R, w, 0)
+    subtract(w, at.a, at.a, (msg_Lam, 0), P)
+    subtract(w, at.t, at.t, (msg_eta, 0), R)
     moments(w, at.a, at.t, at.S + slot * P, at.m + slot * R, at.vt + slot * R * R, at.inv_diag, ok, R)
 
 
-@block_kernel
+@inlined
 def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
     """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
     skipped = 0
@@ -59,10 +59,10 @@ def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
         if weight[lane] > 0.0 and w[at.site_ok, lane] == 0.0:
             skipped += 1
     if rule.power != 1.0:
-        scale(w, at.T, w, at.T, w, 0, Lam.shape[0], w, at.power)
-        scale(w, at.eta, w, at.eta, w, 0, eta.shape[0], w, at.power)
-    damp(Lam, 0, Lam, 0, w, at.T, Lam.shape[0], w, at.step)
-    damp(eta, 0, eta, 0, w, at.eta, eta.shape[0], w, at.step)
+        scale(w, at.T, at.T, Lam.shape[0], at.power)
+        scale(w, at.eta, at.eta, eta.shape[0], at.power)
+    damp(w, (Lam, 0), (Lam, 0), at.T, Lam.shape[0], at.step)
+    damp(w, (eta, 0), (eta, 0), at.eta, eta.shape[0], at.step)
     scatter_add(rows, Lam, sum_Lam)
     scatter_add(rows, eta, sum_eta)
     return skipped

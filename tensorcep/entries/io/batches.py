@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.layout import Reading, format_of
 from tensorcep.entries.io.lines import STDIN, open_lines
 from tensorcep.entries.io.parquet import ParquetRows
-from tensorcep.entries.io.pieces import BadLine, Piece, TextLines
+from tensorcep.entries.io.pieces import BadLine, TextLines
 
 
 def refuse(path: str, number: int, problem: str, text: str) -> None:
@@ -75,20 +76,20 @@ def read_batches(
     start = Position(*start)
     size = size if start == (0, 0) else batch_size
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
-    pieces: list[Piece] = []
-    missing, columns, position = size, None, start
+    pieces: list[Batch] = []
+    missing, columns = size, None
     for file in range(start.file, len(names)):
-        with _opened(names[file], kinds[file], how, start.line if file == start.file else 0, bad_line) as source:
+        first = Position(file, start.line if file == start.file else 0)
+        with _opened(names[file], kinds[file], how, first, bad_line) as source:
             columns = _same_columns(columns, source.mode_names)
             while (piece := source.take(missing)) is not None:
                 pieces.append(piece)
                 missing -= piece.values.size
-                position = Position(file, source.number)
                 if missing == 0:
-                    yield _joined(pieces, columns, position)
+                    yield _joined(pieces)
                     pieces, missing = [], batch_size
-    if any(piece.values.size for piece in pieces) and columns is not None:
-        yield _joined(pieces, columns, position)
+    if any(piece.values.size for piece in pieces):
+        yield _joined(pieces)
 
 
 def _kind_of(path: str, format: str | None) -> str:
@@ -101,12 +102,14 @@ def _kind_of(path: str, format: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: str, kind: str, how: Reading, skip: int, bad_line: BadLine) -> Iterator[TextLines | ParquetRows]:
+def _opened(
+    path: str, kind: str, how: Reading, start: Position, bad_line: BadLine
+) -> Iterator[TextLines | ParquetRows]:
     if kind == "parquet":
-        yield ParquetRows(path, how, skip, bad_line)
+        yield ParquetRows(path, how, start, bad_line)
     else:
         with open_lines(path) as lines:
-            yield TextLines(path, kind, lines, how, skip, bad_line)
+            yield TextLines(path, kind, lines, how, start, bad_line)
 
 
 def _same_columns(columns: tuple[Any, ...] | None, of_next: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -115,14 +118,13 @@ def _same_columns(columns: tuple[Any, ...] | None, of_next: tuple[Any, ...]) -> 
     return of_next
 
 
-def _joined(pieces: Sequence[Piece], names: tuple[Any, ...], position: Position) -> Batch:
-    values = np.concatenate([piece.values for piece in pieces])
-    coords = np.zeros((values.size, len(names)), dtype=np.int64)
-    keys: list[list[Any] | None] = [None] * len(names)
-    for k, name in enumerate(names):
-        parts = [piece.columns[k] for piece in pieces]
-        if name is None:
-            np.concatenate(parts, out=coords[:, k])
-        else:
-            keys[k] = [label for part in parts for label in part]
-    return Batch(coords, tuple(keys), names, values, position=position)
+def _joined(pieces: Sequence[Batch]) -> Batch:
+    last = pieces[-1]
+    if len(pieces) == 1:
+        return last
+    columns = zip(*(piece.keys for piece in pieces), strict=True)
+    return last._replace(
+        coords=np.concatenate([piece.coords for piece in pieces]),
+        keys=tuple(None if parts[0] is None else list(itertools.chain(*parts)) for parts in columns),
+        values=np.concatenate([piece.values for piece in pieces]),
+    )

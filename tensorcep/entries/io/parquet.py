@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io.layout import Reading, chosen_columns
-from tensorcep.entries.io.pieces import BadLine, Piece, piece_of
+from tensorcep.entries.io.pieces import BadLine, batch_of
 
 ROWS = 1 << 14  # decoded at a time
 
@@ -33,18 +34,16 @@ def _explained(path: str) -> Iterator[None]:
 
 
 class ParquetRows:
-    """The entries of a parquet file after the first `skip` rows, taken some rows at a time.
+    """The entries of a parquet file from a position on, taken some rows at a time.
 
     Attributes
     ----------
     mode_names : tuple
         Names of the modes, None where there are indices.
-    number : int
-        Rows read.
     """
 
-    def __init__(self, path: str, how: Reading, skip: int, bad_line: BadLine) -> None:
-        self.path, self.number = path, skip
+    def __init__(self, path: str, how: Reading, start: Position, bad_line: BadLine) -> None:
+        self.path, self._position = path, start
         self._base, self._bad_line = how.index_base, bad_line
         with _explained(path):
             from pyarrow.parquet import ParquetFile
@@ -53,7 +52,7 @@ class ParquetRows:
             modes, value = chosen_columns(path, list(table.schema_arrow.names), how.modes, how.value)
         self._columns = [*modes, value]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._rows = self._decoded(table, skip)
+        self._rows = self._decoded(table, start.line)
 
     def _decoded(self, table: Any, skip: int) -> Iterator[tuple[Any, ...]]:
         parts, last = table.iter_batches(ROWS, columns=self._columns), 0
@@ -68,18 +67,19 @@ class ParquetRows:
                 columns = (frame[name].tolist() for name in self._columns)
                 yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
 
-    def take(self, count: int) -> Piece | None:
+    def take(self, count: int) -> Batch | None:
         """Return the entries among the next `count` rows, or None at the end."""
         rows = list(itertools.islice(self._rows, count))
+        file, line = self._position
+        self._position = Position(file, line + len(rows))
         entries = []
-        for row in rows:
-            self.number += 1
+        for number, row in enumerate(rows, line + 1):
             problem = _row_problem(row, self.mode_names, self._base)
             if problem is None:
                 entries.append(row)
             else:
-                self._bad_line(self.path, self.number, problem, ",".join(map(str, row)) + "\n")
-        return piece_of(entries, self.mode_names, self._base) if rows else None
+                self._bad_line(self.path, number, problem, ",".join(map(str, row)) + "\n")
+        return batch_of(entries, self.mode_names, self._base, self._position) if rows else None
 
 
 def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | None:

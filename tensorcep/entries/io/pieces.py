@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.layout import Reading, layout_of
 from tensorcep.entries.io.one_line import entry_in
 from tensorcep.entries.io.text import read_lines
@@ -20,25 +20,20 @@ FEW = 250  # lines that are read one by one in less time than a call of pandas t
 MANY = 1 << 16  # lines given to pandas at a time
 
 
-class Piece(NamedTuple):
-    """Some entries: per mode a list of labels or an array of indices from 0, and the values."""
-
-    columns: list[Any]
-    values: NDArray[np.float64]
-
-
-def piece_of(entries: Sequence[Sequence[Any]], names: Sequence[Any], base: int = 0) -> Piece:
-    """Return a piece from entries with the value last; modes without a name have indices that count from `base`."""
+def batch_of(entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int, position: Position) -> Batch:
+    """Return a batch of entries with the value last; modes without a name have indices that count from `base`."""
     *columns, values = zip(*entries, strict=True) if entries else [()] * (len(names) + 1)
-    modes = [
-        np.array(column, dtype=np.int64) - base if name is None else list(column)
-        for name, column in zip(names, columns, strict=True)
-    ]
-    return Piece(modes, np.array(values, dtype=np.float64))
+    coords = np.zeros((len(entries), len(names)), dtype=np.int64)
+    for k, name in enumerate(names):
+        if name is None:
+            coords[:, k] = columns[k]
+            coords[:, k] -= base
+    keys = tuple(None if name is None else list(column) for name, column in zip(names, columns, strict=True))
+    return Batch(coords, keys, names, np.array(values, dtype=np.float64), position=position)
 
 
 class TextLines:
-    """The entries of a .tns or csv file after the first `skip` lines, taken some lines at a time.
+    """The entries of a .tns or csv file from a position on, taken some lines at a time.
 
     pandas' parser is asked first. It names no lines and takes what is no entry, so lines that are anything but one good
     entry each are read again, one by one.
@@ -47,26 +42,28 @@ class TextLines:
     ----------
     mode_names : tuple
         Names of the modes, None where there are indices.
-    number : int
-        Lines read.
     """
 
-    def __init__(self, path: str, kind: str, lines: Iterator[str], how: Reading, skip: int, bad_line: BadLine) -> None:
+    def __init__(
+        self, path: str, kind: str, lines: Iterator[str], how: Reading, start: Position, bad_line: BadLine
+    ) -> None:
         head: list[str] = []
         layout = layout_of(path, kind, _noted(lines, head), how)
         self._layout = layout._replace(shape=None)  # a stream may outgrow what the header promises
         self._bad_line = bad_line
         self.mode_names = layout.mode_names
-        self.number = max(skip, layout.skip)
-        self._lines = itertools.islice(itertools.chain(head, lines), self.number, None)
+        self._position = Position(start.file, max(start.line, layout.skip))
+        self._lines = itertools.islice(itertools.chain(head, lines), self._position.line, None)
 
-    def take(self, count: int) -> Piece | None:
+    def take(self, count: int) -> Batch | None:
         """Return the entries of the next `count` lines or fewer, or None at the end."""
         lines = list(itertools.islice(self._lines, min(count, MANY)))
-        first, self.number = self.number + 1, self.number + len(lines)
+        first = self._position.line + 1
+        self._position = Position(self._position.file, self._position.line + len(lines))
         together = read_lines(lines, self._layout) if len(lines) > FEW else None
         if together is not None:
-            return Piece(*together)
+            coords, keys, values = together
+            return Batch(coords, keys, self.mode_names, values, position=self._position)
         entries = []
         for number, text in enumerate(lines, first):
             entry = entry_in(text, self._layout)
@@ -74,7 +71,7 @@ class TextLines:
                 self._bad_line(self._layout.path, number, entry, text)
             elif entry is not None:
                 entries.append(entry)
-        return piece_of(entries, self.mode_names) if lines else None
+        return batch_of(entries, self.mode_names, 0, self._position) if lines else None
 
 
 def _noted(lines: Iterator[str], head: list[str]) -> Iterator[str]:

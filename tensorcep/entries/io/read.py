@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_file, fail_value
-from tensorcep.entries.io.layout import Layout, Reading, chosen_columns, format_of, layout_of, tns_layout
+from tensorcep.entries.io.layout import Layout, Reading, chosen_columns, csv_names, format_of, layout_of, tns_layout
 from tensorcep.entries.io.lines import open_lines, rows
 from tensorcep.entries.io.npz import read_npz
 from tensorcep.entries.io.parquet import read_parquet
-from tensorcep.entries.io.text import read_entries, read_frame, read_text
+from tensorcep.entries.io.text import read_entries, read_frame
 from tensorcep.entries.tensor import SparseTensor
 
 
@@ -106,7 +106,9 @@ def read_cells(
     if kind == "parquet":
         return read_parquet(path)
     if kind == "csv":
-        return read_text(path, header)
+        with open_lines(path) as lines:
+            skip, names = csv_names(path, lines, header, None)
+        return read_frame(Layout(path, ",", None, tuple(names), tuple(range(len(names))), None, skip, labelled=True))
     with open_lines(path) as lines:  # two fields may be a header: the third line tells
         widths = [len(fields) for _, fields in itertools.islice(rows(lines, None, "#"), 3)]
     if widths and widths[-1] == n_modes and not with_values:

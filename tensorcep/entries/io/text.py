@@ -22,12 +22,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import fail_value
-from tensorcep.entries.io.layout import Layout, csv_names
+from tensorcep.entries.io.layout import Layout
 from tensorcep.entries.io.lines import ENCODING, GZIP_ERRORS, filled, open_binary, open_lines, split_line
 from tensorcep.entries.io.one_line import find_bad_line
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 _PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
+Keys = tuple[list[Any] | None, ...]
 MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
 _EXACT = {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
@@ -157,30 +158,32 @@ def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, 
     except pd.errors.EmptyDataError:  # nothing but comments
         none = np.empty((0, len(layout.modes)), dtype=np.int64)
         return _Block(none, np.empty(0), none.sum(axis=0), share)
+    coords, values, sizes = _checked(frame, layout)
+    return _Block(coords, values, sizes, share)
+
+
+def _checked(frame: pd.DataFrame, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return coords (zeros for labels), values and sizes of one line or more, if these are what they should be."""
     if frame.shape[1] != layout.n_fields:
         raise _RefusedError
-    coords = np.empty((len(frame), len(layout.modes)), dtype=np.int64)
-    sizes = np.empty(len(layout.modes), dtype=np.int64)
-    for k, field in enumerate(layout.modes):
+    coords = np.zeros((len(frame), len(layout.modes)), dtype=np.int64)
+    sizes = np.zeros(len(layout.modes), dtype=np.int64)
+    for k, field in enumerate([] if layout.labelled else layout.modes):
         column = frame[field].to_numpy()
         if column.min() < layout.base:
             raise _RefusedError
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
-    values = _values(frame, layout)
+    values = np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     if not np.isfinite(values).all():
         raise _RefusedError
-    return _Block(coords, values, sizes, share)
+    return coords, values, sizes
 
 
-def _types(layout: Layout) -> dict[int, Any]:
-    """What the fields of entries with indices hold."""
+def _types(layout: Layout) -> dict[Any, Any]:
+    """What the parser makes of the fields; labels of a whole column are what pandas finds that they are."""
     value = {} if layout.value is None else {layout.value: np.float64}
-    return {**dict.fromkeys(layout.modes, np.int64), **value}
-
-
-def _values(frame: pd.DataFrame, layout: Layout) -> NDArray[np.float64]:
-    return np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
+    return value if layout.labelled else {**dict.fromkeys(layout.modes, np.int64), **value}
 
 
 def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFrame:
@@ -199,68 +202,44 @@ def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFr
 
 
 def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
-    """Return the fields of a file with labels as a DataFrame with its columns' names.
+    """Return the columns of a file with labels, with their names; all of them as text where there is no value.
 
     pandas chooses the dtype of the labels by looking at the whole column, so this is not read in chunks.
     """
     failure: Exception | None = None
+    options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False}
     try:
-        frame = _read_whole(layout, {layout.value: np.float64}, verbose)
+        with open_binary(layout.path, verbose) as (handle, _):
+            frame = _read_csv(handle, _types(layout) or str, options)
+        _checked(frame, layout)
     except _PARSE_ERRORS as error:
         if isinstance(error.__cause__, GZIP_ERRORS):
             raise
         failure, frame = error, pd.DataFrame()
     # A line that ends early leaves empty text in its last fields.
-    good = frame.shape[1] == layout.n_fields and bool(np.isfinite(_values(frame, layout)).all())
-    if not good or any((frame[field] == "").any() for field in layout.modes):
+    if failure is None and not any((frame[field] == "").any() for field in layout.modes):
+        return frame.set_axis(list(layout.names), axis=1)
+    if failure is None or layout.value is not None:
         find_bad_line(layout)
-        if not good:
-            raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+    if failure is not None:
+        raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
     return frame.set_axis(list(layout.names), axis=1)
 
 
-def read_text(path: str, header: bool) -> pd.DataFrame:
-    """Return all columns of a csv file as text, with their names or else their positions from 0."""
-    with open_lines(path) as lines:
-        skip, names = csv_names(path, lines, header, None)
-    layout = Layout(path, ",", None, tuple(names), tuple(range(len(names))), None, skip, labelled=True)
-    try:
-        frame = _read_whole(layout, str)
-    except _PARSE_ERRORS as error:
-        raise ValueError(f"'{path}' cannot be read ({error}); mend it.") from error
-    if frame.shape[1] != len(names) or (frame == "").any(axis=None):  # what a line that ends early leaves
-        find_bad_line(layout)
-    return frame.set_axis(names, axis=1)
-
-
-def _read_whole(layout: Layout, types: Any, verbose: int = 0) -> pd.DataFrame:
-    with open_binary(layout.path, verbose) as (handle, _):
-        return _read_csv(handle, types, {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False})
-
-
-def read_lines(lines: Sequence[str], layout: Layout) -> tuple[list[Any], NDArray[np.float64]] | None:
-    """Return the columns of the modes (lists of labels, or indices from 0) and the values of some lines.
+def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
+    """Return coords, labels as text, and values of some lines.
 
     None where a line needs a closer look, since it does not hold exactly one good entry.
     """
-    types: dict[Any, Any] = dict.fromkeys(range(layout.n_fields), object)
-    types.update({layout.value: np.float64} if layout.labelled else _types(layout))
+    types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **_types(layout)}
     try:
         with np.errstate(invalid="ignore"):
             frame = _read_csv(StringIO("".join(lines)), types, _general_dialect(layout))
+        coords, values, _ = _checked(frame, layout)
     except _PARSE_ERRORS:
         return None
-    texts = [field for field in range(layout.n_fields) if types[field] is object]
-    if frame.shape[1] != layout.n_fields or any((frame[field] == "").any() for field in texts):
+    if any((frame[field] == "").any() for field in types if types[field] is object):
         return None
     if len(frame) != len(lines) and len(frame) != sum(1 for _ in filled(lines, layout.comment)):
         return None  # a quoted field spans lines
-    values = _values(frame, layout)
-    if not np.isfinite(values).all():
-        return None
-    if layout.labelled:
-        return [frame[field].tolist() for field in layout.modes], values
-    columns = [frame[field].to_numpy() for field in layout.modes]
-    if any(column.min() < layout.base for column in columns):
-        return None
-    return [column - layout.base for column in columns], values
+    return coords, tuple(frame[field].tolist() if layout.labelled else None for field in layout.modes), values

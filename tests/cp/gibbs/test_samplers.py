@@ -11,10 +11,10 @@ from helpers.samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, learne
 
 from tensorcep.core.loop import run
 from tensorcep.cp.gibbs import chains as _chains
-from tensorcep.cp.gibbs import gaussian as gibbs
-from tensorcep.cp.gibbs import polya_gamma as pg_gibbs
+from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.kernels.outer import padded
+from tensorcep.likelihoods import LIKELIHOODS
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.learned import LearnedPrior
 
@@ -77,26 +77,41 @@ def _without_offsets(original):
     return lambda free: tuple(without_clamped(columns) for columns in original(free))
 
 
-def _more_trials(original):
-    return lambda a, b, trials, *rest: original(a, b, trials + 0.7 * (trials > 0), *rest)
+def _heavier(original):
+    """Polya-Gamma draws with more than y + r trials."""
+
+    def drawn(a, b, y, used, f, theta, key, weight, target, s):
+        original(a, b, y, used, f, theta, key, weight, target, s)
+        weight[a:b] *= 1.7
+
+    return drawn
 
 
 def _wider(original):
-    return lambda a, b, y, weight, f, tau, *rest: original(a, b, y, weight, f, 0.5 * tau, *rest)
+    """Censored values with twice the variance of the noise."""
+    return lambda a, b, y, used, f, theta, *rest: original(a, b, y, used, f, 0.5 * theta, *rest)
+
+
+@pytest.mark.parametrize(("method", "likelihood"), [("gibbs", "gaussian"), ("gibbs", "probit")])
+def test_samplers_that_temper_the_rows_fail_the_joint_test(monkeypatch, method, likelihood):
+    monkeypatch.setattr(samplers, "draw_factors", _tempered(samplers.draw_factors))
+    z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
+    assert np.abs(z).max() > LIMIT, z
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "bug", "method", "likelihood"),
+    ("part", "bug", "method", "likelihood"),
     [
-        (gibbs, "draw_factors", _tempered, "gibbs", "gaussian"),
-        (gibbs, "draw_factors", _tempered, "gibbs", "probit"),
-        (gibbs, "draw_censored", _wider, "gibbs", "tobit"),
-        (pg_gibbs, "draw_omega", _more_trials, "pg-gibbs", "logit"),
-        (pg_gibbs, "draw_omega", _more_trials, "pg-gibbs", "negbinomial"),
+        ("normal", _wider, "gibbs", "tobit"),
+        ("pg", _heavier, "pg-gibbs", "logit"),
+        ("pg", _heavier, "pg-gibbs", "negbinomial"),
     ],
 )
-def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, module, name, bug, method, likelihood):
-    monkeypatch.setattr(module, name, bug(getattr(module, name)))
+def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug, method, likelihood):
+    record = LIKELIHOODS[likelihood]
+    augmentation = getattr(record, part)
+    wrong = augmentation._replace(drawn=bug(augmentation.drawn))
+    monkeypatch.setitem(LIKELIHOODS, likelihood, record._replace(**{part: wrong}))
     z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
     assert np.abs(z).max() > LIMIT, z
 
@@ -171,7 +186,7 @@ def test_samplers_keep_what_the_settings_say(rng):
     assert result.theta.shape == (3, 4, 1)
     assert result.theta_mode is None
     assert len(np.unique(result.rows[:, 0, 0, 0])) == 3
-    stopped = run(METHODS["gibbs"], p, settings("gibbs", max_iter=50, burn_in=40), max_iter=3, tol=0.0)
+    stopped = run(METHODS["gibbs"], p, settings("gibbs", sweeps=50, burn_in=40), max_iter=3, tol=0.0)
     assert stopped.posterior.rows.shape == (1, 1, 15, 2)
 
 

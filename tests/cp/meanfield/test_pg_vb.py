@@ -1,10 +1,11 @@
-"""PG-VB: the bound of Jaakkola and Jordan, stored optima, growth in every sweep, invariances; PG-Gibbs beside it."""
+"""PG-VB: a plain twin, the bound of Jaakkola and Jordan, stored optima, growth, invariances; PG-Gibbs beside it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import build, means, problem, settings_of
+from helpers.problems import build, means, problem, settings_of, structured
+from oracles import pg_vb as oracle
 from scipy.special import expit, gammaln
 
 from tensorcep.core.loop import run
@@ -13,6 +14,8 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.priors.fixed import Prior
 
 LIKELIHOODS = pytest.mark.parametrize("likelihood", ["logit", "negbinomial"])
+# Modes with four, three and two free columns; no two columns are free in the same modes.
+UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
 CELLS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 
@@ -38,6 +41,61 @@ def kl_of_rows(posterior, p):
     apart = mean - np.linalg.solve(Lam, p.prior.eta[..., None])[..., 0]
     terms = np.einsum("nij,nji->n", Lam, cov) + np.einsum("ni,nij,nj->n", apart, Lam, apart) - p.rank
     return 0.5 * (terms - np.linalg.slogdet(Lam)[1] - np.linalg.slogdet(cov)[1]).sum()
+
+
+@LIKELIHOODS
+@pytest.mark.parametrize("mode", [None, 1])
+@pytest.mark.parametrize(("K", "R"), [(2, 1), (3, 3), (4, 2)])
+def test_pg_vb_equals_its_plain_twin(rng, likelihood, mode, K, R):
+    coords, y, p = data(rng, likelihood, K, R, 30)
+    p = p._replace(start=p.start - 0.4)
+    first, prior = offsets(p.shape), (1.3, 0.4)
+    rows = coords + first[:-1]
+    twin = oracle.Twin(rows, y, unpack(p.prior.Lam, R), p.prior.eta, first, p.start)
+    if likelihood == "negbinomial":
+        group = np.zeros(len(y), dtype=int) if mode is None else coords[:, mode]
+        twin = oracle.Twin(rows, y, unpack(p.prior.Lam, R), p.prior.eta, first, p.start, prior, group)
+    run, bounds = fit(p, 4, dispersion_prior=prior, dispersion_mode=mode), []
+    for _ in range(4):
+        twin.sweep()
+        bounds.append(twin.bound())
+    np.testing.assert_allclose(run.state.rows.mean, twin.m, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(unpack(run.state.rows.cov, R), twin.S, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(run.trace["lower_bound"], bounds, rtol=1e-9)
+    if likelihood == "negbinomial":
+        used = np.arange(len(twin.a))
+        np.testing.assert_allclose(run.posterior.dispersion.a[used], twin.a, rtol=1e-9)
+        np.testing.assert_allclose(run.posterior.dispersion.b[used], twin.b, rtol=1e-9)
+
+
+@LIKELIHOODS
+@pytest.mark.parametrize("kind", [None, "learned"])
+@pytest.mark.parametrize(("K", "free"), [(3, None), (3, UNEQUAL), (4, None)])
+def test_pg_vb_in_the_free_columns_is_pg_vb_with_tight_priors(rng, likelihood, kind, K, free):
+    """The same model with the clamped columns carried along."""
+    p, whole = structured(rng, K, likelihood, kind, free=free)
+    one, other = fit(p, 8), fit(whole, 8)
+    assert one.state.small.rank < one.posterior.rank == other.posterior.rank == p.rank
+    np.testing.assert_allclose(one.state.f, other.state.f, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(one.trace["train_score"], other.trace["train_score"], rtol=1e-5)
+    if kind is None:
+        np.testing.assert_allclose(one.trace["lower_bound"], other.trace["lower_bound"], rtol=1e-5)
+    S, T = (np.linalg.inv(unpack(run.posterior.Lam, p.rank)) for run in (one, other))
+    np.testing.assert_allclose(S, T, atol=1e-5 * np.abs(T).max())
+
+
+@LIKELIHOODS
+@pytest.mark.parametrize("kind", [None, "learned"])
+def test_pg_vb_bound_with_clamped_columns_never_falls(rng, likelihood, kind):
+    p, _ = structured(rng, 3, likelihood, kind, free=UNEQUAL)
+    assert (np.diff(fit(p, 50).trace["lower_bound"]) > -1e-9).all()
+
+
+def test_pg_vb_with_clamped_columns_gives_the_same_bits_on_two_threads(rng):
+    p, _ = structured(rng, 3, "negbinomial", "learned", n=2000, shape=(40, 35, 20))
+    one, two = (fit(p, 5, threads).posterior for threads in (1, 2))
+    np.testing.assert_array_equal(one.Lam, two.Lam)
+    np.testing.assert_array_equal(one.dispersion.a, two.dispersion.a)
 
 
 @pytest.mark.parametrize("K", [2, 3, 4])

@@ -16,7 +16,7 @@ from scipy.stats import multivariate_normal, norm
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.meanfield.vmp import _first_square, _update_mode
+from tensorcep.cp.meanfield.rows import first_square, update_mode
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.datasets import published_entries
 from tensorcep.estimators import CPClassifier
@@ -272,11 +272,11 @@ def test_vmp_bound_with_clamped_columns_never_falls_and_the_square_stays_exact(r
     run = vmp(p, 60)
     assert (np.diff(run.trace["lower_bound"]) > -1e-9).all()
     state, threads = run.state, ThreadExecutor(1)
-    exact = _first_square(state, state.columns, p, threads)
+    exact = first_square(state, state.orders, p, threads)
     for k in range(3):  # no update moves a fixed point by much, but each replaces its part of the square
-        state = _update_mode(k, state, state.noise[0] / state.noise[1], p, threads)
+        state = update_mode(k, state, 1.0, p, threads)
     assert run.state.square == pytest.approx(exact, rel=1e-10)
-    assert state.square == pytest.approx(_first_square(state, state.columns, p, threads), rel=1e-10)
+    assert state.square == pytest.approx(first_square(state, state.orders, p, threads), rel=1e-10)
 
 
 def test_vmp_with_clamped_columns_gives_the_same_bits_on_two_threads(rng):

@@ -1,0 +1,104 @@
+"""The mean-field update of the rows of one mode.
+
+The precision of a row is its prior's plus the sum over its entries of weight times E[z z'], z being the elementwise
+product of the other modes' rows; its natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the
+sum over the columns that are clamped to 1 in the mode.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.packing import offsets
+from tensorcep.cp.meanfield.columns import Order, Orders
+from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.model import sum_chunks, sum_products
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import diagonal, refresh_rows
+from tensorcep.kernels.rows import arrange, second_moments
+
+
+def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The optimal q of every row of mode k, every entry counting `power` times."""
+    rows, chunks, precision = state.rows, state.by_row.chunks[k], state.precision(power)
+    seconds, means = state.numbers, rows.mean
+    if state.orders is not None:
+        seconds = _arranged(k, state.orders.products, state.numbers, problem, executor)
+        means = _arranged(k, state.orders.means, state.numbers, problem, executor)
+    both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (state.sites.target.ravel(), means, state.sum_yz))
+    width = state.sum_Z2.shape[1]
+    executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
+    first, last = int(chunks[0]), int(chunks[-1])
+    mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
+    # what the square owes to the columns that are clamped in this mode stays
+    offset = _offsets(mine, state)
+    rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, state)
+    rows.Lam[mine] = state.prior.now.Lam[mine] + precision * state.sum_Z2[mine, :P]
+    linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
+    rows.eta[mine] = state.prior.now.eta[mine] + precision * linear
+    refresh_rows(rows, first, last, executor)
+    refresh_numbers(first, last, state)
+    return state._replace(square=rest + _square_of_rows(mine, offset, state))
+
+
+def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
+    """The numbers of the rows of the other modes in the order of the elements of mode k."""
+    first = offsets(problem.shape)
+    others = [j for j in range(len(problem.shape)) if j != k]
+    out = np.empty((len(numbers), len(order[k, others[0]])))
+    for j in others:
+        executor.run(arrange, int(first[j]), int(first[j + 1]), numbers, order[k, j], out)
+    return out
+
+
+def whole_second_moments(state: MeanFieldState, problem: Problem, executor: Executor) -> np.ndarray:
+    """Packed second moments of all columns of the rows."""
+    if state.orders is None:
+        return state.numbers
+    first, whole = offsets(problem.shape), state.orders.whole
+    out = np.empty((len(state.numbers), whole.shape[1]))
+    for k, order in enumerate(whole):
+        executor.run(arrange, int(first[k]), int(first[k + 1]), state.numbers, order, out)
+    return out
+
+
+def refresh_numbers(first: int, last: int, state: MeanFieldState) -> None:
+    """Second moments, and means, of the packed rows first:last."""
+    rows, P = state.rows, state.rows.cov.shape[1]
+    second_moments(first, last, rows.mean, rows.cov, state.numbers)
+    if state.orders is not None:
+        state.numbers[first:last, P:-1] = rows.mean[first:last]
+
+
+def _offsets(mine: slice, state: MeanFieldState) -> np.ndarray | None:
+    """Sums over the entries of E[z c], (n, Q); None where no column is clamped."""
+    if state.orders is None:
+        return None
+    P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
+    return state.sum_Z2[mine, P:].reshape(-1, state.orders.n_clamped, Q).sum(axis=1)
+
+
+def _square_of_rows(mine: slice, offset: np.ndarray | None, state: MeanFieldState) -> float:
+    """E[sum of f^2] over the entries but for c^2, from the sums of the rows."""
+    P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
+    twice = np.full(P, 2.0)  # the strictly lower part stands for both
+    twice[diagonal(Q)] = 1.0
+    square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ twice
+    return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", state.rows.mean[mine], offset))
+
+
+def first_square(state: MeanFieldState, orders: Orders, problem: Problem, executor: Executor) -> float:
+    """E[sum of f^2] over the entries from all elements of the first mode."""
+    chunks, ones = state.by_row.chunks[0], problem.entries.weight.ravel()
+    sums = []
+    for order in (orders.products, orders.squares):
+        source = _arranged(0, order, state.numbers, problem, executor)
+        out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
+        sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
+        sums.append(out)
+    state = state._replace(sum_Z2=sums[0])
+    twice = np.full(sums[1].shape[1], 2.0)
+    twice[diagonal(orders.n_clamped)] = 1.0
+    mine = slice(chunks[0], chunks[-1])
+    return _square_of_rows(mine, _offsets(mine, state), state) + float((sums[1] @ twice).sum())

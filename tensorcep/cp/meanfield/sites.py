@@ -1,0 +1,72 @@
+"""What the entries say of their latent values: the expected weight and target of every entry.
+
+Where a likelihood is Gaussian in f as it is, that is 1 and y. Elsewhere an auxiliary variable per entry makes it so
+(`tensorcep.likelihoods.augmentation`), whose best law given the rows follows from E[f], and E[f^2] where weights do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.cp.model import sum_squares
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import ALIGNED_BLOCKS, diagonal, on_blocks
+from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.augmentation import Augmentation
+
+
+class Sites(NamedTuple):
+    """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes.
+
+    Attributes
+    ----------
+    f : array
+        E[f].
+    square : array
+        E[f^2]; no blocks where nothing depends on it.
+    weight, target, spread, constant : arrays
+        See `Augmentation.expected`.
+    """
+
+    f: np.ndarray
+    square: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    spread: np.ndarray
+    constant: np.ndarray
+
+
+def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
+    """Weight 1 and target y; latent values are not set yet."""
+    y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
+    if augmentation is None:
+        return Sites(none, none, weight, y, none, none)
+    return Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
+
+
+def update_sites(
+    sites: Sites, augmentation: Augmentation, theta: np.ndarray, problem: Problem, executor: Executor
+) -> None:
+    """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
+    entries, square = problem.entries, sites.square if augmentation.weighted else sites.f
+    results = (sites.weight, sites.target, sites.spread, sites.constant)
+    arrays = (entries.y, sites.f, square, theta, *results)
+    executor.run(on_blocks, 0, len(sites.f), augmentation.expected, arrays, align=ALIGNED_BLOCKS)
+    if len(sites.f):
+        for array in results:  # only the last block may have padding lanes
+            array[-1] *= entries.weight[-1]
+
+
+def latent_squares(problem: Problem, second: np.ndarray, executor: Executor) -> np.ndarray:
+    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows."""
+    P = second.shape[1]
+    twice = np.full(P, 2.0)  # the strictly lower part stands for both
+    twice[diagonal(problem.rank)] = 1.0
+    square = np.empty(problem.entries.y.shape)
+    rows = problem.entries.rows
+    executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
+    square *= problem.entries.weight
+    return np.maximum(square, 0.0)  # rounding can take one of a row with little variance below

@@ -1,0 +1,92 @@
+"""The state of a mean-field method: q = Gaussian rows x auxiliary variables of the entries x laws of the parameters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.cp.free_columns import FreeColumns
+from tensorcep.cp.meanfield.columns import Orders
+from tensorcep.cp.meanfield.sites import Sites
+from tensorcep.cp.model import EntriesByRow
+from tensorcep.cp.parameters import Learned
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.row_prior import PriorFactor
+from tensorcep.cp.rows import RowState
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import Gamma
+
+
+class MeanFieldState(NamedTuple):
+    """Rows and what follows from them; rows have the free columns alone, Q of them.
+
+    Attributes
+    ----------
+    small : Problem
+        The problem in the free columns.
+    columns : FreeColumns
+    orders : Orders or None
+        None where no column is clamped.
+    rows : RowState
+    prior : PriorFactor
+    numbers : (n_rows, P), or (n_rows, P + Q + 1) with clamped columns
+        Second moments of the rows; their means, and 1.
+    by_row : EntriesByRow
+    sum_Z2, sum_yz : (n_rows, W), (n_rows, Q + C)
+        Sums over the entries of a row, as of its last update (see `Orders`; W = P and C = 0 for the CP model).
+    square : float
+        E[sum of f^2] over the entries; of no meaning where entries have weights.
+    augmentation : Augmentation or None
+        None where no entry has an auxiliary variable.
+    sites : Sites
+    learned : Learned or None
+        What is learned of the likelihood.
+    law : Gamma
+        Law of its parameter, which stays at the likelihood's own where nothing is learned.
+    counts : tuple of three arrays
+        The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    sweeps : int
+    """
+
+    small: Problem
+    columns: FreeColumns
+    orders: Orders | None
+    rows: RowState
+    prior: PriorFactor
+    numbers: np.ndarray
+    by_row: EntriesByRow
+    sum_Z2: np.ndarray
+    sum_yz: np.ndarray
+    square: float
+    augmentation: Augmentation | None
+    sites: Sites
+    learned: Learned | None
+    law: Gamma
+    counts: tuple[np.ndarray, ...]
+    sweeps: int
+
+    @property
+    def f(self) -> np.ndarray:
+        """E[f] of every entry, (n_blocks, LANES)."""
+        return self.sites.f
+
+    @property
+    def learns_precision(self) -> bool:
+        """Whether the entries have a precision that is learned."""
+        return self.learned is not None and self.learned.parameter.is_precision
+
+    def precision(self, power: float = 1.0) -> float:
+        """E[tau] of the entries, by which their weights are multiplied, times `power`."""
+        return power * float(self.law.a[0]) / float(self.law.b[0]) if self.learns_precision else power
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights differ from 1."""
+        return self.augmentation is not None and self.augmentation.weighted
+
+    def theta(self) -> np.ndarray:
+        """The likelihood's parameter of every entry, (n_blocks, LANES)."""
+        if self.learned is None:
+            return np.full(self.sites.weight.shape, self.law.mean[0])
+        return self.learned.groups.per_entry(self.law.mean)
