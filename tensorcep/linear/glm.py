@@ -19,7 +19,17 @@ from tensorcep.linear.methods import fit_glm
 from tensorcep.linear.settings import GLMSettings, refuse_method_options, settings_of
 
 
-class BaseBayesianGLM(FeatureClassifier):
+class WithoutMethodOptions:
+    """Refuses the parameter of version 0.1; a class of its own, so that the signature stays that of `__init__`."""
+
+    def __new__(cls, *args: Any, **params: Any) -> Any:
+        if "method_options" in params:
+            method = args[0] if args else params.get("method", "ep")
+            refuse_method_options(cls.__name__, method, params["method_options"])
+        return super().__new__(cls)
+
+
+class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
     """Two classes, P(y = 1 | x) = link(x'w + intercept), with a Gaussian posterior of the weights."""
 
     _link = ""
@@ -28,12 +38,6 @@ class BaseBayesianGLM(FeatureClassifier):
         *("n_iter_", "converged_", "_mean", "_cov"),
     )
     _stored_if_there = ("log_evidence_", "feature_names_in_")
-
-    def __new__(cls, *args: Any, **params: Any) -> Any:
-        if "method_options" in params:
-            method = args[0] if args else params.get("method", "ep")
-            refuse_method_options(cls.__name__, method, params["method_options"])
-        return super().__new__(cls)
 
     def __init__(
         self,

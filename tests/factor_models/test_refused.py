@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,7 +152,7 @@ def test_refused_by_an_interrupt_changes_nothing(name, failure, tmp_path, monkey
                 raise failure
             return engine.step(*args)
 
-        return engine._replace(step=step)
+        return replace(engine, step=step)
 
     def call():
         with monkeypatch.context() as patch:
