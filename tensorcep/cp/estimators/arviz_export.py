@@ -49,7 +49,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
     coords = {
         mode: np.asarray(labels.index) for mode, labels in zip(modes, model.labels_, strict=True) if labels is not None
     }
-    return arviz_container(groups, coords, model.method, approximate=n_samples is not None)
+    return arviz_container(groups, coords, model.method_, approximate=n_samples is not None)
 
 
 def _parameter(theta: EntryTheta, n_draws: int, modes: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
