@@ -799,3 +799,10 @@ def test_cli_datasets_fetches_and_writes_published_parts(
     assert all(path.is_file() for path in shown)
     assert cli("datasets", "enron", "-o", tmp_path / "e.npz", "--fold", 2, "--part", "test") == 0
     np.testing.assert_array_equal(read_tensor(tmp_path / "e.npz").coords, tensorcep.datasets.load_enron(2).test.coords)
+
+
+def test_cli_offers_every_likelihood_that_an_estimator_offers():
+    from tensorcep.cli._fit import LIKELIHOODS
+    from tensorcep.likelihoods import names_of
+
+    assert set(LIKELIHOODS) == {name for kind in ("values", "labels", "counts") for name in names_of(kind)}

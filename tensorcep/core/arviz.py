@@ -10,8 +10,6 @@ import numpy as np
 from tensorcep import __version__
 from tensorcep.entries.interop import optional_module
 
-# The name under which a likelihood's parameter appears; the others have none.
-PARAMETERS = {"gaussian": "noise_precision", "tobit": "noise_precision", "negbinomial": "dispersion"}
 APPROXIMATE = "independent draws from an approximate posterior; not a Markov chain, so R-hat and ESS say nothing"
 SAMPLED = "draws of Markov chains"
 

@@ -54,7 +54,7 @@ class ThreadExecutor:
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._pool is None or parts <= 1:
-            _call(kernel, first, last, record, scratch)
+            kernel(first, last, *record, *(() if scratch is None else scratch()))
             return
         cuts = [first + min(size, align * (-(-size * t // (parts * align)))) for t in range(parts + 1)]
         ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import Executor, ThreadExecutor
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -40,8 +41,38 @@ class Sweep(NamedTuple):
     lower_bound: float = np.nan
 
 
-class Method(NamedTuple):
-    """One inference method: plain functions, one file each.
+Prob = TypeVar("Prob")
+Opts = TypeVar("Opts")
+State = TypeVar("State")
+ProbIn = TypeVar("ProbIn", contravariant=True)
+OptsIn = TypeVar("OptsIn", contravariant=True)
+StateIn = TypeVar("StateIn", contravariant=True)
+StateOut = TypeVar("StateOut", covariant=True)
+
+
+class Init(Protocol[ProbIn, OptsIn, StateOut]):
+    """The state before the first sweep."""
+
+    def __call__(self, problem: ProbIn, options: OptsIn, executor: Executor, /) -> StateOut: ...
+
+
+class Step(Protocol[ProbIn, OptsIn, State]):
+    """One sweep: the next state, which may share arrays with the one before, and what the sweep reports."""
+
+    def __call__(
+        self, state: State, problem: ProbIn, options: OptsIn, executor: Executor, /
+    ) -> tuple[State, Sweep]: ...
+
+
+class Finish(Protocol[ProbIn, StateIn]):
+    """What a run leads to, of the last state: a posterior, draws, or a point estimate."""
+
+    def __call__(self, state: StateIn, problem: ProbIn, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Method(Generic[Prob, Opts, State]):
+    """One inference method for problems, settings and states of its own: plain functions, one file each.
 
     Attributes
     ----------
@@ -49,10 +80,8 @@ class Method(NamedTuple):
     needs : tuple of str
         The parts of a Likelihood that the method uses.
     options : type
-        Frozen dataclass of the method's settings. A field that an estimator has too gets the estimator's value.
-    init, step, finish : callable
-        ``init(problem, options, executor) -> state``, ``step(state, problem, options, executor) -> (state, Sweep)``,
-        ``finish(state, problem) -> Posterior, Draws or PointEstimate``.
+        The record of the method's settings.
+    init, step, finish : Init, Step, Finish
     source : str
     likelihoods : tuple of str, optional
         The likelihoods that the method is for, where parts do not tell.
@@ -71,10 +100,10 @@ class Method(NamedTuple):
 
     name: str
     needs: tuple[str, ...]
-    options: Callable[..., Any]
-    init: Callable[..., Any]
-    step: Callable[..., tuple[Any, Sweep]]
-    finish: Callable[..., Any]
+    options: Callable[..., Opts]
+    init: Init[Prob, Opts, State]
+    step: Step[Prob, Opts, State]
+    finish: Finish[Prob, State]
     source: str
     likelihoods: tuple[str, ...] | None = None
     sampler: bool = False
@@ -90,6 +119,10 @@ class Method(NamedTuple):
         if likelihood.censored and not self.takes_limits:
             return ["values without a limit (lower_limit=None)"]
         return [part for part in self.needs if getattr(likelihood, part) is None]
+
+
+# A method of which only the name is known.
+AnyMethod = Method[Any, Any, Any]
 
 
 class Run(NamedTuple):
@@ -110,13 +143,13 @@ Callback = Callable[[int, Sweep, Any], Any]
 
 
 def run(
-    method: Method,
-    problem: Any,
-    options: Any,
+    method: Method[Prob, Opts, State],
+    problem: Prob,
+    options: Opts,
     *,
     max_iter: int,
     tol: float,
-    state: Any = None,
+    state: State | None = None,
     done: int = 0,
     n_threads: int = 1,
     callbacks: Iterable[Callback] = (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorcep.core.checks import check_choice, fail_value
-from tensorcep.core.loop import Method
+from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
 from tensorcep.cp.laplace.method import LAPLACE
@@ -11,10 +11,10 @@ from tensorcep.cp.meanfield.method import PG_VB, VMP
 from tensorcep.cp.wopt import WOPT
 from tensorcep.likelihoods.record import Likelihood
 
-METHODS: dict[str, Method] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
+METHODS: dict[str, AnyMethod] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 
 
-def get_method(name: str, likelihood: Likelihood, learning: bool = False) -> Method:
+def get_method(name: str, likelihood: Likelihood, learning: bool = False) -> AnyMethod:
     """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
 
     Raises

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import Callback, Method
+from tensorcep.core.loop import AnyMethod, Callback
 from tensorcep.core.settings import Settings
 from tensorcep.cp.problem import Problem
 
@@ -16,7 +16,7 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    method : Method
+    method : AnyMethod
     settings : Settings
         With numbers where the estimator's say "auto".
     problem : Problem
@@ -29,7 +29,7 @@ class Plan(NamedTuple):
         As `tensorcep.core.loop.run` takes them.
     """
 
-    method: Method
+    method: AnyMethod
     settings: Settings
     problem: Problem
     starts: tuple[np.ndarray | None, ...]

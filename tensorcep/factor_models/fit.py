@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
 from tensorcep.core.executor import n_threads
-from tensorcep.core.loop import Method, Run, run
+from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.factor_models.factorised import FACTORISED_ENGINE
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
 from tensorcep.factor_models.layout import Link
@@ -18,13 +18,13 @@ from tensorcep.factor_models.relations import RelationProblem
 from tensorcep.factor_models.settings import Gibbs, settings_of
 from tensorcep.factor_models.vb import VB_ENGINE
 
-ENGINES: dict[str, Method] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
+ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
 
 
 class RunPlan(NamedTuple):
     """How a problem is going to be fitted."""
 
-    method: Method
+    method: AnyMethod
     settings: Any
     max_iter: int
     tol: float
@@ -74,7 +74,7 @@ def check_links(plan: RunPlan, links: list[Link]) -> None:
 
 
 def fit_problem(
-    method: Method,
+    method: AnyMethod,
     problem: RelationProblem,
     settings: Any,
     *,

@@ -49,4 +49,9 @@ def get_likelihood(name: Any) -> Likelihood:
     return LIKELIHOODS[check_choice("likelihood", name, LIKELIHOODS)]
 
 
-__all__ = ["LIKELIHOODS", "Likelihood", "get_likelihood"]
+def names_of(kind: str) -> tuple[str, ...]:
+    """The likelihoods that estimators of "values", "labels" or "counts" offer."""
+    return tuple(name for name, record in LIKELIHOODS.items() if record.observes == kind)
+
+
+__all__ = ["LIKELIHOODS", "Likelihood", "get_likelihood", "names_of"]

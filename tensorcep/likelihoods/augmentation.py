@@ -38,7 +38,7 @@ class Augmentation(NamedTuple):
         `drawn` otherwise.
     exponents : callable or None
         ``exponents(y, theta) -> (b, kappa)`` of a Polya-Gamma variable, which makes exp(kappa f) / (2 cosh(f / 2))^b
-        Gaussian in f.
+        Gaussian in f; b may have one item for all entries.
     """
 
     expected: Any = None

@@ -125,4 +125,5 @@ GAUSSIAN = Likelihood(
     parameter=NOISE_PRECISION,
     normal=Augmentation(),
     mixture_quantile=mixture_quantile,
+    observes="values",
 )

@@ -230,8 +230,9 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
 
 
 LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2)._replace(
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones_like(y), 0.5 * y)),
+    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
     f_is_log_odds=True,
+    observes="labels",
 )
 LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)
 LOGIT_NINE = binary_likelihood("logit_nine", nine_tilted, loglik, expit, nine_tilted2)

@@ -287,5 +287,6 @@ NEGBINOMIAL = Likelihood(
     logpdf,
     sample,
     parameter=DISPERSION,
+    observes="counts",
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
 )

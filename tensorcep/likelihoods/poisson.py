@@ -215,4 +215,4 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
 
 
-POISSON = Likelihood("poisson", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample)
+POISSON = Likelihood("poisson", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample, observes="counts")

@@ -83,4 +83,6 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
 
 
 # Source of the latent normal: Albert and Chib (1993), JASA 88.
-PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)._replace(normal=Augmentation(expected, drawn))
+PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)._replace(
+    normal=Augmentation(expected, drawn), observes="labels"
+)

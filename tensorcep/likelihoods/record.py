@@ -53,6 +53,8 @@ class Likelihood(NamedTuple):
         value of mean f and precision theta is not above 0.
     f_is_log_odds : bool
         Whether f is the log odds of a label.
+    observes : {"values", "labels", "counts"} or None
+        The kind of data whose estimators offer it by name; None where none does.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Likelihood(NamedTuple):
     mixture_quantile: Callable[..., np.ndarray] | None = None
     limit: float | None = None
     f_is_log_odds: bool = False
+    observes: str | None = None
 
     @property
     def censored(self) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.kernels.sites import log_integral
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
 from tensorcep.linear.settings import GLM_METHODS, Factorised
@@ -208,7 +208,7 @@ def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLM
     return GLMPosterior(state.mean, state.var, state.prior_var, log_evidence)
 
 
-def _method(name: str, variant: Variant, source: str) -> Method:
+def _method(name: str, variant: Variant, source: str) -> AnyMethod:
     own = partial(step, variant=variant), partial(finish, variant=variant)
     return Method(name, variant.needs, type(GLM_METHODS[name]), init, *own, source)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.loop import Method, Run, run
+from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.linear.data import GLMProblem
 from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP
 from tensorcep.linear.full import fit_ep, fit_is
@@ -15,7 +15,7 @@ from tensorcep.linear.vb import VB
 
 # ``fit(problem, settings, max_iter, tol)``
 FULL: dict[str, Callable[[GLMProblem, Any, int, float], Run]] = {"ep": fit_ep, "is": fit_is}
-SWEPT: dict[str, Method] = {method.name: method for method in (EP_FACTORIZED, CEP1, CEP2, LP, VB)}
+SWEPT: dict[str, AnyMethod] = {method.name: method for method in (EP_FACTORIZED, CEP1, CEP2, LP, VB)}
 
 
 def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:

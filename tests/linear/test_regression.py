@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 
 import numpy as np
 import pytest
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import tensorcep as tc
 from tensorcep.linear.settings import EP, GLM_METHODS, IS
@@ -25,12 +26,42 @@ def points(rng, n=150, d=4):
     return X, np.where(X @ np.linspace(1.5, -1.0, d) + 0.3 + 0.8 * rng.normal(size=n) > 0.0, "yes", "no")
 
 
-# No check is left out. Those for importance sampling use fewer draws than the default, for time.
-@parametrize_with_checks(
-    [cls(IS(n_draws=200) if method == "is" else method, max_iter=100) for cls in CLASSES for method in GLM_METHODS]
-)
+# Methods differ in the engine alone: all checks for one of them, and for the others those that meet the engine.
+OF_THE_ENGINE = {
+    "check_classifiers_one_label",
+    "check_classifiers_regression_target",
+    "check_classifiers_train",
+    "check_dict_unchanged",
+    "check_estimator_sparse_matrix",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+}
+
+
+def engine_checks():
+    for cls, method in itertools.product(CLASSES, set(GLM_METHODS) - {"ep"}):
+        model = cls(
+            IS(n_draws=200) if method == "is" else method, max_iter=100
+        )  # fewer draws than by default, for time
+        for estimator, check in estimator_checks_generator(model):
+            if check.func.__name__ in OF_THE_ENGINE:
+                yield pytest.param(estimator, check, id=f"{cls.__name__}-{method}-{check.func.__name__}")
+
+
+@parametrize_with_checks([cls("ep", max_iter=100) for cls in CLASSES])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_glm_passes_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(("estimator", "check"), sorted(engine_checks(), key=lambda one: one.id))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_glm_passes_scikit_learns_checks_by_every_method(estimator, check):
     check(estimator)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.arviz import PARAMETERS, arviz_container
+from tensorcep.core.arviz import arviz_container
 from tensorcep.core.checks import check_values
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.packing import offsets
@@ -35,7 +35,8 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(values[:, a:b]))
         for k, (a, b) in enumerate(itertools.pairwise(offsets(model.shape_)))
     }
-    name = PARAMETERS.get(model._likelihood().name)
+    parameter = model._likelihood().parameter
+    name = None if parameter is None else parameter.name
     if name is not None:
         dims, drawn = _parameter(theta, len(values), modes)
         posterior[name] = (dims, by_chain(drawn))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorcep.core.belief import Posterior, first_member
 from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value
-from tensorcep.core.loop import Method, Run
+from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.defaults import given_int
@@ -56,7 +56,7 @@ class BatchPlan(NamedTuple):
         Per mode with labels, the rows of those that are new.
     batch : BatchProblem
     visit : Revisit or None
-    method : Method
+    method : AnyMethod
     settings : Settings
     options : RunOptions
     max_iter : int
@@ -69,7 +69,7 @@ class BatchPlan(NamedTuple):
     added: tuple[dict[Any, int] | None, ...]
     batch: BatchProblem
     visit: Revisit | None
-    method: Method
+    method: AnyMethod
     settings: Settings
     options: RunOptions
     max_iter: int

@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_logpdf
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.population import for_population
 from tensorcep.likelihoods.record import Likelihood
 
@@ -75,7 +75,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def _given_link(self) -> str:
         """The parameter link after its check."""
-        return check_choice("link", self.link, ("auto", "probit", "logit"))
+        return check_choice("link", self.link, ("auto", *names_of("labels")))
 
     def _asked_likelihood(self) -> Likelihood:
         """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
@@ -91,7 +91,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
         share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
-        return float(ndtri(share) if likelihood.name == "probit" else logit(share))
+        return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)
@@ -150,7 +150,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
         mean, variance = self.predict_latent(X)
-        slope = 1.0 if self.link_ == "probit" else np.pi / 8.0
+        slope = np.pi / 8.0 if self._likelihood().f_is_log_odds else 1.0
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:

@@ -13,7 +13,7 @@ from tensorcep.core.checks import check_choice, check_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.options import matching_scale
-from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -44,7 +44,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _likelihood(self) -> Likelihood:
         r = check_range("dispersion", self.dispersion, 0.0, include_low=False)
-        record = get_likelihood(check_choice("likelihood", self.likelihood, ("poisson", "negbinomial")))
+        record = get_likelihood(check_choice("likelihood", self.likelihood, names_of("counts")))
         return record._replace(default_theta=r) if record.parameter is not None else record
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:

@@ -16,6 +16,7 @@ tables, rate b + sum log(1 + e^f)).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -109,7 +110,9 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = _leave_out(state, problem, options)
-    score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(options.n_chains)])
+    score = np.empty(options.n_chains)
+    for c in range(options.n_chains):
+        score[c] = _sweep_chain(c, state, problem, left_out, executor)
     if state.held is not None and left_out:
         state = state._replace(held=update_noise(state.held, chains.sweeps, chains.factors, problem.entries.y))
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
@@ -210,7 +213,8 @@ GIBBS = Method(
     learns_prior=True,
     takes_limits=True,
 )
-PG_GIBBS = GIBBS._replace(
+PG_GIBBS = replace(
+    GIBBS,
     name="pg-gibbs",
     needs=("pg",),
     options=PGGibbs,

@@ -18,6 +18,7 @@ q(omega) = PG(y + <r>, .) (an approximation there), as the tangent at xi bounds 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -206,7 +207,8 @@ VMP = Method(
     takes_limits=True,
     mixes=True,
 )
-PG_VB = VMP._replace(
+PG_VB = replace(
+    VMP,
     name="pg-vb",
     needs=("pg",),
     options=settings.PGVB,

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior, row_dims
-from tensorcep.core.loop import Method, Run, Sweep, run
+from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.cep.method import CEPOptions
@@ -214,7 +214,7 @@ def batch_of(
     return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
 
 
-def learn(method: Method, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
+def learn(method: AnyMethod, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
     """Run a method on one batch; of CEP with a safeguard for labels and counts.
 
     The published formula learns most: the messages that CEPOptions.positive would limit are the surprising entries'.
