@@ -13,6 +13,8 @@ from tensorcep.cli import main
 from tensorcep.datasets import load_covid19_serology
 from tensorcep.estimators import load
 
+pytestmark = pytest.mark.slow  # one fit by default for all
+
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> demo.Demo:

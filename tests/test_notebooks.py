@@ -33,6 +33,7 @@ def test_notebook_is_valid_and_stripped(path: Path) -> None:
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.filterwarnings("default")  # of the machinery that talks to the kernel; the notebook's own are seen below
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

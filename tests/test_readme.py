@@ -32,6 +32,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(text) for text in re.findall(r"`((?:python -m scripts\.|tensorcep )[^`]*)`", TEXT)]
 
 
+@pytest.mark.slow
 def test_readme_python_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ def test_readme_python_runs(
     assert load("il2.npz").method_ == "gibbs"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_readme_shell_runs(tmp_path: Path) -> None:
     (source,) = (block for block in blocks("bash") if "tensorcep --help" in block)
@@ -112,6 +114,7 @@ def test_readme_figure_is_small() -> None:
     assert 10_000 < (ROOT / "data" / "figures" / "demo.png").stat().st_size < 150_000
 
 
+@pytest.mark.slow
 def test_readme_numbers_are_those_of_the_demo(tmp_path: Path) -> None:
     found = demo.run_demo(tmp_path, progress=False)
     row = next(line for line in TEXT.splitlines() if line.startswith("| COVID-19 serology"))

@@ -59,6 +59,7 @@ def test_glm_passes_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "check"), sorted(engine_checks(), key=lambda one: one.id))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_glm_passes_scikit_learns_checks_by_every_method(estimator, check):
