@@ -94,6 +94,7 @@ def joint_scores(likelihood, augmentation, sweeps=3000):
     return (chained.mean(axis=0) - free.mean(axis=0)) / error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("likelihood", "augmentation"), p.AUGMENTED)
 def test_pca_gibbs_joint_test(likelihood, augmentation):
     assert np.abs(joint_scores(likelihood, augmentation)).max() < 4.5
@@ -111,6 +112,7 @@ def _one_table_too_few(right):
     return lambda x, *rest: right(np.maximum(x - 1.0, 0.0), *rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bug", "likelihood", "augmentation", "sweeps"),
     [

@@ -46,6 +46,7 @@ def python(arguments, switch):
 GROUPS = {"NUMBA_DISABLE_JIT": "lanes rows cep", "NUMBA_BOUNDSCHECK": "lanes rows cep"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("switch", "groups"), GROUPS.items())
 def test_kernels_give_the_same_numbers(compiled, tmp_path, switch, groups):
     path = tmp_path / "numbers.npz"

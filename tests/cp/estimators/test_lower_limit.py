@@ -170,6 +170,7 @@ def test_compare_takes_the_methods_that_know_limits():
     assert np.isfinite(table[["rmse", "log_score", "coverage"]].to_numpy()).all()
 
 
+@pytest.mark.slow
 def test_command_line_fits_and_scores_with_a_limit(tmp_path, monkeypatch, capsys):
     X, y, _ = simulated()
     monkeypatch.chdir(tmp_path)

@@ -49,12 +49,14 @@ def counts_or(rng, likelihood, **kw):
     return coords, y, build(coords, y, p.shape, p.rank, likelihood, start=p.start)
 
 
+@pytest.mark.slow
 @EVERY
 def test_samplers_pass_the_joint_test(method, likelihood):
     z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
     assert np.abs(z).max() < LIMIT, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "likelihood", "learned"), [("gibbs", "gaussian", True), ("pg-gibbs", "logit", False)]
 )
@@ -92,6 +94,7 @@ def _wider(original):
     return lambda a, b, y, used, f, theta, *rest: original(a, b, y, used, f, 0.5 * theta, *rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "likelihood"), [("gibbs", "gaussian"), ("gibbs", "probit")])
 def test_samplers_that_temper_the_rows_fail_the_joint_test(monkeypatch, method, likelihood):
     monkeypatch.setattr(samplers, "draw_factors", _tempered(samplers.draw_factors))
@@ -99,6 +102,7 @@ def test_samplers_that_temper_the_rows_fail_the_joint_test(monkeypatch, method, 
     assert np.abs(z).max() > LIMIT, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "bug", "method", "likelihood"),
     [
@@ -116,6 +120,7 @@ def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug,
     assert np.abs(z).max() > LIMIT, z
 
 
+@pytest.mark.slow
 def test_samplers_that_forget_the_clamped_columns_fail_the_joint_test(monkeypatch):
     monkeypatch.setattr(_chains, "mode_columns", _without_offsets(_chains.mode_columns))
     z = geweke_z(METHODS["gibbs"], settings("gibbs"), "gaussian", n=1500, free=STRUCTURED)
