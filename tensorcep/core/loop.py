@@ -94,8 +94,6 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method can learn the rows' prior (`Problem.prior`).
     takes_limits : bool
         Whether the method knows what a censored value says.
-    mixes : bool
-        Whether runs from several starts make a `tensorcep.core.belief.Mixture`: the result is a Posterior.
     """
 
     name: str
@@ -110,7 +108,6 @@ class Method(Generic[Prob, Opts, State]):
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
     takes_limits: bool = False
-    mixes: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""

@@ -35,8 +35,6 @@ from tensorcep.cp.rows import (
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
 
-WOPTOptions = wopt.WOPT
-
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
 
@@ -79,7 +77,7 @@ class WOPTState(NamedTuple):
     theta: float
 
 
-def init(problem: Problem, options: WOPTOptions, executor: Executor) -> WOPTState:
+def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     """The starting means; rows without entries stay at the prior's."""
     rows = rows_at_prior(problem)
     refresh_rows(rows, 0, len(rows.good), executor)
@@ -96,7 +94,7 @@ def init(problem: Problem, options: WOPTOptions, executor: Executor) -> WOPTStat
     return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, _precision(problem, f))
 
 
-def _penalty(problem: Problem, options: WOPTOptions, prior_mean: np.ndarray) -> Penalty:
+def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
     if not isinstance(options.ridge, str):
         return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
     y = problem.entries.y[problem.entries.weight > 0]
@@ -136,7 +134,7 @@ def _pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def step(state: WOPTState, problem: Problem, options: WOPTOptions, executor: Executor) -> tuple[WOPTState, Sweep]:
+def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, free = state.factors.copy(), state.free
 
@@ -172,7 +170,7 @@ def finish(state: WOPTState, problem: Problem) -> PointEstimate:
 WOPT = Method(
     name="wopt",
     needs=("loglik",),
-    options=WOPTOptions,
+    options=wopt.WOPT,
     init=init,
     step=step,
     finish=finish,

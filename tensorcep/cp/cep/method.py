@@ -25,10 +25,8 @@ from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
 
-CEPOptions = passing.CEP
 
-
-def init(problem: Problem, options: CEPOptions, executor: Executor) -> MessageState:
+def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
     """Messages that say nothing, and rows at the starting means with the prior's precision.
 
     Raises
@@ -56,7 +54,7 @@ def init(problem: Problem, options: CEPOptions, executor: Executor) -> MessageSt
     )
 
 
-def _rule(problem: Problem, options: CEPOptions, censored: bool) -> Rule:
+def _rule(problem: Problem, options: passing.CEP, censored: bool) -> Rule:
     return Rule(
         step=1.0,
         power=1.0,
@@ -71,13 +69,13 @@ def _rule(problem: Problem, options: CEPOptions, censored: bool) -> Rule:
     )
 
 
-def _first_pace(problem: Problem, options: CEPOptions) -> Pace:
+def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
     if options.damping != "adaptive":
         return Pace(1.0 - float(options.damping))
     return Pace(0.5 if problem.noise_prior is None or options.schedule == "parallel" else 1.0)
 
 
-def step(state: MessageState, problem: Problem, options: CEPOptions, executor: Executor) -> tuple[MessageState, Sweep]:
+def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state._replace(rule=state.rule._replace(order=order))
@@ -87,7 +85,7 @@ def step(state: MessageState, problem: Problem, options: CEPOptions, executor: E
     return sweep(state, problem, options, executor, over_chunks(cep_chunks, slots))
 
 
-def trial_sweeps(options: CEPOptions) -> int:
+def trial_sweeps(options: passing.CEP) -> int:
     """Sweeps before the ones that count: annealed ones, and first-order ones when the second order is to follow."""
     return max(options.anneal, options.warm_up if options.order == 2 else 0)
 
@@ -95,7 +93,7 @@ def trial_sweeps(options: CEPOptions) -> int:
 CEP = Method(
     name="cep",
     needs=("tilted", "loglik"),
-    options=CEPOptions,
+    options=passing.CEP,
     init=init,
     step=step,
     finish=finish,
@@ -103,5 +101,4 @@ CEP = Method(
     trial_sweeps=trial_sweeps,
     learns_prior=True,
     takes_limits=True,
-    mixes=True,
 )

@@ -16,6 +16,8 @@ from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_converg
 from tensorcep.cp.estimators.old_params import refuse_old_names
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
+from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.starts import run_from_starts
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
@@ -66,8 +68,10 @@ class BaseCP(StreamingCP):
         inner = [name for name in params if name.startswith("method__")]
         if inner and not isinstance(method, Settings):
             setting = inner[0].removeprefix("method__")
+            engine = SETTINGS.get(method, CEP).__name__ if isinstance(method, str) else CEP.__name__
             raise TypeError(
-                f"{inner[0]} needs a method with settings, such as method=CEP({setting}=...); got method={method!r}."
+                f"{inner[0]} needs a method with settings, such as method={engine}({setting}=...); "
+                f"got method={method!r}."
             )
         return super().set_params(**params)
 

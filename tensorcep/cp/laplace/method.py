@@ -22,10 +22,8 @@ from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
 
-LaplaceOptions = passing.Laplace
 
-
-def init(problem: Problem, options: LaplaceOptions, executor: Executor) -> MessageState:
+def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:
     """Messages that say nothing, and rows at the starting means with the prior's precision.
 
     Raises
@@ -55,7 +53,7 @@ def init(problem: Problem, options: LaplaceOptions, executor: Executor) -> Messa
 
 
 def step(
-    state: MessageState, problem: Problem, options: LaplaceOptions, executor: Executor
+    state: MessageState, problem: Problem, options: passing.Laplace, executor: Executor
 ) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     slots = laplace_slots(len(problem.shape), state.rows.eta.shape[1])
@@ -65,12 +63,11 @@ def step(
 LAPLACE = Method(
     name="laplace",
     needs=("loglik",),
-    options=LaplaceOptions,
+    options=passing.Laplace,
     init=init,
     step=step,
     finish=finish,
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
-    mixes=True,
 )

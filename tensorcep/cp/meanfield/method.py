@@ -205,7 +205,6 @@ VMP = Method(
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
     takes_limits=True,
-    mixes=True,
 )
 PG_VB = replace(
     VMP,

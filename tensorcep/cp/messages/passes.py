@@ -28,7 +28,7 @@ Propose = Callable[[MessageState, Problem, tuple[int, int], Executor], None]
 
 
 class PassOptions(Protocol):
-    """The settings that all message-passing methods have; what they mean stands in `cep.method.CEPOptions`."""
+    """The settings that all message-passing methods have; what they mean stands in `settings.passing.CEP`."""
 
     @property
     def schedule(self) -> str: ...

@@ -22,9 +22,9 @@ from tensorcep.core.belief import GammaNoise, Posterior, row_dims
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
-from tensorcep.cp.cep.method import CEPOptions
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import FixedPrior
@@ -217,12 +217,12 @@ def batch_of(
 def learn(method: AnyMethod, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
     """Run a method on one batch; of CEP with a safeguard for labels and counts.
 
-    The published formula learns most: the messages that CEPOptions.positive would limit are the surprising entries'.
+    The published formula learns most: the messages that CEP.positive would limit are the surprising entries'.
     But when many of them meet in one row they can outweigh its prior. So a batch is learned by the formula, and if an
     update had to be skipped or a row shrunk on the way, all of it is learned again with positive messages.
     """
     settings = dataclasses.replace(settings, anneal=0)
-    if not isinstance(settings, CEPOptions):
+    if not isinstance(settings, CEP):
         return run(method, problem, settings, callbacks=callbacks, **how)
     if problem.noise_prior is not None:
         a, b = problem.noise_prior
