@@ -54,6 +54,13 @@ def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
     return np.array([[k in active for active in sets] for k in modes])
 
 
+def columns_within(parts: dict[str, int], whole: dict[str, int], order: int) -> np.ndarray:
+    """The columns of `whole` (see `free_columns`) that are those of `parts`, of which it has no fewer."""
+    pairs = order * (order - 1) // 2
+    groups = [name for name, n in zip(PARTS, (order, pairs, 1), strict=True) for _ in range(n)]
+    return np.flatnonzero(np.concatenate([np.arange(whole[name]) < parts[name] for name in groups]))
+
+
 def modes_of_columns(free: np.ndarray) -> list[tuple[int, ...]]:
     """The modes that each column belongs to."""
     return [tuple(int(k) for k in np.flatnonzero(column)) for column in free.T]

@@ -6,9 +6,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod, Callback
+from tensorcep.core.loop import AnyMethod, Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.problem import Problem
+
+
+class Pilot(NamedTuple):
+    """A quick fit of all columns, or of some.
+
+    Attributes
+    ----------
+    method, settings, problem
+    columns : (Q,) int64
+        The plan's columns that are the problem's.
+    """
+
+    method: AnyMethod
+    settings: Settings
+    problem: Problem
+    columns: np.ndarray
 
 
 class Plan(NamedTuple):
@@ -25,6 +41,10 @@ class Plan(NamedTuple):
         Row means that fits start from, those of one member after the other; None is the prior's.
     members : int
         Fits that are mixed.
+    spectral : bool
+        Whether the first start's columns that belong to all modes are to come from the data (`tensorcep.cp.spectral`).
+    pilots : tuple of Pilot
+        Fits that go before a sampler (`tensorcep.cp.pilots`).
     max_iter, tol, n_threads, callbacks, verbose
         As `tensorcep.core.loop.run` takes them.
     """
@@ -34,6 +54,8 @@ class Plan(NamedTuple):
     problem: Problem
     starts: tuple[np.ndarray | None, ...]
     members: int
+    spectral: bool
+    pilots: tuple[Pilot, ...]
     max_iter: int
     tol: float
     n_threads: int
@@ -61,3 +83,11 @@ class Plan(NamedTuple):
     def is_one_run(self) -> bool:
         """Whether one run from one start is all."""
         return self.members == 1 and self.trial_iter == 0
+
+
+def continued(plan: Plan, begun: Run) -> Run:
+    """Go on with a run to the plan's last sweep; the result is that of one run."""
+    going_on = {**plan.how, "max_iter": plan.max_iter - begun.n_iter}
+    rest = run(plan.method, plan.problem, plan.settings, state=begun.state, done=begun.n_iter, **going_on)
+    trace = {name: np.concatenate([begun.trace[name], values]) for name, values in rest.trace.items()}
+    return rest._replace(n_iter=begun.n_iter + rest.n_iter, trace=trace)

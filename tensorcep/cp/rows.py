@@ -57,6 +57,12 @@ def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) ->
     return f
 
 
+def coords_of(entries: Entries, places: np.ndarray) -> np.ndarray:
+    """Coordinates (n, K) int64 of the entries at these places in the lanes, counted through all blocks."""
+    rows = entries.rows.transpose(0, 2, 1).reshape(-1, entries.rows.shape[1])[places]
+    return rows.astype(np.int64) - entries.offsets[:-1]
+
+
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """Root mean square change, relative to the new root mean square."""
     if new.size == 0:

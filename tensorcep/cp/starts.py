@@ -1,15 +1,25 @@
-"""Runs from several starts: the best one goes on, or all are mixed."""
+"""The run of a plan: by pilots, from one start, or from several of which the best one goes on, or all are mixed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.loop import Run, run
-from tensorcep.cp.plan import Plan
+from tensorcep.cp.pilots import run_with_pilots
+from tensorcep.cp.plan import Plan, continued
+from tensorcep.cp.spectral import with_spectral_start
+
+
+def run_plan(plan: Plan) -> Run:
+    """Run a plan, from what the data say of where to start."""
+    if plan.pilots:
+        return run_with_pilots(plan)
+    if plan.spectral:
+        problem = with_spectral_start(plan.problem)
+        plan = plan._replace(problem=problem, starts=(problem.start, *plan.starts[1:]))
+    return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
 
 
 def run_from_starts(plan: Plan) -> Run:
@@ -44,10 +54,7 @@ def _best_run(plan: Plan) -> Run:
             best = trial
     if best is None:
         raise ValueError("starts must hold at least one start; got none.")
-    going_on: dict[str, Any] = {**plan.how, "max_iter": plan.max_iter - plan.trial_iter}
-    rest = run(plan.method, plan.problem, plan.settings, state=best.state, done=plan.trial_iter, **going_on)
-    trace = {name: np.concatenate([best.trace[name], values]) for name, values in rest.trace.items()}
-    return rest._replace(n_iter=best.n_iter + rest.n_iter, trace=trace)
+    return continued(plan, best)
 
 
 def mixed(runs: Sequence[Run]) -> Run:

@@ -1,4 +1,4 @@
-"""Gaussian likelihood: y ~ N(f, 1 / theta), with theta the noise precision of the entry."""
+"""Gaussian likelihood: y ~ N(level + f, 1 / theta), with theta the noise precision of the entry."""
 
 from __future__ import annotations
 
@@ -42,11 +42,6 @@ def loglik(y, f, theta, value, d1, d2):
         value[n] = 0.5 * log(theta[n]) - LOG_SQRT_2PI - 0.5 * residual * residual * theta[n]
         d1[n] = residual * theta[n]
         d2[n] = -theta[n]
-
-
-def check_y(y: ArrayLike) -> np.ndarray:
-    """Return real observations as (n,) float64."""
-    return check_values(y, name="y")
 
 
 def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -106,24 +101,45 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
     return tilted_moments(tilted, y, m, v, theta)[0]
 
 
-def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return a draw of y for each f."""
-    f, theta = aligned(f, theta)
-    return f + rng.standard_normal(f.shape) / np.sqrt(theta)
+def gaussian_about(level: float) -> Likelihood:
+    """Return the record of y ~ N(level + f, 1 / theta).
+
+    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
+    from the level.
+    """
+
+    def check_y(y: ArrayLike) -> np.ndarray:
+        return check_values(y, name="y") - level
+
+    def predict_about(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = predict(m, v, theta)
+        return level + mean, variance
+
+    def quantile_about(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return level + quantile(q, m, v, theta)
+
+    def mixture_quantile_about(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        return level + mixture_quantile(q, m, v, theta)
+
+    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, theta = aligned(f, theta)
+        return level + (f + rng.standard_normal(f.shape) / np.sqrt(theta))
+
+    return Likelihood(
+        "gaussian",
+        1.0,
+        check_y,
+        tilted,
+        loglik,
+        predict_about,
+        quantile_about,
+        logpdf,
+        sample,
+        parameter=NOISE_PRECISION,
+        normal=Augmentation(),
+        mixture_quantile=mixture_quantile_about,
+        observes="values",
+    )
 
 
-GAUSSIAN = Likelihood(
-    "gaussian",
-    1.0,
-    check_y,
-    tilted,
-    loglik,
-    predict,
-    quantile,
-    logpdf,
-    sample,
-    parameter=NOISE_PRECISION,
-    normal=Augmentation(),
-    mixture_quantile=mixture_quantile,
-    observes="values",
-)
+GAUSSIAN = gaussian_about(0.0)

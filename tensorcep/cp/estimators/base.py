@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import training_entries
@@ -18,7 +17,7 @@ from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.settings.passing import CEP
-from tensorcep.cp.starts import run_from_starts
+from tensorcep.cp.starts import run_plan
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -39,7 +38,7 @@ class BaseCP(StreamingCP):
     interactions: str | dict[str, int] = "auto"
     max_iter: int | str = "auto"
     tol: float = 3e-3
-    init: Any = "random"
+    init: Any = "auto"
     shape: tuple[int, ...] | None = None
     unknown: str = "prior"
     forget: float = 0.0
@@ -124,8 +123,7 @@ class BaseCP(StreamingCP):
             If the result is not finite.
         """
         plan = plan_fit(self, training_entries(X, y, self.shape), X)
-        work = plan.work
-        result = run(work.method, work.problem, work.settings, **work.how) if work.is_one_run else run_from_starts(work)
+        result = run_plan(plan.work)
         self._assign(fitted_attributes(plan, result))
-        warn_of_no_convergence(work, result)
+        warn_of_no_convergence(plan.work, result)
         return self

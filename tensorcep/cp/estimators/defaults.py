@@ -60,6 +60,8 @@ class Chosen(NamedTuple):
     max_iter : int
     members : int
         Fits that are mixed.
+    uniform : bool
+        Whether means of rows are drawn where the prior is fixed.
     """
 
     method: str
@@ -69,10 +71,16 @@ class Chosen(NamedTuple):
     parts: dict[str, int]
     max_iter: int
     members: int
+    uniform: bool
 
     @property
     def prior_name(self) -> str:
         return "given" if isinstance(self.prior, Prior) else str(self.prior)
+
+    @property
+    def has_positive_rows(self) -> bool:
+        """Whether rows have the paper's prior, whose mean is positive."""
+        return self.prior_name == "fixed" and self.uniform and not (self.parts["main"] or self.parts["pair"])
 
     @property
     def learns_prior(self) -> bool:
@@ -104,7 +112,8 @@ def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool)
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
-    return Chosen(name, settings, rank, prior, given, sweeps, checked_ensemble(members, model.init))
+    uniform = isinstance(model.prior_mean, str)
+    return Chosen(name, settings, rank, prior, given, sweeps, checked_ensemble(members, model.init), uniform)
 
 
 def members_for(settings: Settings, n_entries: int, several: bool) -> int:

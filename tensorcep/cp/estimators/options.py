@@ -90,10 +90,10 @@ def matching_scale(mean_square: float, order: int, rank: int) -> float:
 def checked_ensemble(members: int, init: Any) -> int:
     """Refuse a mixture of fits that would all be one."""
     if members > 1 and not is_random(init):
-        raise ValueError(f"n_ensemble must be 1 without init='random', since all fits would be one; got {members}.")
+        raise ValueError(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}.")
     return members
 
 
 def is_random(init: Any) -> bool:
-    """Whether fits start at random."""
-    return isinstance(init, str) and init == "random"
+    """Whether the starts of a fit differ from one another."""
+    return isinstance(init, str) and init in ("auto", "random")

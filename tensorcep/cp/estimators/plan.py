@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.defaults import choose
+from tensorcep.cp.columns import columns_within, free_columns
+from tensorcep.cp.estimators.defaults import Chosen, choose
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
-from tensorcep.cp.estimators.priors import plan_rows
-from tensorcep.cp.methods import get_method
+from tensorcep.cp.estimators.priors import Rows, plan_rows
+from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import pack_entries
-from tensorcep.cp.plan import Plan
+from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem
-from tensorcep.priors.fixed import Prior
+from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.priors.fixed import FixedPrior, Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
+
+
+# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
+PILOTS = ("vmp", "pg-vb")
+
+
+EMPTY = FixedPrior(np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 class FitPlan(NamedTuple):
@@ -68,28 +76,21 @@ def plan_fit(
     method = get_method(chosen.method, likelihood, chosen.learns_prior)
     own |= model._source_attributes(source, first=True)
     options = checked_options(model)
-    free = free_columns(chosen.parts, len(shape))
-    learned, n_numbers = chosen.prior_name == "learned", sum(shape) * free.shape[1]
+    n_numbers = sum(shape) * free_columns(chosen.parts, len(shape)).shape[1]
+    learned = chosen.prior_name == "learned"
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, n_numbers)
     values = model._checked_targets(values, likelihood)
     packed = pack_entries(coords, values, shape)
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
-    noise_prior = model._noise_prior(values)
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    rows = plan_rows(model, values, shape, chosen.prior, free, likelihood, n_starts)
-    problem = Problem(
-        entries=packed,
-        shape=shape,
-        rank=free.shape[1],
-        likelihood=likelihood,
-        prior=rows.prior_of_rows(shape, free.shape[1]),
-        start=rows.starts[0],
-        noise_prior=noise_prior,
-        seed=rows.seed,
-        free=None if free.all() else free,
-    )
-    work = Plan(method, settings, problem, rows.starts, chosen.members, chosen.max_iter, *options)
+    whole = Problem(packed, shape, 0, likelihood, EMPTY, None, model._noise_prior(values))
+    problem, rows = _in_columns(model, whole, values, chosen, chosen.parts, n_starts)
+    spectral = isinstance(model.init, str) and model.init == "auto"
+    spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
+    pilots = _pilots(model, problem, values, chosen) if method.sampler and spectral and chosen.learns_prior else ()
+    runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
+    work = Plan(method, settings, problem, *runs, *options)
     decided = {
         "method_": chosen.method,
         "rank_": chosen.rank,
@@ -98,3 +99,32 @@ def plan_fit(
         "interactions_": chosen.parts,
     }
     return FitPlan(work, rows.prior, labels, {**decided, **own})
+
+
+def _in_columns(
+    model: BaseCP, whole: Problem, y: np.ndarray, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
+) -> tuple[Problem, Rows]:
+    """The problem in the columns of these parts, with what is expected of its rows."""
+    shape, free = whole.shape, free_columns(parts, len(whole.shape))
+    given = model.random_state if seed is None else seed
+    rows = plan_rows(model, y, shape, chosen.prior, free, whole.likelihood, n_starts, given)
+    own: dict[str, Any] = {"rank": free.shape[1], "prior": rows.prior_of_rows(shape, free.shape[1])}
+    own |= {"start": rows.starts[0], "seed": rows.seed, "free": None if free.all() else free}
+    return whole._replace(**own), rows
+
+
+def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen) -> tuple[Pilot, ...]:
+    """Quick fits of all columns, and, where these are not asked for, of the CP component and of main effects alone."""
+    name = next((name for name in PILOTS if not METHODS[name].lacks(problem.likelihood)), None)
+    if name is None:
+        return ()
+    n_numbers = sum(problem.shape) * problem.rank
+    settings = with_numbers(SETTINGS[name](n_starts=1), problem.likelihood.name, True, chosen.max_iter, n_numbers)
+    some = [chosen.parts]
+    if isinstance(model.interactions, str) and model.interactions == "auto":
+        some += [chosen.parts | {"main": 0, "pair": 0}, chosen.parts | {"pair": 0, "cp": 0}]
+    pilots = []
+    for parts in some:
+        own, _ = _in_columns(model, problem, y, chosen, parts, 1, seed=problem.seed)
+        pilots.append(Pilot(METHODS[name], settings, own, columns_within(parts, chosen.parts, len(problem.shape))))
+    return tuple(pilots)

@@ -52,6 +52,7 @@ def plan_rows(
     free: np.ndarray,
     likelihood: Likelihood,
     n_starts: int,
+    random_state: Any,
 ) -> Rows:
     """Prior, starts and seed of the fit of an estimator to the values y.
 
@@ -68,6 +69,7 @@ def plan_rows(
         Columns that are not clamped.
     likelihood : Likelihood
     n_starts : int
+    random_state : int, RandomState, Generator or None
 
     Raises
     ------
@@ -80,8 +82,8 @@ def plan_rows(
         return model._auto_scale(values, order, rank) if scale == "auto" else float(scale)
 
     if free.all():
-        return _component_rows(model, y, shape, kind, free.shape[1], n_starts, scale_of)
-    return _structured_rows(model, y, shape, kind, free, likelihood, n_starts, scale_of)
+        return _component_rows(model, y, shape, kind, free.shape[1], n_starts, scale_of, random_state)
+    return _structured_rows(model, y, shape, kind, free, likelihood, n_starts, scale_of, random_state)
 
 
 def _component_rows(
@@ -92,6 +94,7 @@ def _component_rows(
     rank: int,
     n_starts: int,
     scale_of: Callable[[np.ndarray, int, int], float],
+    random_state: Any,
 ) -> Rows:
     """The rows of a CP component alone."""
     given = checked_init(model.init, shape, rank)
@@ -107,7 +110,7 @@ def _component_rows(
         prior = Prior([0.0 if drawn else mean] * len(shape), [1.0 / scale**2] * len(shape))
     if isinstance(given, str) and given == "prior" and not drawn and not any(np.any(m) for m in prior.mean):
         fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
-    rng = check_random_state(model.random_state)
+    rng = check_random_state(random_state)
     if drawn:
         prior = prior._replace(mean=[scale * rng.random((n, rank)) for n in shape])
     starts = tuple(_start(given, scale, sum(shape), rank, rng) for _ in range(n_starts))
@@ -134,6 +137,7 @@ def _structured_rows(
     likelihood: Likelihood,
     n_starts: int,
     scale_of: Callable[[np.ndarray, int, int], float],
+    random_state: Any,
 ) -> Rows:
     """The rows of a model with main effects or interactions."""
     if isinstance(kind, Prior):
@@ -145,7 +149,7 @@ def _structured_rows(
     intercept = model._intercept(y, likelihood)
     columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(y - intercept, j, n))
     prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
-    rng = check_random_state(model.random_state)
+    rng = check_random_state(random_state)
     means = None if isinstance(given, str) else given
     starts = tuple(structured_start(columns, shape, means, rng) for _ in range(n_starts))
     return Rows(prior, learner, starts, int(rng.integers(2**63)))
@@ -185,13 +189,13 @@ def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int)
 def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
     """A word, or the given row means (n_rows, R)."""
     if isinstance(init, str):
-        return check_choice("init", init, ("random", "prior"))
+        return check_choice("init", init, ("auto", "random", "prior"))
     if not isinstance(init, (list, tuple)):
-        fail_value(f"init must be 'random', 'prior', or a list of one array per mode; got {init!r}.")
+        fail_value(f"init must be 'auto', 'random', 'prior', or a list of one array per mode; got {init!r}.")
     factors = [np.asarray(factor, dtype=np.float64) for factor in init]
     if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
         fail_value(
-            f"init must be 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got arrays of "
+            f"init must be 'auto', 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got arrays of "
             f"shapes {[factor.shape for factor in factors]}."
         )
     if not all(np.isfinite(factor).all() for factor in factors):

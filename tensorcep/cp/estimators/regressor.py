@@ -10,15 +10,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import GammaNoise, Mixture
-from tensorcep.core.checks import check_range, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_range, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.options import matching_scale
+from tensorcep.cp.estimators.options import is_random, matching_scale
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.likelihoods.censored import TOBIT, censored_at
-from tensorcep.likelihoods.gaussian import GAUSSIAN
+from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.record import Likelihood
 
 LARGEST = 1e140
@@ -49,9 +49,18 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
         the values equal it, at least three times as many as any other value. None: no value is censored.
 
+    fit_intercept : bool or "auto", default="auto"
+        Whether the mean of the training values is subtracted before the fit and added to all predictions, so that the
+        fit does not depend on where the scale of y begins. "auto" does it but for the paper's prior of positive rows
+        (prior="fixed" with interactions="cp", which streams begin with), a `Prior` or an `init` that is given, which
+        speak of y as it is, and values with a lower limit, from which they are counted.
+
     Attributes
     ----------
     <attributes>
+    level_ : float
+        What was subtracted from y: a prediction is level_ plus the latent value. A stream keeps that of its first
+        batch. 0 with a lower limit.
     lower_limit_ : float or None
         The limit at which values are censored; None where none are. A stream keeps that of its first batch.
     noise_precision_ : float
@@ -65,16 +74,18 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     _: KW_ONLY
     noise_prior: tuple[float, float] | None = None
     lower_limit: float | str | None = "auto"
+    fit_intercept: bool | str = "auto"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_")
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_", "level_")
+    level_: ClassVar[float] = 0.0  # until a fit, and of models of version 0.1
 
     @property
     def _origin(self) -> float:
-        return getattr(self, "lower_limit_", None) or 0.0
+        return self.level_ + (getattr(self, "lower_limit_", None) or 0.0)
 
     def _likelihood(self) -> Likelihood:
         limit = getattr(self, "lower_limit_", None)
-        return GAUSSIAN if limit is None else censored_at(limit)
+        return gaussian_about(self.level_) if limit is None else censored_at(limit)
 
     def _asked_likelihood(self) -> Likelihood:
         return GAUSSIAN if self._given_limit() in ("auto", None) else TOBIT
@@ -93,7 +104,17 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             unable = _unable_to_censor(chosen)
             if unable:
                 fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
-        return GAUSSIAN if limit is None else censored_at(limit), {"lower_limit_": limit}
+        if limit is not None:
+            return censored_at(limit), {"lower_limit_": limit, "level_": 0.0}
+        level = float(np.mean(y)) if self._has_intercept(chosen) else 0.0
+        return gaussian_about(level), {"lower_limit_": None, "level_": level}
+
+    def _has_intercept(self, chosen: Chosen) -> bool:
+        """Whether the mean is subtracted before the fit."""
+        if isinstance(self.fit_intercept, (bool, np.bool_)):
+            return bool(self.fit_intercept)
+        check_choice("fit_intercept", self.fit_intercept, ("auto",))
+        return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:

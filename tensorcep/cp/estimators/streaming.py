@@ -23,7 +23,7 @@ from tensorcep.cp.estimators.batches import (
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.starts import run_from_starts
+from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
@@ -200,7 +200,7 @@ class StreamingCP(CPPredictions):
         coords, shape, labels = training_rows(arrival, self.shape)
         plan = plan_fit(self, (coords, arrival.values, shape, labels), arrival.tensor, streaming=True)
         work = plan.work
-        result = run(work.method, work.problem, work.settings, **work.how) if work.is_one_run else run_from_starts(work)
+        result = run_plan(work)
         stream = first_stream(self, plan, result, arrival, coords)
         self._assign({**fitted_attributes(plan, result), "trace_": _without_seconds(result.trace), "_stream": stream})
         warn_of_no_convergence(work, result)

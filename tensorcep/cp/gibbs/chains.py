@@ -200,11 +200,28 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
     return rows
 
 
-def collect(chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool) -> Draws:
-    """The kept draws; those of the last sweep when a run was stopped before any was kept."""
+def some_chains(chains: Chains, which: np.ndarray) -> Chains:
+    """These chains alone, before any draw is kept."""
+    priors = tuple(chains.priors[c] for c in which)
+    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors)
+
+
+def collect(
+    chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool, shares: np.ndarray | None = None
+) -> Draws:
+    """The kept draws; those of the last sweep when a run was stopped before any was kept.
+
+    Draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly over
+    the sweeps, and form one chain.
+    """
     if not chains.kept:
         chains = _with_current(chains, problem)
-    rows = np.stack(chains.kept, axis=1)
-    theta = np.stack(chains.kept_theta, axis=1) if has_theta else None
-    unknown = np.stack(chains.kept_unknown, axis=1) if chains.kept_unknown else None
-    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)
+    kept = (chains.kept, chains.kept_theta if has_theta else (), chains.kept_unknown)
+    C, D = len(chains.factors), len(chains.kept)
+    if shares is None or np.all(shares == 1.0):
+        rows, theta, unknown = (np.stack(part, axis=1) if part else None for part in kept)
+    else:
+        sizes = np.maximum(1, np.rint(D * shares)).astype(int)
+        taken = [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
+        rows, theta, unknown = (np.stack([part[d][c] for d, c in taken])[None] if part else None for part in kept)
+    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)  # type: ignore[arg-type]

@@ -1,33 +1,43 @@
-"""The Gaussian noise from entries that are not fitted, for models with about as many parameters as entries.
+"""Entries that chains leave out in the burn-in: what they say of the noise, and how far each chain is to be believed.
 
-There the conditional of the noise precision given the rows is no guide: the rows can follow every entry, the residuals
-shrink, the precision grows, and a chain ends where it interpolates. In the burn-in all chains therefore leave some
-entries out, and the noise is what their residuals say. With f a draw of such an entry's latent value and m its mean
-over the chain, E[(y - f)^2] = noise + 2 var and E[(y - m)^2] = noise + var, hence
-noise = 2 E[(y - m)^2] - E[(y - f)^2]. After the burn-in these entries take part, and the noise keeps its law.
+For models with about as many parameters as entries the conditional of the noise precision given the rows is no guide:
+the rows can follow every entry, the residuals shrink, the precision grows, and a chain ends where it interpolates. In
+the burn-in all chains therefore leave some entries out, and the noise is what their residuals say. With f a draw of
+such an entry's latent value and m its mean over the chain, E[(y - f)^2] = noise + 2 var and E[(y - m)^2] = noise + var,
+hence noise = 2 E[(y - m)^2] - E[(y - f)^2]. After the burn-in these entries take part, and the noise keeps its law.
 
-Chains end in different modes, and their draws together spread more than those of one chain. Predictions, which are
-means over all of them, therefore have a smaller noise: the squared error of the mean over all chains less that spread.
+Chains do not mix: a factorisation has many modes, some of them much worse than others. At the end of the burn-in every
+chain counts as much as makes the mixture of all of them predict the entries left out best (stacking: Yao, Vehtari and
+Gelman 2022, "Stacking for non-mixing Bayesian computations"), and chains that count for nothing end there.
+
+The draws of several chains together spread more than those of one. Predictions, which are means over all of them,
+therefore have a smaller noise: the squared error of the mean over the chains less that spread.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.record import Likelihood
 
-# A tenth of the entries, and at least 50 of them: the noise is then known to a fifth of its value.
-HELD_FRACTION = 0.1
-FEWEST_HELD = 50
+# A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
+# its value. More than the last number say no more about a handful of chains.
+HELD_FRACTION, MOST_OF_SMALL, MOST_HELD = 0.1, 0.2, 50_000
+FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
 # Running means, of the latent values and of the noise, are over about this many sweeps.
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
 LEAST_SHARE = 0.25
+# The steps that find the weights, and the least weight with which a chain goes on.
+STACKING_STEPS, LEAST_WEIGHT = 500, 0.02
 
 
 class HeldOut(NamedTuple):
@@ -39,50 +49,150 @@ class HeldOut(NamedTuple):
         Their places in the lanes of `Entries`, counted through all blocks.
     rows : (n, K) int64
         Their packed rows.
-    mean : (C, n) float64
-        Running means of their latent values in each chain.
-    noise : float
-        Present estimate of the noise variance, given one chain.
-    noise_of_mixture : float
-        The same, given the draws of all chains.
+    y : (n,) float64
+    mean, spread : (C, n) float64
+        Running means and variances of their latent values in each chain.
+    noise : (C,) float64
+        Present estimates of the noise variance, given one chain.
+    noise_ratio : float
+        The noise variance given all draws, beside that given one chain.
+    log_density : (C, n) float64
+        Log of the sum, over the sweeps of the second half of the burn-in, of the density of the value.
+    weights : (C,) float64 or None
+        What each chain counts; None until the end of the burn-in.
+    heaviest : float
+        The largest weight, that of anything beside the chains included.
     """
 
     place: np.ndarray
     rows: np.ndarray
+    y: np.ndarray
     mean: np.ndarray
+    spread: np.ndarray
+    noise: np.ndarray
+    noise_ratio: float
+    log_density: np.ndarray
+    weights: np.ndarray | None
+    heaviest: float
+
+    @property
+    def alive(self) -> np.ndarray:
+        """The chains that go on."""
+        return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
+
+    @property
+    def tells_noise(self) -> bool:
+        """Whether they are enough for the noise."""
+        return len(self.place) >= FEWEST_FOR_NOISE
+
+
+class Beside(NamedTuple):
+    """What another fit, to the same entries, says of those that were left out.
+
+    Attributes
+    ----------
+    log_density, mean, spread : (n,) float64
+        Log predictive density of the value; mean and variance of its latent value.
+    noise : float
+        Its noise variance.
+    """
+
+    log_density: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
     noise: float
-    noise_of_mixture: float
+
+
+def held_places(problem: Problem) -> np.ndarray:
+    """The places of the entries to leave out; none when there are too few entries."""
+    n = len(problem.entries.permutation)
+    size = int(min(max(HELD_FRACTION * n, min(FEWEST_FOR_NOISE, MOST_OF_SMALL * n)), MOST_HELD))
+    size = size if size >= FEWEST_HELD else 0
+    return generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size]
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     """Entries to leave out, and the noise to start with; None when there are too few entries."""
-    n = len(problem.entries.permutation)
-    size = int(HELD_FRACTION * n)
-    if size < FEWEST_HELD:
+    place = held_places(problem)
+    if not len(place):
         return None
-    place = generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size]
-    rows = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[place].astype(np.int64)
-    return HeldOut(place, rows, np.zeros((n_chains, size)), noise, noise)
+    rows = coords_of(problem.entries, place) + problem.entries.offsets[:-1]
+    zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
+    noises = np.full(n_chains, noise)
+    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, np.full_like(zeros, -np.inf), None, 1.0)
 
 
-def update_noise(held: HeldOut, sweep: int, factors: np.ndarray, y: np.ndarray) -> HeldOut:
-    """The estimate after the sweep of this number, counted from 0, at the rows (C, n_rows, R) of the chains."""
+def update_held(
+    held: HeldOut, sweep: int, burn_in: int, factors: np.ndarray, theta: np.ndarray, likelihood: Likelihood
+) -> HeldOut:
+    """The estimates after the sweep of this number, counted from 0.
+
+    Parameters
+    ----------
+    held : HeldOut
+    sweep, burn_in : int
+    factors : (C, n_rows, R) float64
+    theta : (C, n) float64
+        The likelihood's parameter of the entries left out.
+    likelihood : Likelihood
+    """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
-    y = y.ravel()[held.place]
-    of_mean, of_mixture = np.mean((y - mean) ** 2), np.mean((y - mean.mean(axis=0)) ** 2)
-    noise = max(2.0 * of_mean - np.mean((y - f) ** 2), LEAST_SHARE * of_mean)
-    rest = max(of_mixture - np.mean((f - mean.mean(axis=0)) ** 2), LEAST_SHARE * of_mixture)
-    return held._replace(
-        mean=mean,
-        noise=float(held.noise + share * (noise - held.noise)),
-        noise_of_mixture=float(held.noise_of_mixture + share * (rest - held.noise_of_mixture)),
-    )
+    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
+    of_mean = np.mean((held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.mean((held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    density = held.log_density
+    if sweep >= burn_in // 2:
+        density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta))
+    noise = held.noise + share * (noise - held.noise)
+    return held._replace(mean=mean, spread=spread, noise=noise, log_density=density)
 
 
-def law_of_noise(held: HeldOut, prior: tuple[float, float]) -> Gamma:
-    """The noise precision given what the entries left out say."""
+def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n)."""
+    flat = np.broadcast_to(y, f.shape).ravel(), f.ravel(), theta.ravel()
+    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
+    likelihood.loglik(*flat, value, d1, d2)
+    return value.reshape(f.shape)
+
+
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> tuple[HeldOut, np.ndarray]:
+    """The chains' weights at the end of the burn-in, and the noise beside all; the weights of what is beside them."""
+    C, count = len(held.mean), options.burn_in - options.burn_in // 2
+    log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
+    equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
+    weights = stacking_weights(log_density) if options.weights == "stacked" else equal
+    means = np.stack([*held.mean, *(one.mean for one in beside)])
+    spreads = np.stack([*held.spread, *(one.spread for one in beside)])
+    noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
+    mean = weights @ means
+    of_mixture = float(np.mean((held.y - mean) ** 2))
+    spread = float(np.mean(weights @ (spreads + (means - mean) ** 2)))
+    rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
+    held = held._replace(weights=weights[:C], heaviest=float(weights.max()), noise_ratio=rest / noise)
+    return held, weights[C:]
+
+
+def stacking_weights(log_density: np.ndarray) -> np.ndarray:
+    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
+
+    They are equal unless the best ones gain more than one unit of log density for each weight that was chosen (Akaike),
+    and 0 for components that hardly count.
+    """
+    C = len(log_density)
+    density = np.exp(log_density - log_density.max(axis=0))
+    weights = equal = np.full(C, 1.0 / C)
+    for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
+        weights = weights * (density / (weights @ density)).mean(axis=1)
+    if np.log(weights @ density).sum() - np.log(equal @ density).sum() <= C - 1.0:
+        return equal
+    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
+    return weights / weights.sum()
+
+
+def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
+    """The noise precision of a chain given what the entries left out say."""
     half = 0.5 * len(held.place)
-    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise]))
+    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))

@@ -1,5 +1,7 @@
 """Gibbs sampling of the CP model: every chain draws, in every sweep, each part given everything else.
 
+In the burn-in chains leave some entries out, which then tell how far each chain is to be believed (`held_out`).
+
 For likelihoods that are not Gaussian in f an auxiliary variable per entry (`tensorcep.likelihoods.augmentation`), then
 the rows of one mode after the other, then the precision of the entries, where there is one. A dispersion comes first,
 given the latent values, with the auxiliary variables integrated out: drawn given an old variable, whose law depends on
@@ -16,6 +18,7 @@ tables, rate b + sum log(1 + e^f)).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,8 +28,17 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.cp.gibbs.chains import Chains, collect, draw_factors, draw_priors, keep, latent_of_chain, start_chains
-from tensorcep.cp.gibbs.held_out import HeldOut, hold_out, law_of_noise, update_noise
+from tensorcep.cp.gibbs.chains import (
+    Chains,
+    collect,
+    draw_factors,
+    draw_priors,
+    keep,
+    latent_of_chain,
+    some_chains,
+    start_chains,
+)
+from tensorcep.cp.gibbs.held_out import Beside, HeldOut, hold_out, law_of_noise, update_held, weighed
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
@@ -52,7 +64,9 @@ class GibbsState(NamedTuple):
     learned : Learned or None
         What is learned of the likelihood.
     held : HeldOut or None
-        Entries for the noise.
+        Entries that the burn-in leaves out.
+    noise_held : bool
+        Whether these tell the noise.
     """
 
     chains: Chains
@@ -60,11 +74,19 @@ class GibbsState(NamedTuple):
     augmentation: Augmentation | None
     learned: Learned | None
     held: HeldOut | None
+    noise_held: bool
 
     @property
     def learns_precision(self) -> bool:
         """Whether the entries have a precision that is learned."""
         return self.learned is not None and self.learned.parameter.is_precision
+
+    def theta_at(self, held: HeldOut) -> np.ndarray:
+        """The likelihood's parameter of the entries left out in every chain, (C, n)."""
+        theta = self.chains.theta
+        if self.learned is None or self.learned.groups.mode is None:
+            return np.broadcast_to(theta[:, :1], held.mean.shape)
+        return theta[:, self.learned.groups.of_entry.ravel()[held.place]]
 
     def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
         """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
@@ -81,14 +103,23 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
-    chains, held = start_chains(problem, options, theta), None
+    chains = start_chains(problem, options, theta)
+    held = _held_out(problem, options)
+    f = np.zeros((C, 0, 0))
     if augmentation is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
-        return GibbsState(chains, f, augmentation, learned, held)
-    chains.target[:] = entries.y.ravel()
-    if learned is not None and options.noise == "held-out" and options.burn_in > 0:
-        held = hold_out(problem, C, _spread(entries))
-    return GibbsState(chains, np.zeros((C, 0, 0)), augmentation, learned, held)
+    else:
+        chains.target[:] = entries.y.ravel()
+    state = GibbsState(chains, f, augmentation, learned, held, False)
+    by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
+    return state._replace(noise_held=by_held and held is not None and held.tells_noise)
+
+
+def _held_out(problem: Problem, options: Any) -> HeldOut | None:
+    """The entries that the burn-in leaves out, if it is to leave some out."""
+    wanted = options.n_chains > 1 and options.weights == "stacked"
+    wanted = wanted or getattr(options, "noise", "sampled") == "held-out"
+    return hold_out(problem, options.n_chains, _spread(problem.entries)) if wanted and options.burn_in > 0 else None
 
 
 def _start(learned: Learned | None, problem: Problem) -> float:
@@ -107,60 +138,66 @@ def _spread(entries: Entries) -> float:
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
+    sweeps = state.chains.sweeps
+    if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
+        state, _ = with_weights(state, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
-    left_out = _leave_out(state, problem, options)
-    score = np.empty(options.n_chains)
-    for c in range(options.n_chains):
-        score[c] = _sweep_chain(c, state, problem, left_out, executor)
-    if state.held is not None and left_out:
-        state = state._replace(held=update_noise(state.held, chains.sweeps, chains.factors, problem.entries.y))
+    left_out = state.held if sweeps < options.burn_in else None
+    if state.held is not None and sweeps == options.burn_in:  # they come back
+        chains.weight[:] = 1.0
+        chains.target[:] = problem.entries.y.ravel()
+    score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
+    if left_out is not None:
+        of_entries = state.theta_at(left_out)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
+        state = state._replace(held=held)
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def _leave_out(state: GibbsState, problem: Problem, options: Any) -> int:
-    """Give the entries that this sweep leaves out the weight 0; gives their number."""
-    chains, held = state.chains, state.held
-    if held is None:
-        return 0
-    chains.weight[:] = 1.0
-    left_out = chains.sweeps < options.burn_in
-    if left_out:
-        chains.weight[held.place] = 0.0
-    chains.target[:] = problem.entries.y.ravel() * chains.weight
-    return len(held.place) if left_out else 0
+def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> tuple[GibbsState, np.ndarray]:
+    """At the end of the burn-in: the chains that go on, and how far each is to be believed.
+
+    The second result is the same for the fits beside the chains.
+    """
+    held, shares = weighed(state.held, options, beside)  # type: ignore[arg-type]
+    f = state.f[held.alive] if state.f.size else state.f
+    return state._replace(chains=some_chains(state.chains, held.alive), f=f, held=held), shares
 
 
-def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: int, executor: Executor) -> float:
+def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut | None, executor: Executor) -> float:
     """Draw everything of chain c once; gives the mean log likelihood of the entries in the sweep."""
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
         _draw_dispersion(c, state, state.learned, problem, executor)
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
+    n = len(problem.entries.permutation)
+    if left_out is not None:
+        chains.weight[left_out.place], chains.target[left_out.place] = 0.0, 0.0
+        n -= len(left_out.place)
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
-    weighted = left_out > 0 or (augmentation is not None and augmentation.weighted)
+    weighted = left_out is not None or (augmentation is not None and augmentation.weighted)
     squares = max(0.0, draw_factors(chains, c, problem, precision, weighted, executor))
-    if state.learned is not None and state.learns_precision:
-        _draw_precision(c, state, state.learned, squares, problem, left_out)
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
+    if state.learned is not None and state.learns_precision:
+        _draw_precision(c, state, state.learned, squares, n, problem.seed)
+    if augmentation is not None:
         return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
-    tau, n = float(chains.theta[c, 0]), len(problem.entries.permutation) - left_out
+    tau = float(chains.theta[c, 0])
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
-def _draw_precision(
-    c: int, state: GibbsState, learned: Learned, squares: float, problem: Problem, left_out: int
-) -> None:
-    """Draw the precision of chain c given the squares of what its rows leave of the targets."""
-    (a, b), n = learned.prior, len(problem.entries.permutation) - left_out
+def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float, n: int, seed: int) -> None:
+    """Draw the precision of chain c given the squares of what its rows leave of the targets of n entries."""
+    a, b = learned.prior
     law = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * squares]))
-    if state.held is not None:
-        law = law_of_noise(state.held, learned.prior)
-    state.chains.theta[c] = law.draw(generator(problem.seed, Stream.PRECISION, state.chains.sweeps, c))
+    if state.held is not None and state.noise_held:
+        law = law_of_noise(state.held, int(state.held.alive[c]), learned.prior)
+    state.chains.theta[c] = law.draw(generator(seed, Stream.PRECISION, state.chains.sweeps, c))
 
 
 def _draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
@@ -195,10 +232,12 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     A noise precision from entries left out is that beside the draws of all chains.
     """
     learned, held = state.learned, state.held
-    draws = collect(state.chains, problem, None if learned is None else learned.groups.mode, learned is not None)
-    if held is None or draws.theta is None:
+    mode = None if learned is None else learned.groups.mode
+    shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
+    draws = collect(state.chains, problem, mode, learned is not None, shares)
+    if held is None or not state.noise_held or draws.theta is None:
         return draws
-    return draws._replace(theta=draws.theta * (held.noise / held.noise_of_mixture))
+    return draws._replace(theta=draws.theta / held.noise_ratio)
 
 
 GIBBS = Method(

@@ -138,6 +138,7 @@ def _sum_row(i, by_row, source, entries, R, room, gram):
                 for p in range(S):
                     wz[q, p] = weight[entry] * z[q, p]
                 wz[q, R] = target[entry] - weight[entry] * clamped
+                z[q, R] = wz[q, R]  # of use to the fit alone, and there weights are 0 or 1
             else:
                 z[q, R] = target[entry] - clamped
         if weighted:
@@ -168,8 +169,8 @@ def draw_rows(
     `by_row` is (start, entry, others) of `EntriesByRow`. `columns` (ModeColumns) are those of the mode, `source` the
     factors in their order (`arrange`); prior_Lam and prior_eta hold the free ones, for each row of the mode or one for
     all. `entries` is (weight, target, weighted): one number per place in `Entries`, and whether the weights differ from
-    1. `key` is (seed, sweep, mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to
-    `fit`.
+    1. `key` is (seed, sweep, mode). With weights that are 0 or 1 the sum of weight (target - f)^2 over the entries of
+    each new row goes to `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream

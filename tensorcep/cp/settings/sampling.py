@@ -23,9 +23,11 @@ class Sampler(Settings):
     n_chains: int = 4
     burn_in: Decided = None
     thin: Decided = None
+    weights: str = "stacked"
 
     def check(self) -> None:
         check_int("n_chains", self.n_chains)
+        check_choice("weights", self.weights, ("stacked", "equal"))
         if self.burn_in is not None:
             check_int("burn_in", self.burn_in, 0)
         if self.thin is not None:
@@ -62,10 +64,14 @@ class Gibbs(Sampler):
     thin : int, optional
         Every thin-th draw is kept; by default about 100 draws of each chain, of large models down to 25, so that all of
         them take about 1 GB at most.
+    weights : {"stacked", "equal"}, default="stacked"
+        "stacked": in the burn-in all chains leave a tenth of the entries out (at least 50, at most a fifth), and at its
+        end each counts as much as makes the mixture of all predict these best; chains that count for nothing end there.
+        "equal": every chain counts the same, however little it has found.
     noise : {"held-out", "sampled"}, default="held-out"
         "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
         ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
-        until then; with fewer than 500 entries, with censored ones or without a burn-in it is "sampled".
+        until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled".
 
     References
     ----------
@@ -91,6 +97,8 @@ class PGGibbs(Sampler):
         Chains, as in `Gibbs`.
     burn_in, thin : int, optional
         Sweeps that are not kept, and distance of those that are, as in `Gibbs`.
+    weights : {"stacked", "equal"}, default="stacked"
+        What each chain counts, as in `Gibbs`.
     dispersion_prior : tuple of float, default=(1, 0.1)
         For counts, shape and rate of the Gamma prior of the dispersion r.
     dispersion_mode : int, optional

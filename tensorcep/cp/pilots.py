@@ -1,0 +1,148 @@
+"""Samplers with pilots: quick mean-field fits that find where chains start, and that are believed where chains are not.
+
+A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots are mean-field
+fits of the whole model, or of some of its columns, from the spectra of the data. The best of them is the first chain's
+start. What the entries that all left out say then decides how much each pilot and each chain counts (stacking: see
+`tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Draws, Posterior
+from tensorcep.core.components import Components, draw_rows
+from tensorcep.core.loop import Run, run
+from tensorcep.core.packing import pack
+from tensorcep.core.settings import Settings
+from tensorcep.cp.gibbs.held_out import Beside, held_places
+from tensorcep.cp.gibbs.method import GibbsState, with_weights
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.plan import Pilot, Plan, continued
+from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of
+from tensorcep.cp.spectral import with_spectral_start
+
+# Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
+PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
+
+
+class Flown(NamedTuple):
+    """A pilot and what it found without the entries that were left out."""
+
+    pilot: Pilot
+    posterior: Posterior
+
+
+def run_with_pilots(plan: Plan) -> Run:
+    """Run a sampler beside its pilots."""
+    place, options = held_places(plan.problem), plan.settings
+    flown = [_fly(pilot, plan, place) for pilot in plan.pilots]
+    beside = [_beside(one, plan.problem, place) for one in flown]
+    best = int(np.argmax([one.log_density.mean() for one in beside])) if len(place) else 0
+    plan = plan._replace(problem=plan.problem._replace(start=_start(flown[best], plan.problem)))
+    burn_in = options.get_params()["burn_in"]
+    begun = run(plan.method, plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in)})
+    if begun.stopped:
+        return begun
+    if begun.state.held is None or not burn_in:
+        return continued(plan, begun)
+    state, shares = with_weights(begun.state, options, beside)
+    begun = begun._replace(state=state)
+    sampled = continued(plan, begun) if len(state.held.alive) else begun
+    return _joined(sampled, flown, shares, plan)
+
+
+def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
+    """Run a pilot without the entries at these places."""
+    entries, shape = plan.problem.entries, pilot.problem.shape
+    kept = np.delete(np.arange(len(entries.permutation)), place)
+    problem = pilot.problem._replace(entries=pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape))
+    sweeps = pilot.settings.get_params()["anneal"] + PILOT_SWEEPS
+    return Flown(pilot, _run_pilot(pilot, pilot.settings, with_spectral_start(problem), plan, sweeps))
+
+
+def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:
+    how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.n_threads, "max_iter": max_iter}
+    posterior: Posterior = run(pilot.method, problem, settings, **how).posterior
+    return posterior
+
+
+def _beside(flown: Flown, problem: Problem, place: np.ndarray) -> Beside:
+    """What a pilot says of the entries that were left out."""
+    entries = problem.entries
+    rows = coords_of(entries, place) + entries.offsets[:-1]
+    belief, y = flown.posterior.components(), entries.y.ravel()[place]
+    mean, spread = latent(belief, rows)
+    theta = flown.posterior.theta
+    noise = 1.0 / float(theta.values[0, 0]) if theta is not None else 1.0
+    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)
+
+
+def _embedded(rows: np.ndarray, pilot: Pilot, problem: Problem) -> np.ndarray:
+    """Rows (C, n, Q) in the columns of a pilot as rows (C, n, R) in all columns, of which the others are 0."""
+    free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
+    out = np.zeros((*rows.shape[:2], problem.rank))
+    out[:, :, pilot.columns] = rows
+    clamped = ~np.repeat(free, problem.shape, axis=0) if rows.shape[1] > len(free) else ~free
+    out[:, clamped] = 1.0
+    return out
+
+
+def _start(flown: Flown, problem: Problem) -> np.ndarray:
+    """Where the first chain starts: at the pilot's means, and at the problem's start in columns that it does not have."""
+    means = _embedded(flown.posterior.components().mean, flown.pilot, problem)[0]
+    own = np.isin(np.arange(problem.rank), flown.pilot.columns)
+    return np.where(own, means, np.asarray(problem.start))
+
+
+def _joined(sampled: Run, flown: list[Flown], shares: np.ndarray, plan: Plan) -> Run:
+    """The draws of the chains and of the pilots, as many of each as it counts."""
+    state: GibbsState = sampled.state
+    held: Any = state.held
+    settings = plan.settings.get_params()
+    n = -(-(plan.max_iter - settings["burn_in"]) // settings["thin"])
+    if not shares.any():
+        return sampled
+    if not len(held.alive):
+        n *= settings["n_chains"]  # no chain has draws
+    parts = [sampled.posterior] if len(held.alive) else []
+    for i in np.flatnonzero(shares):
+        size = max(1, round(n * shares[i] / held.heaviest))
+        parts.append(_draws_of(flown[i], size, plan, int(i), held.noise_ratio))
+    return sampled._replace(posterior=_in_one_chain(parts))
+
+
+def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float) -> Draws:
+    """Draws from a pilot's posterior given all entries."""
+    pilot, whole = flown.pilot, plan.problem
+    problem = pilot.problem._replace(start=flown.posterior.components().mean[0])
+    settings = replace(pilot.settings, anneal=min(REFIT_ANNEAL, pilot.settings.get_params()["anneal"]))
+    posterior = _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS)
+    rng = generator(whole.seed, Stream.PILOT, number)
+    modes: Any = posterior.mode_prior
+    unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
+    belief = posterior.components(unseen)
+    rows = draw_rows(belief.mean[0], belief.cov[0], n, rng)  # type: ignore[index]
+    theta = None if belief.theta is None else belief.theta.draws(np.zeros(n, dtype=int), rng)[None]
+    mode = None if belief.theta is None else belief.theta.mode
+    if belief.theta is not None and posterior.noise is not None:
+        theta = theta / noise_ratio  # type: ignore[operator]
+    n_rows = len(posterior.eta)
+    known, unknown = (_embedded(part, pilot, whole)[None] for part in (rows[:, :n_rows], rows[:, n_rows:]))
+    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
+
+
+def _in_one_chain(parts: list[Draws]) -> Draws:
+    """All draws, one chain after the other, in one."""
+    fields = {}
+    for name in ("rows", "theta", "unknown"):
+        values = [getattr(part, name) for part in parts]
+        if values[0] is not None:
+            fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
+    return parts[0]._replace(**fields)
