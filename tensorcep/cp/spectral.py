@@ -1,7 +1,8 @@
 """Spectral start of a CP model: what the entries show of its factors before any engine runs.
 
 Rows of each mode are sought in a subspace of eigenvectors (`subspaces`); the small core tensor of the entries in these
-subspaces is decomposed (`small_cp`); entries that were held out say which components are real, and how large they are.
+subspaces is decomposed (`small_cp`); regressions of each mode on the others reach beyond the subspaces; entries that
+were held out say which components are real, and how large they are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController
 
 from tensorcep.cp.small_cp import decompose
@@ -20,11 +22,17 @@ from tensorcep.cp.subspaces import mode_basis
 # vectors than the rank (rank 20: 20 in orders 2 to 4 up to some 500,000 entries, 11 in order 5, 7 in order 6).
 MAX_CORE = 200_000
 MAX_WORK = 8e10
+# Weak components are spread over more eigenvectors than one: at least so many are taken where the core allows it.
+MIN_SIZE = 20
+# Regressions of every mode on the others after the core.
+SWEEPS = 8
 # Elements of the arrays that a pass over the entries works with.
 CHUNK = 1 << 20
 # Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
 HELD_OUT = 10
 SURE = 3.0
+# Components of a smaller size, in standard deviations of the values, are none.
+VANISHED = 1e-4
 # Fewer entries than this tell nothing of the rows.
 MIN_ENTRIES = 50
 
@@ -111,20 +119,53 @@ def _components(
 ) -> list[np.ndarray]:
     """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
     N, K = coords.shape
-    size = max(1, min(rank, int(min(MAX_CORE, MAX_WORK / N) ** (1.0 / K) + 1e-9)))
+    size = max(1, min(max(rank, MIN_SIZE), int(min(MAX_CORE, MAX_WORK / N) ** (1.0 / K) + 1e-9)))
     bases = [mode_basis(coords, values, k, n, size, rng) for k, n in enumerate(shape)]
     sizes = [basis.shape[1] for basis in bases]
     if min(sizes) == 0:
         return [np.zeros((n, 0)) for n in shape]
     core = _core(bases, coords, values)
-    # a component of noise alone in the core has about this size; the penalty is what just sends it to zero
-    noise = np.sqrt(sum(sizes) / N)
-    small = decompose(core, rank, noise ** (2.0 - 2.0 / K) / K, rng)
-    factors = [basis @ part for basis, part in zip(bases, small, strict=True)]
-    seen = [len(np.unique(coords[:, k])) for k in range(K)]
-    norms = [np.sqrt((factor**2).sum(0) / n) for factor, n in zip(factors, seen, strict=True)]
-    real = np.prod(norms, axis=0) > 1e-6 * noise
+    factors = decompose(core, rank, _penalty(sum(sizes), N, K), rng)
+    factors = [basis @ part for basis, part in zip(bases, factors, strict=True)]
+    return _regress(factors, coords, values)
+
+
+def _penalty(n_numbers: int, N: int, K: int) -> float:
+    """The penalty that just sends a component to zero that has fitted this many numbers to noise alone."""
+    # its size is that of the noise in the core, s; K penalty s^(2 / K) outweighs the s^2 that it explains
+    return float((n_numbers / N) ** (1.0 - 1.0 / K) / K)
+
+
+def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Sweeps of regressions of each mode on the others; the factors that do not vanish, of root mean square 1.
+
+    All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
+    so a sweep costs N R additions, and no row with few entries runs away.
+    """
+    N, K = coords.shape
+    rank = factors[0].shape[1]
+    count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
+    penalty = _penalty(sum(int(np.count_nonzero(factor.any(1))) for factor in factors), N, K) * np.eye(rank)
+    sums = [
+        csr_matrix((values, coords[:, k], np.arange(N + 1)), shape=(N, len(factors[k]))).T.tocsr() for k in range(K)
+    ]
+    for _ in range(SWEEPS):
+        for k in range(K):
+            others = [j for j in range(K) if j != k]
+            gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in others], axis=0)
+            right = sums[k] @ _products(factors, coords, others) / count[k]
+            factors[k] = np.linalg.solve(gram + penalty, right.T).T
+    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
+    real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
+
+
+def _products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]) -> np.ndarray:
+    """Products of the rows of these modes at every entry: (N, R)."""
+    product = factors[modes[0]][coords[:, modes[0]]]
+    for k in modes[1:]:
+        product *= factors[k][coords[:, k]]
+    return product
 
 
 def _core(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -156,7 +197,7 @@ def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray
     weight of the others is 0.
     """
     strength = np.zeros(factors[0].shape[1])
-    z = np.prod([factor[coords[:, k]] for k, factor in enumerate(factors)], axis=0)
+    z = _products(factors, coords, range(len(factors)))
     norm = np.sqrt((z**2).sum(0))
     norm[norm == 0.0] = np.inf
     chosen: list[int] = []

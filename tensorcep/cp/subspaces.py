@@ -56,11 +56,10 @@ def _unfolding(
 ) -> csr_matrix:
     """The sparse unfolding of mode k; columns of a single entry, which add to the diagonal alone, are left out."""
     # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
-    factor = 2 * rng.integers(1, 2**62, size=coords.shape[1]).astype(np.uint64) + np.uint64(1)
     key = np.zeros(len(coords), dtype=np.uint64)
     for j in range(coords.shape[1]):
         if j != k:
-            key += coords[:, j].astype(np.uint64) * factor[j]
+            key += coords[:, j].astype(np.uint64) * np.uint64(2 * int(rng.integers(1, 2**62)) + 1)
     column = pd.factorize(key)[0]
     shared = np.bincount(column)[column] > 1
     column, names = pd.factorize(column[shared])

@@ -44,7 +44,7 @@ def test_spectral_start_says_what_other_cells_hold(shape):
     sim, coords, values = simulated(shape, 3, min(30_000, 3 * int(np.prod(shape)) // 5), noise_precision=4.0)
     used = len(values) // 2
     start = spectral_start(coords[:used], values[:used], shape, 5, seed=0)
-    assert correlation(start, coords[used:], sim.latent[used:]) > 0.6
+    assert correlation(start, coords[used:], sim.latent[used:]) > 0.65
     assert start.n_found <= 5
     assert [factor.shape for factor in start.factors] == [(n, 5) for n in shape]
 
@@ -83,8 +83,8 @@ def few(rng, n, shape):
     return np.stack([rng.integers(0, m, n) for m in shape], 1), rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (30, 1, 20), (1, 1, 1), (9, 8, 7), (2,) * 8, (40, 2, 3)], ids=str)
-@pytest.mark.parametrize("n_entries", [0, 1, 2, 49, 60, 300])
+@pytest.mark.parametrize("shape", [(7, 5), (30, 1, 20), (1, 1, 1), (9, 8, 7), (2,) * 8], ids=str)
+@pytest.mark.parametrize("n_entries", [0, 1, 2, 60])
 def test_spectral_start_of_few_repeated_or_constant_entries_is_finite(shape, n_entries):
     rng = np.random.default_rng(0)
     coords, values = few(rng, n_entries, shape)
