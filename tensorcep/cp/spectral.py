@@ -31,6 +31,10 @@ CHUNK = 1 << 20
 # Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
 HELD_OUT = 10
 SURE = 3.0
+# Values further from their mean, in standard deviations, count as so far: spectra are those of the largest values else.
+LARGEST = 4.0
+# Mean square, over the entries, above which a component sits on few of them; rows that they miss give it 1.
+CONCENTRATED = 10.0
 # Components of a smaller size, in standard deviations of the values, are none.
 VANISHED = 1e-4
 # Fewer entries than this tell nothing of the rows.
@@ -96,8 +100,10 @@ def spectral_start(
     with _threads().limit(limits=1, user_api="blas"):
         order = rng.permutation(len(values))
         held, used = np.sort(order[: len(order) // HELD_OUT]), np.sort(order[len(order) // HELD_OUT :])
-        found = _components(coords[used], centred[used] / spread, shape, rank, rng)
-        strength, correlation = _strengths(found, coords[held], centred[held] / spread)
+        clipped = np.clip(centred / spread, -LARGEST, LARGEST)
+        found = _components(coords[used], clipped[used], shape, rank, rng)
+        found = _spread_out(found, coords[used], clipped[used])
+        strength, correlation = _strengths(found, coords[held], clipped[held])
     kept = np.argsort(-np.abs(strength), kind="stable")[: np.count_nonzero(strength)]
     scale = np.abs(strength[kept] * spread) ** (1.0 / len(shape))
     for k, factor in enumerate(factors):
@@ -188,6 +194,16 @@ def _outer(rows: list[np.ndarray]) -> np.ndarray:
     for row in rows[1:]:
         product = (product[:, :, None] * row[:, None, :]).reshape(len(row), -1)
     return product
+
+
+def _spread_out(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
+
+    One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
+    """
+    square = np.einsum("nr,nr->r", *[_products(factors, coords, range(len(factors)))] * 2) / len(values)
+    kept = square < CONCENTRATED
+    return [factor[:, kept] for factor in factors]
 
 
 def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:

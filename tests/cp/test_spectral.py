@@ -122,3 +122,12 @@ def test_spectral_start_of_a_million_rows_takes_memory_of_the_entries():
     tracemalloc.stop()
     assert start.factors[0].shape == (1_000_000, 4)
     assert peak < 250e6  # the factors themselves take 32 MB
+
+
+def test_spectral_start_does_not_sit_on_a_few_huge_values():
+    sim, coords, values = simulated((60, 50, 40), 3, 20_000, noise_precision=4.0)
+    spiked = values.copy()
+    spiked[::1000] += 60.0
+    start = spectral_start(coords, spiked, sim.tensor.shape, 8, seed=0)
+    assert start.n_found == 3
+    assert correlation(start, coords, sim.latent) > 0.9
