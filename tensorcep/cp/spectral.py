@@ -1,0 +1,233 @@
+"""Spectral start of a CP model: what the entries show of its factors before any engine runs.
+
+Rows of each mode are sought in a subspace of eigenvectors (`subspaces`); the small core tensor of the entries in these
+subspaces is decomposed (`small_cp`); regressions of each mode on the others reach beyond the subspaces; entries that
+were held out say which components are real, and how large they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from threadpoolctl import ThreadpoolController
+
+from tensorcep.cp.small_cp import decompose
+from tensorcep.cp.subspaces import mode_basis
+
+# The core has at most this many elements, and this many multiplications are spent on it; modes of high order get fewer
+# vectors than the rank (rank 20: 20 in orders 2 to 4 up to some 500,000 entries, 11 in order 5, 7 in order 6).
+MAX_CORE = 200_000
+MAX_WORK = 8e10
+# Weak components are spread over more eigenvectors than one: at least so many are taken where the core allows it.
+MIN_SIZE = 20
+# Regressions of every mode on the others after the core.
+SWEEPS = 8
+# Elements of the arrays that a pass over the entries works with.
+CHUNK = 1 << 20
+# Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
+HELD_OUT = 10
+SURE = 3.0
+# Values further from their mean, in standard deviations, count as so far: spectra are those of the largest values else.
+LARGEST = 4.0
+# Mean square, over the entries, above which a component sits on few of them; rows that they miss give it 1.
+CONCENTRATED = 10.0
+# Components of a smaller size, in standard deviations of the values, are none.
+VANISHED = 1e-4
+# Fewer entries than this tell nothing of the rows.
+MIN_ENTRIES = 50
+
+
+class SpectralStart(NamedTuple):
+    """Where a fit of a CP model may start.
+
+    Attributes
+    ----------
+    factors : list of (n_k, rank) float64
+        Columns by falling strength, each of the same root mean square in every mode; after `n_found` of them small
+        random numbers.
+    n_found : int
+        Components that the data show.
+    correlation : float
+        Between the values that were held out and what the components say of them; 0 where none is found.
+    """
+
+    factors: list[np.ndarray]
+    n_found: int
+    correlation: float
+
+
+def spectral_start(
+    coords: np.ndarray,
+    values: np.ndarray,
+    shape: Sequence[int],
+    rank: int,
+    *,
+    seed: int,
+    spare: float = 0.1,
+) -> SpectralStart:
+    """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
+
+    Parameters
+    ----------
+    coords : (N, K) int
+    values : (N,) float64
+        In the units of the latent value f; their mean is taken off.
+    shape : sequence of K ints
+    rank : int
+        Columns of the factors.
+    seed : int
+        Equal seeds give equal bits, whatever the number of threads.
+    spare : float, default=0.1
+        Standard deviation of the columns that the data do not show, and of rows without entries, as a share of that of
+        factors whose product has the standard deviation of the values.
+
+    Returns
+    -------
+    SpectralStart
+        Constant values and few entries are no error: no component is found then.
+    """
+    rng = np.random.default_rng(seed)
+    centred = values - values.mean() if len(values) else values
+    spread = float(np.sqrt(np.mean(centred**2))) if len(values) else 0.0
+    unit = (spread / np.sqrt(rank)) ** (1.0 / len(shape)) if spread > 0.0 else 1.0
+    factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]
+    if len(values) < MIN_ENTRIES or spread == 0.0:
+        return SpectralStart(factors, 0, 0.0)
+    with _threads().limit(limits=1, user_api="blas"):
+        order = rng.permutation(len(values))
+        held, used = np.sort(order[: len(order) // HELD_OUT]), np.sort(order[len(order) // HELD_OUT :])
+        clipped = np.clip(centred / spread, -LARGEST, LARGEST)
+        found = _components(coords[used], clipped[used], shape, rank, rng)
+        found = _spread_out(found, coords[used], clipped[used])
+        strength, correlation = _strengths(found, coords[held], clipped[held])
+    kept = np.argsort(-np.abs(strength), kind="stable")[: np.count_nonzero(strength)]
+    scale = np.abs(strength[kept] * spread) ** (1.0 / len(shape))
+    for k, factor in enumerate(factors):
+        rows = np.unique(coords[used, k])
+        factor[rows, : len(kept)] = found[k][np.ix_(rows, kept)] * scale
+        if k == 0:
+            factor[:, : len(kept)] *= np.sign(strength[kept])
+    return SpectralStart(factors, len(kept), correlation)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """The pools of threads of the libraries; finding them takes milliseconds."""
+    return ThreadpoolController()
+
+
+def _components(
+    coords: np.ndarray, values: np.ndarray, shape: Sequence[int], rank: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
+    N, K = coords.shape
+    size = max(1, min(max(rank, MIN_SIZE), int(min(MAX_CORE, MAX_WORK / N) ** (1.0 / K) + 1e-9)))
+    bases = [mode_basis(coords, values, k, n, size, rng) for k, n in enumerate(shape)]
+    sizes = [basis.shape[1] for basis in bases]
+    if min(sizes) == 0:
+        return [np.zeros((n, 0)) for n in shape]
+    core = _core(bases, coords, values)
+    factors = decompose(core, rank, _penalty(sum(sizes), N, K), rng)
+    factors = [basis @ part for basis, part in zip(bases, factors, strict=True)]
+    return _regress(factors, coords, values)
+
+
+def _penalty(n_numbers: int, N: int, K: int) -> float:
+    """The penalty that just sends a component to zero that has fitted this many numbers to noise alone."""
+    # its size is that of the noise in the core, s; K penalty s^(2 / K) outweighs the s^2 that it explains
+    return float((n_numbers / N) ** (1.0 - 1.0 / K) / K)
+
+
+def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Sweeps of regressions of each mode on the others; the factors that do not vanish, of root mean square 1.
+
+    All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
+    so a sweep costs N R additions, and no row with few entries runs away.
+    """
+    N, K = coords.shape
+    rank = factors[0].shape[1]
+    count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
+    penalty = _penalty(sum(int(np.count_nonzero(factor.any(1))) for factor in factors), N, K) * np.eye(rank)
+    sums = [
+        csr_matrix((values, coords[:, k], np.arange(N + 1)), shape=(N, len(factors[k]))).T.tocsr() for k in range(K)
+    ]
+    for _ in range(SWEEPS):
+        for k in range(K):
+            others = [j for j in range(K) if j != k]
+            gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in others], axis=0)
+            right = sums[k] @ _products(factors, coords, others) / count[k]
+            factors[k] = np.linalg.solve(gram + penalty, right.T).T
+    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
+    real = np.prod(norms, axis=0) > VANISHED
+    return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
+
+
+def _products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]) -> np.ndarray:
+    """Products of the rows of these modes at every entry: (N, R)."""
+    product = factors[modes[0]][coords[:, modes[0]]]
+    for k in modes[1:]:
+        product *= factors[k][coords[:, k]]
+    return product
+
+
+def _core(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K)."""
+    sizes = [basis.shape[1] for basis in bases]
+    half = len(bases) // 2
+    core = np.zeros((int(np.prod(sizes[:half])), int(np.prod(sizes[half:]))))
+    step = max(1, CHUNK // sum(core.shape))
+    for first in range(0, len(values), step):
+        part = slice(first, first + step)
+        rows = [basis[coords[part, k]] for k, basis in enumerate(bases)]
+        rows[0] = rows[0] * values[part, None]
+        core += _outer(rows[:half]).T @ _outer(rows[half:])
+    return (core / len(values)).reshape(sizes)
+
+
+def _outer(rows: list[np.ndarray]) -> np.ndarray:
+    """Outer products of the rows of an entry: (n, prod r)."""
+    product = rows[0]
+    for row in rows[1:]:
+        product = (product[:, :, None] * row[:, None, :]).reshape(len(row), -1)
+    return product
+
+
+def _spread_out(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
+
+    One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
+    """
+    square = np.einsum("nr,nr->r", *[_products(factors, coords, range(len(factors)))] * 2) / len(values)
+    kept = square < CONCENTRATED
+    return [factor[:, kept] for factor in factors]
+
+
+def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
+
+    Components enter one by one, the one that explains most first, while it lies `SURE` standard errors above noise; the
+    weight of the others is 0.
+    """
+    strength = np.zeros(factors[0].shape[1])
+    z = _products(factors, coords, range(len(factors)))
+    norm = np.sqrt((z**2).sum(0))
+    norm[norm == 0.0] = np.inf
+    chosen: list[int] = []
+    residual = values
+    while len(chosen) < min(len(strength), len(values) - 1):
+        gain = np.abs(residual @ z) / norm
+        gain[chosen] = 0.0
+        if gain.max() <= SURE * np.sqrt(np.mean(residual**2)):
+            break
+        chosen.append(int(np.argmax(gain)))
+        weight = np.linalg.lstsq(z[:, chosen], values, rcond=None)[0]
+        residual = values - z[:, chosen] @ weight
+    if not chosen:
+        return strength, 0.0
+    strength[chosen] = weight
+    fitted = values - residual
+    return strength, float(np.corrcoef(fitted, values)[0, 1])

@@ -1,0 +1,104 @@
+"""Subspaces that hold the rows of each mode, from eigenvectors of the unfoldings of the observed entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_matrix
+
+# A block Krylov space of STEPS times the wanted dimension, built from blocks of BLOCK vectors.
+BLOCK = 4
+STEPS = 5
+# Eigenvalues below this share of the largest are rounding.
+ROUNDING = 1e-10
+
+
+def mode_basis(
+    coords: np.ndarray, values: np.ndarray, k: int, n_rows: int, size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Rows (n_rows, r) of mode k, r <= `size`, whose span holds its factors; their mean square over entries is 1.
+
+    With A the unfolding whose row i is divided by the root of its number of entries, they are the eigenvectors of A A'
+    without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise included;
+    what remains has the signal as its mean. Divided so, the noise is the same in every row. Memory is O(N).
+
+    A mode with at most `size` observed rows needs no eigenvectors: its basis are the rows themselves.
+
+    Parameters
+    ----------
+    coords : (N, K) int
+    values : (N,) float64
+        Centred.
+    k : int
+    n_rows : int
+    size : int
+        Largest dimension.
+    rng : Generator
+
+    Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
+    deletion); the weights of rows are ours.
+    """
+    seen, row, count = np.unique(coords[:, k], return_inverse=True, return_counts=True)
+    if len(seen) <= size:
+        vectors = np.eye(len(seen))
+    else:
+        unfolding = _unfolding(coords, values / np.sqrt(count)[row], k, row, len(seen), rng)
+        vectors = _leading(unfolding, size, rng)
+    basis = np.zeros((n_rows, vectors.shape[1]))
+    basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
+    return basis
+
+
+def _unfolding(
+    coords: np.ndarray, values: np.ndarray, k: int, row: np.ndarray, n_seen: int, rng: np.random.Generator
+) -> csr_matrix:
+    """The sparse unfolding of mode k; columns of a single entry, which add to the diagonal alone, are left out."""
+    # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
+    key = np.zeros(len(coords), dtype=np.uint64)
+    for j in range(coords.shape[1]):
+        if j != k:
+            key += coords[:, j].astype(np.uint64) * np.uint64(2 * int(rng.integers(1, 2**62)) + 1)
+    column = pd.factorize(key)[0]
+    shared = np.bincount(column)[column] > 1
+    column, names = pd.factorize(column[shared])
+    return csr_matrix((values[shared], (row[shared], column)), shape=(n_seen, len(names)))
+
+
+def _leading(A: csr_matrix, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`.
+
+    Rayleigh-Ritz in a block Krylov space: its cost is known beforehand, and the start is that of the seed.
+    """
+    n = A.shape[0]
+    if A.nnz == 0:
+        return np.zeros((n, 0))
+    transposed, diagonal = A.T.tocsr(), np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
+
+    def times(block: np.ndarray) -> np.ndarray:
+        return np.asarray(A @ (transposed @ block) - diagonal * block)
+
+    if n <= STEPS * size + BLOCK:
+        space = np.eye(n)
+        image = times(space)
+    else:
+        space, image = _krylov(times, n, STEPS * size // BLOCK, rng)
+    value, vector = np.linalg.eigh(space.T @ image)
+    kept = np.flatnonzero(value > ROUNDING * np.abs(value).max())[::-1][:size]
+    return np.asarray(space @ vector[:, kept])
+
+
+def _krylov(
+    times: Callable[[np.ndarray], np.ndarray], n: int, steps: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis (n, BLOCK * steps) of a block Krylov space, and what `times` makes of it."""
+    space, image = np.zeros((n, BLOCK * steps)), np.zeros((n, BLOCK * steps))
+    block = rng.standard_normal((n, BLOCK))
+    for step in range(steps):
+        done, here = space[:, : BLOCK * step], slice(BLOCK * step, BLOCK * (step + 1))
+        for _ in range(2):  # a second time for the digits that the first one lost
+            block = np.linalg.qr(block - done @ (done.T @ block))[0]
+        space[:, here] = block
+        image[:, here] = block = times(block)
+    return space, image

@@ -1,0 +1,133 @@
+"""Spectral starts: planted factors, held-out values, orders 2 to 8, bad luck, equal bits, memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from tensorcep.cp.simulate import simulate_cp
+from tensorcep.cp.spectral import spectral_start
+
+
+def said_of(start, coords):
+    return np.prod([factor[coords[:, k]] for k, factor in enumerate(start.factors)], axis=0).sum(1)
+
+
+def correlation(start, coords, latent):
+    return np.corrcoef(said_of(start, coords), latent)[0, 1]
+
+
+def simulated(shape, rank, n_entries, seed=0, noise_precision=100.0):
+    sim = simulate_cp(
+        shape, rank, n_entries, latent_sd=1.0, noise_precision=noise_precision, random_state=np.random.default_rng(seed)
+    )
+    return sim, sim.tensor.coords, sim.tensor.values
+
+
+def test_spectral_start_recovers_planted_factors_up_to_sign_and_order():
+    sim, coords, values = simulated((60, 50, 40), 3, 60_000)
+    start = spectral_start(coords, values, sim.tensor.shape, 3, seed=1)
+    assert start.n_found == 3
+    for planted, rows in zip(sim.factors, start.factors, strict=True):
+        cosine = np.abs(planted.T @ rows) / np.outer(np.linalg.norm(planted, axis=0), np.linalg.norm(rows, axis=0))
+        assert sorted(cosine.argmax(0)) == [0, 1, 2]
+        assert cosine.max(0).min() > 0.98
+
+
+@pytest.mark.parametrize(
+    "shape", [(90, 80), (60, 50, 40), (20, 18, 16, 14), (12, 11, 10, 9, 8), (8, 8, 7, 7, 6, 6)], ids=len
+)
+def test_spectral_start_says_what_other_cells_hold(shape):
+    sim, coords, values = simulated(shape, 3, min(30_000, 3 * int(np.prod(shape)) // 5), noise_precision=4.0)
+    used = len(values) // 2
+    start = spectral_start(coords[:used], values[:used], shape, 5, seed=0)
+    assert correlation(start, coords[used:], sim.latent[used:]) > 0.65
+    assert start.n_found <= 5
+    assert [factor.shape for factor in start.factors] == [(n, 5) for n in shape]
+
+
+def test_spectral_start_finds_as_many_components_as_there_are():
+    sim, coords, values = simulated((60, 50, 40), 4, 40_000, noise_precision=4.0)
+    start = spectral_start(coords, values, sim.tensor.shape, 10, seed=0)
+    assert start.n_found == 4
+    sizes = np.array([[np.sqrt(np.mean(column**2)) for column in factor.T] for factor in start.factors])
+    assert (np.diff(sizes[0, :4]) <= 0.0).all()
+    np.testing.assert_allclose(sizes[:, :4], sizes[:1, :4].repeat(3, 0), rtol=1e-6)
+    assert sizes[:, 4:].max() < 0.3 * sizes[:, :4].min()
+    # the scale is that of the values
+    fitted = said_of(start, coords)
+    assert 0.9 < (fitted @ sim.latent) / (fitted @ fitted) < 1.1
+
+
+def test_spectral_start_of_noise_finds_nothing():
+    rng = np.random.default_rng(3)
+    coords = np.stack(np.unravel_index(rng.choice(60 * 50 * 40, 20_000, replace=False), (60, 50, 40)), 1)
+    start = spectral_start(coords, rng.standard_normal(20_000), (60, 50, 40), 4, seed=0)
+    assert abs(correlation(start, coords, rng.standard_normal(20_000))) < 0.05
+    assert start.n_found <= 1
+    assert start.correlation < 0.1
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_spectral_start_keeps_the_scale_and_ignores_the_level(scale):
+    sim, coords, values = simulated((40, 30, 20), 2, 10_000)
+    one = spectral_start(coords, values, sim.tensor.shape, 3, seed=0)
+    other = spectral_start(coords, scale * (values + 3.0), sim.tensor.shape, 3, seed=0)
+    np.testing.assert_allclose(said_of(other, coords), scale * said_of(one, coords), rtol=1e-4, atol=1e-6 * scale)
+
+
+def few(rng, n, shape):
+    return np.stack([rng.integers(0, m, n) for m in shape], 1), rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (30, 1, 20), (1, 1, 1), (9, 8, 7), (2,) * 8], ids=str)
+@pytest.mark.parametrize("n_entries", [0, 1, 2, 60])
+def test_spectral_start_of_few_repeated_or_constant_entries_is_finite(shape, n_entries):
+    rng = np.random.default_rng(0)
+    coords, values = few(rng, n_entries, shape)
+    for y in (values, np.ones(n_entries), np.zeros(n_entries), np.where(np.arange(n_entries) < 1, 1e3, 0.0)):
+        start = spectral_start(coords, y, shape, 12, seed=0)
+        assert [factor.shape for factor in start.factors] == [(n, 12) for n in shape]
+        assert all(np.isfinite(factor).all() and (factor != 0.0).any(0).all() for factor in start.factors)
+
+
+def test_spectral_start_without_two_entries_in_a_column_finds_nothing():
+    cells = np.arange(400)
+    start = spectral_start(np.stack([cells] * 3, 1), np.sin(cells), (400,) * 3, 4, seed=0)
+    assert start.n_found == 0
+    assert start.correlation == 0.0
+
+
+def test_spectral_start_of_a_seed_is_the_same_on_one_and_two_threads():
+    sim, coords, values = simulated((300, 200, 100), 4, 30_000)
+    bits = []
+    for limit in (1, 2):
+        with threadpool_limits(limit):
+            bits.append(spectral_start(coords, values, sim.tensor.shape, 6, seed=5).factors)
+    for one, other in zip(*bits, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(bits[0][0], spectral_start(coords, values, sim.tensor.shape, 6, seed=6).factors[0])
+
+
+def test_spectral_start_of_a_million_rows_takes_memory_of_the_entries():
+    rng = np.random.default_rng(0)
+    shape = (1_000_000, 100, 50)
+    coords, values = few(rng, 10_000, shape)
+    tracemalloc.start()
+    start = spectral_start(coords, values, shape, 4, seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert start.factors[0].shape == (1_000_000, 4)
+    assert peak < 250e6  # the factors themselves take 32 MB
+
+
+def test_spectral_start_does_not_sit_on_a_few_huge_values():
+    sim, coords, values = simulated((60, 50, 40), 3, 20_000, noise_precision=4.0)
+    spiked = values.copy()
+    spiked[::1000] += 60.0
+    start = spectral_start(coords, spiked, sim.tensor.shape, 8, seed=0)
+    assert start.n_found == 3
+    assert correlation(start, coords, sim.latent) > 0.9
