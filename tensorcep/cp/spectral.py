@@ -15,8 +15,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController
 
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import mode_basis
+from tensorcep.likelihoods.record import Likelihood
 
 # The core has at most this many elements, and this many multiplications are spent on it; modes of high order get fewer
 # vectors than the rank (rank 20: 20 in orders 2 to 4 up to some 500,000 entries, 11 in order 5, 7 in order 6).
@@ -39,6 +42,9 @@ CONCENTRATED = 10.0
 VANISHED = 1e-4
 # Fewer entries than this tell nothing of the rows.
 MIN_ENTRIES = 50
+
+# Sweeps that take main effects off.
+MAIN_SWEEPS = 3
 
 
 class SpectralStart(NamedTuple):
@@ -231,3 +237,36 @@ def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray
     strength[chosen] = weight
     fitted = values - residual
     return strength, float(np.corrcoef(fitted, values)[0, 1])
+
+
+def with_spectral_start(problem: Problem) -> Problem:
+    """The problem with a start whose columns of all modes are from the data, less the main effects that it has."""
+    entries, start = problem.entries, np.array(problem.start)
+    columns = np.arange(problem.rank) if problem.free is None else np.flatnonzero(problem.free.all(axis=0))
+    if not len(columns):
+        return problem
+    places = np.arange(len(entries.permutation))
+    coords, values = coords_of(entries, places), working_values(problem.likelihood, entries.y.ravel()[places])
+    if problem.free is not None and problem.free.sum(axis=0).min() == 1:
+        values = without_main_effects(coords, values, problem.shape)
+    factors = spectral_start(coords, values, problem.shape, len(columns), seed=problem.seed).factors
+    start[:, columns] = np.concatenate(factors)
+    return problem._replace(start=start)
+
+
+def working_values(likelihood: Likelihood, y: np.ndarray) -> np.ndarray:
+    """What values say of the latent values, by one step of Fisher's scoring from 0: of real values the values."""
+    value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
+    likelihood.loglik(y, np.zeros_like(y), np.full_like(y, likelihood.default_theta), value, d1, d2)
+    information = float(-d2.mean()) if len(y) else 1.0
+    return d1 / information if information > 0.0 else d1
+
+
+def without_main_effects(coords: np.ndarray, values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Values less one number per row of each mode, by sweeps of means that count one entry more than there are."""
+    rest = values - values.mean() if len(values) else values
+    for _ in range(MAIN_SWEEPS):
+        for k, n in enumerate(shape):
+            count = np.bincount(coords[:, k], minlength=n) + 1.0
+            rest = rest - (np.bincount(coords[:, k], weights=rest, minlength=n) / count)[coords[:, k]]
+    return rest

@@ -90,7 +90,9 @@ def matching_scale(mean_square: float, order: int, rank: int) -> float:
 def checked_ensemble(members: int, init: Any) -> int:
     """Refuse a mixture of fits that would all be one."""
     if members > 1 and not is_random(init):
-        raise ValueError(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}.")
+        raise ValueError(
+            f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}."
+        )
     return members
 
 

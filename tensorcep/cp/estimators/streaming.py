@@ -11,7 +11,6 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
-from tensorcep.core.loop import run
 from tensorcep.cp.estimators.batches import (
     all_or_nothing,
     check_stream,
