@@ -33,7 +33,7 @@ SWEEPS = 8
 CHUNK = 1 << 20
 # Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
 HELD_OUT = 10
-SURE = 3.0
+SURE = 4.0
 # Values further from their mean, in standard deviations, count as so far: spectra are those of the largest values else.
 LARGEST = 4.0
 # Mean square, over the entries, above which a component sits on few of them; rows that they miss give it 1.
