@@ -82,7 +82,8 @@ def with_draws(rng, theta):
     """A model whose result is that of a sampler: two chains of seven draws."""
     model = paper(tc.CPRegressor, rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(*entries("regressor"))
     seen = model.posterior_.seen
-    model.posterior_ = Draws(SHAPE, 2, rng.standard_normal((2, 7, sum(SHAPE), 2)), theta, None, seen)
+    rows = rng.standard_normal((sum(SHAPE), 2)) + 0.1 * rng.standard_normal((2, 7, sum(SHAPE), 2))
+    model.posterior_ = Draws(SHAPE, 2, rows, theta, None, seen)
     model._set_moments()
     return model
 
@@ -91,8 +92,14 @@ def test_arviz_keeps_the_chains_of_a_sampler(arviz, rng):
     theta = rng.random((2, 7, 1)) + 1.0
     model = with_draws(rng, theta)
     data = model.to_arviz(entries("regressor")[0][:4], n_samples=3)
-    for k, a, b in ((0, 0, 12), (1, 12, 22), (2, 22, 30)):
-        np.testing.assert_array_equal(data.posterior[f"factor_{k}"], model.posterior_.rows[:, :, a:b])
+    own = np.split(model.posterior_.rows, [12, 22], axis=2)
+    for k, mine in enumerate(own):  # the draws of the chains, but for order, signs and scales
+        factor = data.posterior[f"factor_{k}"].values
+        cosine = np.einsum("cdnr,cdns->cdrs", factor, mine)
+        cosine /= np.linalg.norm(factor, axis=2)[..., None] * np.linalg.norm(mine, axis=2)[:, :, None]
+        np.testing.assert_allclose(np.abs(cosine).max(axis=3), 1.0)
+    found = np.einsum("cdir,cdjr,cdkr->cdijk", *(data.posterior[f"factor_{k}"].values for k in range(3)))
+    np.testing.assert_allclose(found, np.einsum("cdir,cdjr,cdkr->cdijk", *own), atol=1e-12)
     np.testing.assert_array_equal(data.posterior["noise_precision"], theta[..., 0])
     assert data.posterior_predictive["y"].shape == (2, 7, 4)
     assert data.posterior.attrs["approximate"] == 0

@@ -6,6 +6,7 @@ answered.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from scipy import sparse
 
 from tensorcep import load, read_tensor
 from tensorcep.cp.estimators.old_params import params_of_file
+from tensorcep.cp.predict import draw_latent
 from tensorcep.factor_models.settings import params_of_file as factor_params_of_file
 
 SAVED = Path(__file__).parent / "saved"
@@ -128,10 +130,29 @@ def made(model: Any) -> str:
     return json.dumps({**params, "link_": getattr(model, "link_", None)}, sort_keys=True, default=str)
 
 
+def relevance_of_0_1(model: Any) -> np.ndarray:
+    """What 0.1 called so: draws were averaged as they were, and a main effect counted with its mean."""
+    mean, first = model._belief.moments()[0], np.cumsum((0, *model.shape_))
+    seen = [a + np.flatnonzero(model.posterior_.seen[a:b]) for a, b in itertools.pairwise(first)]
+    product = np.prod([np.mean(mean[rows] ** 2, axis=0) for rows in seen], axis=0)
+    return np.asarray(product / product.sum())
+
+
+def split_r_hat(model: Any, coords: np.ndarray) -> np.ndarray:
+    """What 0.1 called R-hat of the entries of a sampler's model, without ranks."""
+    draws = draw_latent(model._belief.mean, model._rows(coords)).reshape(model._belief.n_chains, -1, len(coords))
+    half = draws.shape[1] // 2
+    if half < 2:
+        return np.full(len(coords), np.nan)
+    parts = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+    within, between = parts.var(axis=1, ddof=1).mean(axis=0), parts.mean(axis=1).var(axis=0, ddof=1)
+    return np.asarray(np.sqrt((half - 1.0) / half + between / within))
+
+
 def facts(model: Any) -> np.ndarray:
     """Fitted attributes of a CP model that are numbers."""
     found = [model.n_iter_, model.converged_, model.n_samples_seen_, model.n_batches_, *model.shape_]
-    found += [model.n_revisited_, model.n_revisits_skipped_, *model.relevance_]
+    found += [model.n_revisited_, model.n_revisits_skipped_, *relevance_of_0_1(model)]
     for name in ("noise_precision_", "lower_limit_", "zero_rate_"):
         value = getattr(model, name, None)
         found.append(np.nan if value is None else value)
@@ -149,7 +170,7 @@ CALLS: dict[str, Callable[[Any, dict[str, np.ndarray]], Any]] = {
     "latent": lambda m, d: np.concatenate(m.predict_latent(d["coords"])),
     "log_score": lambda m, d: m.log_score(d["coords"], d[f"new_{VALUES[type(m).__name__]}"]),
     "unknown": lambda m, d: np.concatenate(m.predict_latent(d["unknown_coords"])),
-    "chains": lambda m, d: np.concatenate(m.chain_diagnostics(d["coords"])),
+    "chains": lambda m, d: split_r_hat(m, d["coords"]),
     "bound": lambda m, d: np.array(m.lower_bound_),
     "labels": lambda m, d: np.array([str(label) for found in m.labels_ if found is not None for label in found]),
     "labelled": lambda m, d: m.predict(labelled(m, d["coords"])),
@@ -210,6 +231,8 @@ def check_answers(version: str, name: str, path: Path, rtol: float) -> None:
                 before["method"] = str(before["method"])
             assert {key: now.get(key) for key in before} == before
         else:
+            if call == "chains":
+                then = then[: len(found)]  # behind it lies the effective size, which 0.1 estimated in another way
             compare(found, then, tolerance(model, call, rtol), f"{version}/{name}: {call}")
 
 

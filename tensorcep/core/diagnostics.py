@@ -1,12 +1,23 @@
-"""Convergence of chains of draws: split R-hat and effective sample size, of one quantity or of many at once."""
+"""Convergence of chains of draws: R-hat and effective sample sizes, of one quantity or of many at once.
+
+Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-normalization, folding, and localization: an
+improved R-hat for assessing convergence of MCMC, Bayesian Analysis 16, p. 667.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+TAILS = (0.05, 0.95)
 
 
-def split_r_hat(draws: np.ndarray) -> np.ndarray:
-    """Split R-hat of each quantity: near 1 when the chains, and the halves of each, agree.
+def r_hat(draws: np.ndarray) -> np.ndarray:
+    """Rank-normalised split R-hat of each quantity: near 1 when the chains, and the halves of each, agree.
+
+    It is the larger one of that of the draws and that of their distances from the median, so chains that differ in
+    location, and chains that differ in scale, are seen; heavy tails do no harm.
 
     Parameters
     ----------
@@ -16,39 +27,65 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
     Returns
     -------
     (...) float64; nan for fewer draws, 1 for a quantity that does not vary.
-
-    Source: Gelman et al. (2013), Bayesian Data Analysis, 3rd ed., sec. 11.4.
     """
-    half = draws.shape[1] // 2
-    if half < 2:
+    parts = _halves(draws)
+    if parts.shape[1] < 2:
         return np.full(draws.shape[2:], np.nan)
-    parts = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+    distances = np.abs(parts - np.median(_pooled(parts), axis=0))
+    return np.maximum(_r_hat(_normal_scores(parts)), _r_hat(_normal_scores(distances)))
+
+
+def bulk_size(draws: np.ndarray) -> np.ndarray:
+    """Effective number of independent draws of each quantity's centre; `effective_size` of the normalised ranks."""
+    return _size(_normal_scores(_halves(draws)))
+
+
+def tail_size(draws: np.ndarray) -> np.ndarray:
+    """Effective number of independent draws of each quantity's tails, the smaller one of both.
+
+    It is `effective_size` of being at or below the 5 % and the 95 % quantile.
+    """
+    bounds = np.quantile(_pooled(draws), TAILS, axis=0)
+    lower, upper = (_size(_halves((draws <= bound).astype(float))) for bound in bounds)
+    return np.minimum(lower, upper)
+
+
+def _halves(draws: np.ndarray) -> np.ndarray:
+    """The halves of each chain (n_chains, n_draws, ...), as chains; a draw in the middle is left out."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+
+
+def _pooled(parts: np.ndarray) -> np.ndarray:
+    """The draws (m * n, ...) of all chains (m, n, ...)."""
+    return parts.reshape(parts.shape[0] * parts.shape[1], *parts.shape[2:])
+
+
+def _normal_scores(parts: np.ndarray) -> np.ndarray:
+    """Standard normal quantiles of the ranks of draws (m, n, ...), over all chains."""
+    flat = _pooled(parts)
+    ranks = rankdata(flat, axis=0) if flat.size else flat
+    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(parts.shape)
+
+
+def _r_hat(parts: np.ndarray) -> np.ndarray:
+    """R-hat (...) of chains (m, n, ...); 1 where nothing varies."""
+    n = parts.shape[1]
     within = parts.var(axis=1, ddof=1).mean(axis=0)
     between = parts.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.sqrt((half - 1.0) / half + between / within)
+        ratio = np.sqrt((n - 1.0) / n + between / within)
     return np.where((within == 0.0) & (between == 0.0), 1.0, ratio)
 
 
-def effective_size(draws: np.ndarray) -> np.ndarray:
-    """Effective number of independent draws of each quantity, over all chains.
+def _size(parts: np.ndarray) -> np.ndarray:
+    """Effective size (...) of chains (m, n, ...): autocorrelations by the Fourier transform, Geyer's monotone sequence.
 
-    Parameters
-    ----------
-    draws : (n_chains, n_draws, ...) float64
-
-    Returns
-    -------
-    (...) float64; nan for fewer than four draws a chain, the number of draws for a quantity that does not vary.
-
-    Source: Gelman et al. (2013), Bayesian Data Analysis, 3rd ed., sec. 11.5: split chains, autocorrelations through the
-    Fourier transform, Geyer's initial monotone sequence.
+    nan for fewer than two draws; all draws count where nothing varies.
     """
-    half = draws.shape[1] // 2
-    if half < 2:
-        return np.full(draws.shape[2:], np.nan)
-    parts = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
     m, n = parts.shape[:2]
+    if n < 2:
+        return np.full(parts.shape[2:], np.nan)
     centred = parts - parts.mean(axis=1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(centred, 2 * n, axis=1)) ** 2
     autocovariance = np.fft.irfft(spectrum, 2 * n, axis=1)[:, :n].mean(axis=0) / n
@@ -57,10 +94,12 @@ def effective_size(draws: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = 1.0 - (within - autocovariance) / total
     rho[0] = 1.0
-    even = n - n % 2
-    pairs = rho[0:even:2] + rho[1:even:2]
-    pairs = np.where(np.cumprod(pairs > 0.0, axis=0), pairs, 0.0)
-    pairs = np.minimum.accumulate(pairs, axis=0)
+    even, odd = rho[0 : n - n % 2 : 2], rho[1::2]
+    last = max(0, (n - 3) // 2)
+    positive = np.cumprod(even[:last] + odd[:last] > 0.0, axis=0)
+    pairs = np.minimum.accumulate(np.where(positive, even[:last] + odd[:last], 0.0), axis=0)
+    # The first lag after the sequence, which is even, counts once where it is positive.
+    after = np.take_along_axis(even, positive.sum(axis=0, dtype=int)[None], axis=0)[0]
     # A chain that alternates may do better than independent draws, but no more than this is credited (Stan's bound).
-    time = np.maximum(2.0 * pairs.sum(axis=0) - 1.0, 1.0 / np.log10(m * n))
+    time = np.maximum(2.0 * pairs.sum(axis=0) - 1.0 + np.maximum(after, 0.0), 1.0 / np.log10(m * n))
     return np.where(total > 0.0, m * n / time, float(m * n))

@@ -5,14 +5,12 @@ What is predicted is the mean over the components: each has the latent value's m
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.core.components import Components, EntryTheta, draw_rows
-from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.model import latent_moments, latent_of_draws
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
@@ -22,21 +20,6 @@ CHUNK = 1 << 16
 LEVELS_PER_DRAW = 16
 LEVELS = 512
 WITHOUT_NOISE = np.array(np.inf)
-
-
-def per_mode(belief: Components, shape: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Means (n_k, R) and covariances (n_k, R, R) of each mode.
-
-    Raises
-    ------
-    FloatingPointError
-        If they are not finite.
-    """
-    mean, cov = belief.moments()
-    if not (np.isfinite(mean).all() and np.isfinite(cov).all()):
-        raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-    pairs = list(itertools.pairwise(offsets(shape)))
-    return [mean[a:b].copy() for a, b in pairs], [unpack(cov[a:b], mean.shape[1]) for a, b in pairs]
 
 
 def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -240,17 +240,22 @@ def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray
 
 
 def with_spectral_start(problem: Problem) -> Problem:
-    """The problem with a start whose columns of all modes are from the data, less the main effects that it has."""
+    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
     entries, start = problem.entries, np.array(problem.start)
-    columns = np.arange(problem.rank) if problem.free is None else np.flatnonzero(problem.free.all(axis=0))
-    if not len(columns):
-        return problem
-    places = np.arange(len(entries.permutation))
-    coords, values = coords_of(entries, places), working_values(problem.likelihood, entries.y.ravel()[places])
-    if problem.free is not None and problem.free.sum(axis=0).min() == 1:
-        values = without_main_effects(coords, values, problem.shape)
-    factors = spectral_start(coords, values, problem.shape, len(columns), seed=problem.seed).factors
-    start[:, columns] = np.concatenate(factors)
+    free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
+    coords = coords_of(entries, np.arange(len(entries.permutation)))
+    rest, first = working_values(problem.likelihood, entries.y.ravel()[: len(coords)]), entries.offsets
+    parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
+    for part in np.argsort(parts.sum(axis=1), kind="stable"):
+        columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
+        if len(modes) == 1:
+            rest = without_main_effects(coords, rest, problem.shape)
+            continue
+        sizes = [problem.shape[k] for k in modes]
+        factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed).factors
+        for k, factor in zip(modes, factors, strict=True):
+            start[first[k] : first[k + 1], columns] = factor
+        rest = rest - _products(factors, coords[:, modes], range(len(modes))).sum(axis=1)
     return problem._replace(start=start)
 
 

@@ -27,8 +27,7 @@ def plot_component(
 ) -> Any:
     """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
 
-    Means and signs are those of ``model.components_frame(mode)``. Scales of the modes can be exchanged without a change
-    of the model, and so can the signs of two of them.
+    Means, signs and the scale, which a component's modes share evenly, are those of ``model.components_frame(mode)``.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def plot_component(
     ValueError
         If there is no such mode or component, or the component is held at 1 in this mode.
     """
-    check_is_fitted(model, "factors_")
+    check_is_fitted(model, "posterior_")
     mode, name = _mode_of(model, mode)
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))

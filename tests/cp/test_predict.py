@@ -17,7 +17,6 @@ from tensorcep.cp.predict import (
     observed_logpdf,
     observed_moments,
     observed_quantile,
-    per_mode,
     theta_of,
 )
 from tensorcep.likelihoods import get_likelihood
@@ -51,15 +50,6 @@ def test_moments_of_rows_name_a_row_that_is_no_gaussian(rng):
 def test_moments_of_no_rows_are_empty():
     p = Posterior((), 2, np.zeros((0, 3)), np.zeros((0, 2)), None, np.zeros(0, dtype=bool))
     assert p.components().mean.shape == (1, 0, 2)
-
-
-def test_per_mode_splits_in_mode_order(rng):
-    belief = posterior(rng).components(UNSEEN)
-    means, covs = per_mode(belief, SHAPE)
-    mean, cov = belief.moments()
-    assert [m.shape for m in means] == [(n, 3) for n in SHAPE]
-    np.testing.assert_array_equal(np.concatenate(means), mean[:12])
-    np.testing.assert_array_equal(np.concatenate(covs), unpack(cov, 3)[:12])
 
 
 def test_draws_of_rows_have_mean_and_covariance(rng):

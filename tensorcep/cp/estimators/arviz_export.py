@@ -31,8 +31,9 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
 
+    factors = model._aligned_draws(values[:, : sum(model.shape_)])
     posterior: dict[str, Any] = {
-        f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(values[:, a:b]))
+        f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(factors[:, a:b]))
         for k, (a, b) in enumerate(itertools.pairwise(offsets(model.shape_)))
     }
     parameter = model._likelihood().parameter

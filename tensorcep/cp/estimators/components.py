@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,49 +10,114 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_int
-from tensorcep.core.packing import offsets
+from tensorcep.core.checks import check_int, fail_value, warn_user
+from tensorcep.core.components import Components
+from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
+from tensorcep.core.packing import unpack
+from tensorcep.cp.alignment import Aligned, align, aligned_rows, covariances
 from tensorcep.cp.columns import free_columns, modes_of_columns
+from tensorcep.cp.standard_form import Layout, layout_of, reference_from, relevance, shared_scales, signs
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
+# Attributes that are made of the belief when somebody asks for them, and then kept.
+MADE = ("_aligned", "factors_", "factor_covs_")
 
 
-def relevance(factors: Sequence[np.ndarray], seen: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean square over all cells of what each component adds to the latent value, as shares of their sum, (R,).
-
-    Only rows with entries count, since the others hold what the prior says.
-    """
-    squares = [np.mean(factor[rows] ** 2, axis=0) for factor, rows in zip(factors, seen, strict=True)]
-    product = np.prod(squares, axis=0)
-    return np.asarray(product / max(float(product.sum()), np.finfo(float).tiny))
-
-
-def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Signs (K, R) that make every factor but a component's first point up and leave each product as it is."""
-    result = np.ones((len(factors), len(column_modes)))
-    for r, modes in enumerate(column_modes):
-        for k in modes[1:]:
-            if factors[k][:, r].sum() < 0.0:
-                result[[modes[0], k], r] *= -1.0
-    return result
-
-
-def components_table(
-    mean: np.ndarray, cov: np.ndarray, sign: np.ndarray, order: np.ndarray, index: Any
-) -> pd.DataFrame:
-    """Means and standard deviations of some columns, one row per row of the mode; column labels (component, what)."""
-    sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=1, axis2=2), 0.0))
-    columns = pd.MultiIndex.from_product([[int(r) for r in order], ["mean", "sd"]], names=["component", None])
-    values = np.stack([(mean * sign)[:, order], sd[:, order]], axis=2).reshape(len(mean), -1)
-    return pd.DataFrame(values, index=index, columns=columns)
+def columns_table(values: dict[str, np.ndarray], columns: list[int], index: Any) -> pd.DataFrame:
+    """Some columns of arrays (n_k, R), one row per row of the mode; column labels (component, name of the array)."""
+    labels = pd.MultiIndex.from_product([columns, list(values)], names=["component", None])
+    each = np.stack([array[:, columns] for array in values.values()], axis=2)
+    return pd.DataFrame(each.reshape(len(each), -1), index=index, columns=labels)
 
 
 class CPComponents(BaseEstimator):  # type: ignore[misc]
-    """What a fitted CP estimator says of its components."""
+    """What a fitted CP estimator says of its components.
 
-    factors_: list[np.ndarray]
-    factor_covs_: list[np.ndarray]
+    All of it is made when somebody asks for it. Draws, and the members of a mixture, are aligned first.
+    """
+
+    _belief: Components
+
+    def _fitted_belief(self) -> Components:
+        check_is_fitted(self, "posterior_")
+        return self._belief
+
+    @cached_property
+    def _aligned(self) -> Aligned:
+        """Moments of the rows: of aligned draws, or those of the (best) posterior or estimate."""
+        belief, layout = self._fitted_belief(), self._layout()
+        rows, variance = belief.mean[:, : sum(self.shape_)], np.zeros(())
+        if belief.n_chains:
+            found = align(rows, layout, belief.n_chains)
+            self._warn_of_unlike(found.unlike(layout), found)
+            return found
+        if belief.cov is not None:
+            diagonal = np.cumsum(np.arange(1, rows.shape[2] + 1)) - 1
+            variance = belief.cov[0, : rows.shape[1], diagonal].T
+        reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
+        return Aligned(reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]))
+
+    def _layout(self) -> Layout:
+        return layout_of(self.shape_, self.column_modes_, self.posterior_.seen)
+
+    def _warn_of_unlike(self, worst: np.ndarray, found: Aligned) -> None:
+        if worst.size:
+            named = ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
+            warn_user(
+                f"the draws of {self.method_!r} do not agree on the components even after alignment (cosine with their "
+                f"mean: {named}), so that factors_ and what is made of it mean little; take a lower rank, "
+                "interactions='cp', more sweeps (max_iter), or method='vmp', or use predictions alone.",
+                UserWarning,
+            )
+
+    def _aligned_draws(self, draws: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
+        """Some rows of draws (n, n_rows, R) of the factors, aligned where the belief has several components."""
+        if self._fitted_belief().size == 1:
+            return draws[:, rows]
+        return aligned_rows(draws, self._aligned.reference, self._layout(), rows)
+
+    @cached_property
+    def factors_(self) -> list[np.ndarray]:
+        """Posterior means of the factors, (n_k, R) per mode."""
+        return [self._aligned.mean[own].copy() for own in self._layout().rows]
+
+    @cached_property
+    def factor_covs_(self) -> list[np.ndarray]:
+        """Posterior covariances of the rows, (n_k, R, R) per mode."""
+        belief, found, layout = self._fitted_belief(), self._aligned, self._layout()
+        if belief.n_chains:
+            return list(covariances(belief.mean[:, : sum(self.shape_)], found, layout))
+        if belief.cov is not None:
+            return [unpack(belief.cov[0, own], self.posterior_.rank) for own in layout.rows]
+        return [np.zeros((own.stop - own.start, *2 * (self.posterior_.rank,))) for own in layout.rows]
+
+    @property
+    def congruence_(self) -> np.ndarray:
+        """How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws."""
+        return self._aligned.congruence.copy()
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`."""
+        return np.asarray(self.to_tensorly().weights)
+
+    def to_tensorly(self) -> Any:
+        """The posterior means as a TensorLy CPTensor: factors with columns of norm 1, the largest weight first.
+
+        It has all columns: main effects and pairs are components whose other modes are constant. Its full tensor is
+        that of the latent values at the posterior means of the factors. With ``interactions="cp"`` and real values,
+        `level_` (and a lower limit, if there is one) plus this tensor is what `predict` says, but for what the factors
+        of a component share beyond their means: nothing in the posterior of "cep" or "vmp", little in a sampler's.
+        """
+        from tensorly.cp_tensor import CPTensor
+
+        check_is_fitted(self, "posterior_")
+        norms = np.stack([np.linalg.norm(factor, axis=0) for factor in self.factors_])
+        weights = norms.prod(axis=0)
+        order = np.argsort(-weights, kind="stable")
+        safe = np.where(norms > 0.0, norms, 1.0)
+        return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(self.factors_, safe, strict=True)]))
 
     @property
     def column_modes_(self) -> list[tuple[int, ...]]:
@@ -63,16 +127,15 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
 
     @property
     def relevance_(self) -> np.ndarray:
-        """Share of each component in the mean square of the latent values, (R,)."""
-        check_is_fitted(self, "posterior_")
-        first = offsets(self.shape_)
-        return relevance(self.factors_, [self.posterior_.seen[a:b] for a, b in itertools.pairwise(first)])
+        """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
+        return relevance(self._aligned.mean, self._layout())
 
     @property
     def n_components_(self) -> int:
-        """Number of components that are not switched off."""
-        shares = self.relevance_
-        return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max()))
+        """Number of components that are not switched off; main effects, which are no components, do not count."""
+        several = np.array([len(modes) > 1 for modes in self.column_modes_])
+        shares = self.relevance_[several]
+        return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max(initial=0.0)))
 
     @property
     def lower_bound_(self) -> float:
@@ -89,8 +152,9 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
     def components_frame(self, mode: int) -> pd.DataFrame:
         """Means and standard deviations of the factors of a mode, the most relevant component first.
 
-        Of a component that several modes share, all factors but the first are turned to have a positive sum; products
-        stay as they are. Columns that are held at 1 are left out.
+        The scale of a component is shared evenly: its factors have the same root mean square in all its modes. All of
+        them but the first are turned so that their large values are positive; products stay as they are. Columns that
+        are held at 1 are left out. A main effect of the first mode holds the constant of all.
 
         Parameters
         ----------
@@ -101,9 +165,44 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         DataFrame
             A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
         """
+        k, columns, index = self._columns_of(mode)
+        found, layout = self._aligned, self._layout()
+        scale = shared_scales(found.mean, layout)[k] * signs(self.factors_, self.column_modes_)[k]
+        own = layout.rows[k]
+        values = {"mean": found.mean[own] * scale, "sd": np.sqrt(found.variance[own]) * np.abs(scale)}
+        return columns_table(values, columns, index)
+
+    def _columns_of(self, mode: int) -> tuple[int, list[int], Any]:
+        """A mode, its columns, the most relevant first, and the labels of its rows."""
         check_is_fitted(self, "posterior_")
-        k, modes = check_int("mode", mode, 0, len(self.shape_) - 1), self.column_modes_
-        order = [r for r in np.argsort(-self.relevance_, kind="stable") if k in modes[r]]
-        index = None if self.labels_[k] is None else self.labels_[k].index
-        sign = signs(self.factors_, modes)[k]
-        return components_table(self.factors_[k], self.factor_covs_[k], sign, np.array(order, dtype=int), index)
+        k = check_int("mode", mode, 0, len(self.shape_) - 1)
+        order = np.argsort(-self.relevance_, kind="stable")
+        columns = [int(r) for r in order if k in self.column_modes_[r]]
+        return k, columns, None if self.labels_[k] is None else self.labels_[k].index
+
+    def factor_diagnostics(self, mode: int) -> pd.DataFrame:
+        """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains.
+
+        Parameters
+        ----------
+        mode : int
+
+        Returns
+        -------
+        DataFrame
+            A row per row of the mode, as in `components_frame`; columns (component, "r_hat", "bulk_size" or
+            "tail_size"). R-hat is near 1 (below 1.01, as a rule) where the chains agree.
+
+        Raises
+        ------
+        ValueError
+            If the method draws no chains.
+        """
+        k, columns, index = self._columns_of(mode)
+        belief = self._fitted_belief()
+        if not belief.n_chains:
+            fail_value(f"factor_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
+        draws = self._aligned_draws(belief.mean[:, : sum(self.shape_)], self._layout().rows[k])
+        chains = draws.reshape(belief.n_chains, -1, *draws.shape[1:])
+        values = {"r_hat": r_hat(chains), "bulk_size": bulk_size(chains), "tail_size": tail_size(chains)}
+        return columns_table(values, columns, index)

@@ -59,9 +59,16 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         it has. An exception ends the fit and leaves the model as it was."""
 
 _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
-        Posterior means of the factors, in mode order.
+        Posterior means of the factors, in mode order; the sum over the columns of their products is the latent value.
+        Of a sampler those of its draws after their alignment: the strongest component of every part first, its scale
+        shared evenly by its modes, pairs of modes by singular vectors, main effects and pairs centred (the constant is
+        in the first mode's main effect). Of several fits (`n_ensemble`) those of the best one.
     factor_covs_ : list of ndarray (n_k, R, R)
         Posterior covariances of the rows.
+    weights_ : ndarray (R,)
+        Sizes of the components when their modes have norm 1, the largest first, as in `to_tensorly`.
+    congruence_ : ndarray (R,)
+        How alike the aligned draws' components are: their mean cosine with the reference; 1 for methods without draws.
     method_, rank_, prior_, interactions_, max_iter_ : str, int, str, dict, int
         What the parameters of these names came to.
     n_iter_, converged_ : int, bool
@@ -79,10 +86,11 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
     relevance_ : ndarray (R,)
-        Share of each component in the mean square of the latent values.
+        Share of each component in the mean square of the latent values; of a main effect, in its variance.
     n_components_ : int
-        Components that are not switched off: those with at least 0.001 of the largest share. With prior="ard" and
-        more components than needed an estimate of the rank; `tensorcep.select_rank` is the other one.
+        Components that are not switched off: those with at least 0.001 of the largest share, main effects left
+        out. With prior="ard" and more components than needed an estimate of the rank; `tensorcep.select_rank` is the
+        other one.
     shape_ : tuple of int
     labels_ : tuple of Labels or None
     posterior_ : Posterior, Mixture, Draws or PointEstimate"""

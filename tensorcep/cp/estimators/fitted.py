@@ -14,7 +14,6 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.predict import per_mode
 from tensorcep.priors.fixed import Prior
 
 
@@ -73,8 +72,9 @@ def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np
         If the posterior is not finite.
     """
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
-    factors, covs = per_mode(belief, posterior.shape)
-    return {"factors_": factors, "factor_covs_": covs, "_belief": belief}
+    if not all(np.isfinite(array).all() for array in (belief.mean, belief.cov) if array is not None):
+        raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
+    return {"_belief": belief}
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:

@@ -11,11 +11,11 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
-from tensorcep.core.components import Components, EntryTheta
-from tensorcep.core.diagnostics import effective_size, split_r_hat
+from tensorcep.core.components import EntryTheta
+from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.arviz_export import export_draws
-from tensorcep.cp.estimators.components import CPComponents
+from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.predict import (
@@ -65,12 +65,9 @@ class CPPredictions(CPComponents):
 
     def _set_moments(self) -> None:
         """Set what predictions need from `posterior_` and the prior of unknown rows."""
-        for name, value in moment_attributes(self.posterior_, self._unseen_mean, self._unseen_cov).items():
-            setattr(self, name, value)
-
-    def _fitted_belief(self) -> Components:
-        check_is_fitted(self, "posterior_")
-        return self._belief
+        for name in MADE:
+            self.__dict__.pop(name, None)
+        self.__dict__.update(moment_attributes(self.posterior_, self._unseen_mean, self._unseen_cov))
 
     def _rows(self, X: Any) -> np.ndarray:
         """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
@@ -162,6 +159,9 @@ class CPPredictions(CPComponents):
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
 
+        Draws of factors are aligned where they come from chains or from several fits (to the best of them); the scale
+        of a component is then shared evenly by its modes.
+
         Parameters
         ----------
         n_samples : int
@@ -178,6 +178,7 @@ class CPPredictions(CPComponents):
         if X is not None:
             return self._draws(n, X, rng)[0] + self._origin
         draws, _ = draw(self._fitted_belief(), self._likelihood(), n, rng)
+        draws = self._aligned_draws(draws[:, : sum(self.shape_)])
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -190,9 +191,9 @@ class CPPredictions(CPComponents):
     def to_arviz(self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None) -> Any:
         """Draws of the posterior in the container of ArviZ (`pip install 'tensorcep[arviz]'`).
 
-        The group "posterior" holds factor_0, factor_1, ... with one row per index (or label) of the mode, and the
-        noise precision or dispersion where there is one. With X there is "posterior_predictive", and with its values
-        "observed_data".
+        The group "posterior" holds factor_0, factor_1, ... with one row per index (or label) of the mode, aligned as in
+        `sample_posterior`, and the noise precision or dispersion where there is one. With X there is
+        "posterior_predictive", and with its values "observed_data".
 
         Parameters
         ----------
@@ -222,7 +223,7 @@ class CPPredictions(CPComponents):
         return export_draws(self, X, y, n, check_random_state(random_state))
 
     def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Split R-hat and effective sample size of the latent value of each entry, for methods that draw chains.
+        """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains.
 
         Parameters
         ----------
@@ -242,14 +243,7 @@ class CPPredictions(CPComponents):
         if not belief.n_chains:
             fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
         draws = draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows))
-        return split_r_hat(draws), effective_size(draws)
-
-    def to_tensorly(self) -> Any:
-        """The posterior means as a TensorLy CPTensor with unit weights."""
-        from tensorly.cp_tensor import CPTensor
-
-        check_is_fitted(self, "posterior_")
-        return CPTensor((np.ones(self.posterior_.rank), [factor.copy() for factor in self.factors_]))
+        return r_hat(draws), bulk_size(draws)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

@@ -19,6 +19,7 @@ from tensorcep.cp.estimators.batches import (
     plan_batch,
     prequential_scores,
 )
+from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.predictions import CPPredictions
@@ -31,7 +32,7 @@ from tensorcep.entries.labels import Labels
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 # Attributes that are made from the state of the stream when somebody asks for them.
-LAZY = ("posterior_", "labels_", "factors_", "factor_covs_", "_belief")
+LAZY = ("posterior_", "labels_", "_belief")
 
 
 class StreamingCP(CPPredictions):
@@ -67,7 +68,7 @@ class StreamingCP(CPPredictions):
 
     def _assign(self, attributes: dict[str, Any]) -> None:
         """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
-        old = (*LAZY, "_stream", "stream_trace_")
+        old = (*LAZY, *MADE, "_stream", "stream_trace_")
         kept = {name: value for name, value in vars(self).items() if name not in old}
         self.__dict__ = {**kept, **attributes}
 

@@ -9,15 +9,15 @@ from helpers.data import entries, fitted, new
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cp.estimators.components import relevance, signs
+from tensorcep.cp.standard_form import layout_of, relevance, signs
 
 
 def test_relevance_is_the_share_in_the_mean_square(rng):
     factors = [rng.standard_normal((n, 3)) for n in (5, 4, 6)]
-    every = [np.ones(len(factor), dtype=bool) for factor in factors]
+    layout = layout_of((5, 4, 6), [(0, 1, 2)] * 3, np.ones(15, dtype=bool))
     parts = np.einsum("ir,jr,kr->ijkr", *factors)
     squares = np.mean(parts**2, axis=(0, 1, 2))
-    np.testing.assert_allclose(relevance(factors, every), squares / squares.sum())
+    np.testing.assert_allclose(relevance(np.concatenate(factors), layout), squares / squares.sum())
 
 
 def test_signs_leave_products_alone_and_point_up(rng):
@@ -26,7 +26,7 @@ def test_signs_leave_products_alone_and_point_up(rng):
     sign = signs(factors, modes)
     for r, active in enumerate(modes):
         assert np.prod(sign[:, r]) == 1.0
-        assert all((factors[k][:, r] * sign[k, r]).sum() >= 0.0 for k in active[1:])
+        assert all((factors[k][:, r] ** 2 * np.sign(factors[k][:, r]) * sign[k, r]).sum() >= 0.0 for k in active[1:])
         assert all(sign[k, r] == 1.0 for k in range(3) if k not in active)
 
 
@@ -42,7 +42,11 @@ def test_components_frame_holds_labels_means_and_sds_in_order():
         np.outer(table[r, "mean"], model.components_frame(1)[r, "mean"]) for r in range(2)
     )  # signs cancel in products
     np.testing.assert_allclose(product, model.factors_[0] @ model.factors_[1].T)
-    np.testing.assert_allclose(table[1, "sd"] ** 2, model.factor_covs_[0][:, 1, 1])
+    ratio = table[1, "sd"] / np.sqrt(model.factor_covs_[0][:, 1, 1])
+    np.testing.assert_allclose(ratio, np.abs(table[1, "mean"] / model.factors_[0][:, 1]))
+    for r in range(2):  # the scale is shared evenly
+        sizes = [np.sqrt(np.mean(model.components_frame(k)[r, "mean"] ** 2)) for k in range(2)]
+        np.testing.assert_allclose(sizes[0], sizes[1])
 
 
 def test_components_frame_leaves_out_columns_held_at_one():

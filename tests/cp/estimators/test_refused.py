@@ -13,7 +13,9 @@ from helpers.unchanged import Raising, check_refused, check_refused_unfitted, pi
 import tensorcep as tc
 from tensorcep.cp.estimators import streaming
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the draws of '.*' do not agree on the components"
+)
 MODELS = [
     ("regressor", "auto", {}),
     ("regressor", "cep", {}),

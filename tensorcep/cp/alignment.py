@@ -1,0 +1,161 @@
+"""Draws of the factor rows brought next to each other, so that their averages mean something.
+
+Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
+part of more modes get the order in which they are most congruent with those of the reference, and its signs.
+
+Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
+Schoenemann (1966), Psychometrika 31, p. 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from tensorcep.cp.standard_form import (
+    TINY,
+    Block,
+    Layout,
+    column_norms,
+    reference_from,
+    relevance,
+    standard_form,
+    transposed,
+)
+
+# Numbers of the draws that are aligned at a time.
+CHUNK = 1 << 21
+# Columns whose cosine is 0.85 or more count as fairly similar (Lorenzo-Seva and ten Berge 2006).
+FAIR = 0.85
+# What components may fall short of that, weighted by their shares of the latent values, before it is said.
+NOTICED = 0.01
+
+
+def aligned(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+    """Draws (n, n_rows, R), each in the standard form that is nearest to the reference's."""
+    draws = standard_form(draws, layout)
+    for block in layout.blocks:
+        if len(block.modes) == 2:
+            _rotate(draws, reference, layout, block)
+        elif len(block.modes) > 2:
+            _match(draws, reference, layout, block)
+    return draws
+
+
+def _rotate(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+    """Turn both sides of a matrix by the rotation that brings them next to the reference's."""
+    pairs = zip(layout.seen_parts(draws, block), layout.seen_parts(reference, block), strict=True)
+    left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
+    for part in layout.parts(draws, block):
+        part[...] = part @ (left @ right)
+
+
+def _match(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+    """Exchange components, and turn the signs of their modes, so that each is as congruent with its namesake as can be.
+
+    A component keeps its sign: where an odd number of its modes points away from the reference, the one that says least
+    stays so.
+    """
+    cosines = _cosines(draws, reference, layout, block)
+    order = np.stack([linear_sum_assignment(one, maximize=True)[1] for one in cosines.prod(axis=0)])
+    cosines = np.take_along_axis(cosines, order[None, :, :, None], axis=3)[..., 0]
+    sign = np.where(cosines < 0.0, -1.0, 1.0)
+    odd, weakest = sign.prod(axis=0) < 0.0, np.abs(cosines).argmin(axis=0)
+    sign *= np.where(odd & (np.arange(len(sign))[:, None, None] == weakest), -1.0, 1.0)
+    for part, turn in zip(layout.parts(draws, block), sign, strict=True):
+        part[...] = np.take_along_axis(part, order[:, None, :], axis=2) * turn[:, None, :]
+
+
+def _cosines(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+    """Cosines (m, n, C, C) of the reference's columns with those of the draws, in each mode of a block."""
+    here, there = layout.seen_parts(draws, block), layout.seen_parts(reference, block)
+    inner = np.stack([transposed(theirs) @ own for theirs, own in zip(there, here, strict=True)])
+    return inner / np.maximum(column_norms(there)[:, None, :, None] * column_norms(here)[:, :, None, :], TINY)
+
+
+def congruence(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+    """Cosine of each component of the draws with that of the reference, (n, R): the product over its modes."""
+    blocks = [_cosines(draws, reference, layout, block) for block in layout.blocks]
+    return np.concatenate([np.diagonal(found, axis1=2, axis2=3).prod(axis=0) for found in blocks], axis=1)
+
+
+class Aligned(NamedTuple):
+    """What aligned draws have in common.
+
+    Attributes
+    ----------
+    reference : (n_rows, R) float64
+        What every draw is brought next to.
+    mean, variance : (n_rows, R) float64
+        Of the aligned draws.
+    congruence : (R,) float64
+        Mean cosine of the draws' components with the reference.
+    """
+
+    reference: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    congruence: np.ndarray
+
+    def unlike(self, layout: Layout) -> np.ndarray:
+        """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
+        modes = np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes)) for b in layout.blocks])
+        weight = relevance(self.mean, layout, self.variance) * (modes > 1)
+        if weight @ (FAIR**modes - self.congruence) < NOTICED:
+            return np.zeros(0, dtype=int)
+        return np.argsort(weight * (self.congruence - FAIR**modes), kind="stable")
+
+
+def align(draws: np.ndarray, layout: Layout, n_chains: int) -> Aligned:
+    """Align draws (n, n_rows, R) of several chains, one chain after the other: to one of them, then to their mean."""
+    each = len(draws) // n_chains
+    start = _typical(draws[each - 1 :: each], layout)
+    mean = _moments(draws, start, layout).mean
+    return _moments(draws, reference_from(mean, layout), layout)
+
+
+def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
+    """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
+    forms = [reference_from(draw, layout) for draw in draws]
+
+    def overlap(form: np.ndarray) -> float:
+        return float((congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout)).sum())
+
+    return max(forms, key=overlap)
+
+
+def _moments(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> Aligned:
+    """Align all draws to a reference, some at a time."""
+    first, square, near = np.zeros_like(reference), np.zeros_like(reference), np.zeros(reference.shape[1])
+    for part in _chunks(draws):
+        rows = aligned(part, reference, layout)
+        near += congruence(rows, reference, layout).sum(axis=0)
+        rows -= reference
+        first += rows.sum(axis=0)
+        square += np.einsum("dnr,dnr->nr", rows, rows)
+    n = len(draws)
+    variance = np.maximum(square - first**2 / n, 0.0) / max(1, n - 1)
+    return Aligned(reference, reference + first / n, variance, near / n)
+
+
+def _chunks(draws: np.ndarray) -> Iterator[np.ndarray]:
+    """The draws (n, n_rows, R), as many at a time as fit."""
+    size = max(1, CHUNK // max(1, draws[:1].size))
+    for a in range(0, len(draws), size):
+        yield draws[a : a + size]
+
+
+def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows: slice = slice(None)) -> np.ndarray:
+    """Some rows of all draws, (n, rows, R), aligned."""
+    return np.concatenate([aligned(part, reference, layout)[:, rows] for part in _chunks(draws)])
+
+
+def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[np.ndarray]:
+    """Covariances (n_k, R, R) of the aligned rows, mode by mode."""
+    for own in layout.rows:
+        centred = aligned_rows(draws, found.reference, layout, own) - found.mean[own]
+        by_row = np.ascontiguousarray(centred.transpose(1, 2, 0))
+        yield by_row @ transposed(by_row) / max(1, len(draws) - 1)

@@ -1,0 +1,165 @@
+"""Factors of a sampler's fit: aligned, made when asked for, of a size that can be read, and checked for agreement."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers.data import fitted, new
+from helpers.models import paper
+from scipy.optimize import linear_sum_assignment
+
+import tensorcep as tc
+from tensorcep.core.belief import Draws
+
+MADE = {"factors_", "factor_covs_", "_aligned"}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return tc.simulate_cp((20, 16, 12), 3, 2500, noise_precision=25.0, latent_sd=1.0, random_state=5)
+
+
+@pytest.fixture(scope="module")
+def sampled(planted):
+    """Four chains, each from a start of its own."""
+    few = {"n_chains": 4, "burn_in": 60, "thin": 2}
+    model = paper(tc.CPRegressor, 3, method="gibbs", prior="learned", max_iter=120, random_state=0, **few)
+    return model.fit(planted.tensor)
+
+
+def cosines(factors, others):
+    """Product over the modes of the cosines of two sets of columns, (R, R)."""
+    each = [
+        (u / np.linalg.norm(u, axis=0)).T @ (v / np.linalg.norm(v, axis=0))
+        for u, v in zip(factors, others, strict=True)
+    ]
+    return np.prod(each, axis=0)
+
+
+def test_a_fit_and_its_predictions_make_no_factors(planted, sampled):
+    model = pickle.loads(pickle.dumps(sampled))
+    model.__dict__ = {name: value for name, value in vars(model).items() if name not in MADE}
+    model.predict(planted.tensor, return_std=True)
+    model.chain_diagnostics(planted.tensor.coords[:5])
+    assert not MADE & set(vars(model))
+    assert model.factors_ is model.factors_
+    assert "factor_covs_" not in vars(model)
+    assert MADE & set(vars(model.fit(planted.tensor))) == set()
+    assert not MADE & set(vars(new("regressor").fit(planted.tensor)))
+
+
+def test_aligned_factors_are_the_planted_ones(planted, sampled):
+    found = cosines(planted.factors, sampled.factors_)
+    assert found[linear_sum_assignment(found, maximize=True)].min() > 0.95
+    assert sampled.congruence_.min() > 0.95
+    assert sampled.n_components_ == 3
+
+
+def test_the_reconstruction_of_aligned_factors_is_the_prediction(planted, sampled):
+    tensor = sampled.to_tensorly()
+    cells = tuple(planted.tensor.coords.T)
+    found = getattr(sampled, "level_", 0.0) + tensor.to_tensor()[cells]
+    mean, variance = sampled.predict_latent(planted.tensor)
+    # the means of the factors leave out what they share, which is less than the posterior sd
+    assert np.sqrt(np.mean((found - mean) ** 2)) < 0.5 * np.sqrt(variance.mean())
+    np.testing.assert_allclose(sampled.predict(planted.tensor), mean)
+    assert (np.diff(tensor.weights) < 0.0).all()
+    for factor in tensor.factors:
+        np.testing.assert_allclose(np.linalg.norm(factor, axis=0), 1.0)
+    np.testing.assert_array_equal(sampled.weights_, tensor.weights)
+
+
+def test_factor_tables_of_a_sampler_are_on_one_scale_with_narrow_intervals(sampled):
+    tables = [sampled.components_frame(k) for k in range(3)]
+    for r in range(3):
+        sizes = [np.sqrt(np.mean(table[r, "mean"] ** 2)) for table in tables]
+        np.testing.assert_allclose(sizes, sizes[0])
+    ratio = np.concatenate([np.abs(t.xs("mean", axis=1, level=1)) / t.xs("sd", axis=1, level=1) for t in tables])
+    assert np.median(ratio) > 5.0
+    for k, cov in enumerate(sampled.factor_covs_):
+        assert cov.shape == (sampled.shape_[k], 3, 3)
+        variance = np.diagonal(cov, axis1=1, axis2=2)
+        np.testing.assert_allclose(variance, sampled._aligned.variance[sampled._layout().rows[k]], rtol=1e-6)
+
+
+def test_factor_diagnostics_are_those_of_chains_that_agree(sampled):
+    table = sampled.factor_diagnostics(1)
+    assert list(table.columns.get_level_values(0)[::3]) == list(
+        sampled.components_frame(1).columns.get_level_values(0)[::2]
+    )
+    assert table.xs("r_hat", axis=1, level=1).to_numpy().max() < 1.2
+    assert (table.xs("tail_size", axis=1, level=1) > 5).all(axis=None)
+    draws = np.stack(sampled.sample_posterior(10_000, random_state=0)[1])
+    assert draws.shape[1:] == (16, 3)
+    with pytest.raises(ValueError, match="factor_diagnostics needs chains, but method 'cep' draws none"):
+        fitted("regressor").factor_diagnostics(0)
+
+
+def test_draws_that_a_sampler_disguises_give_the_same_factors(sampled, rng):
+    result = sampled.posterior_
+    rows = result.rows.copy()
+    for chain in range(4):
+        for draw in rows[chain]:
+            order, sign = rng.permutation(3), rng.choice([-1.0, 1.0], 3)
+            draw[:] = draw[:, order]
+            draw[:20] *= 2.0 * sign
+            draw[20:36] *= 0.5 * sign
+    model = pickle.loads(pickle.dumps(sampled))
+    model.posterior_ = result._replace(rows=rows)
+    model._set_moments()
+    for ours, theirs in zip(model.factors_, sampled.factors_, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
+    for ours, theirs in zip(model.factor_covs_, sampled.factor_covs_, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.relevance_, sampled.relevance_)
+
+
+def test_draws_that_do_not_agree_are_warned_of_once(sampled, rng):
+    model = pickle.loads(pickle.dumps(sampled))
+    shape = (4, 50, *sampled.posterior_.rows.shape[2:])
+    model.posterior_ = Draws(model.shape_, 3, rng.standard_normal(shape), None, None, sampled.posterior_.seen)
+    model._set_moments()
+    with pytest.warns(UserWarning, match="the draws of 'gibbs' do not agree on the components even after alignment"):
+        factors = model.factors_
+    assert model.factors_ is factors
+    assert model.congruence_.max() < 0.5
+    model.components_frame(0)
+
+
+def test_factor_draws_of_several_fits_are_aligned_to_the_best(planted):
+    model = paper(tc.CPRegressor, 3, n_ensemble=3, n_starts=1, prior="learned", random_state=0, tol=1e-2)
+    model.fit(planted.tensor)
+    draws = model.sample_posterior(200, random_state=0)
+    means = [draw.mean(axis=0) for draw in draws]
+    np.testing.assert_allclose(np.diag(cosines(means, np.split(model._aligned.reference, [20, 36]))), 1.0, atol=0.05)
+    f = np.einsum("dnr,dnr,dnr->dn", *(d[:, i] for d, i in zip(draws, planted.tensor.coords.T, strict=True)))
+    mean, variance = model.predict_latent(planted.tensor)
+    f = f + getattr(model, "level_", 0.0)
+    assert (np.abs(f.mean(axis=0) - mean) < 7.0 * np.sqrt(variance / 200)).all()
+
+
+def test_main_effects_leave_their_constant_to_the_first_and_out_of_the_relevance():
+    rng = np.random.default_rng(3)
+    X = np.stack([rng.integers(0, n, 900) for n in (15, 12, 10)], axis=1)
+    one, two = rng.standard_normal(15), rng.standard_normal(12)
+    y = 50.0 + one[X[:, 0]] + 0.5 * two[X[:, 1]] + 0.1 * rng.standard_normal(900)
+    few = {"n_chains": 4, "burn_in": 60, "thin": 2}
+    model = paper(
+        tc.CPRegressor,
+        1,
+        method="gibbs",
+        interactions={"main": 1, "pair": 1},
+        prior="learned",
+        max_iter=120,
+        random_state=0,
+        **few,
+    ).fit(X, y)
+    level = getattr(model, "level_", 0.0)
+    assert level + model.factors_[0][:, 0].mean() == pytest.approx(50.0, abs=1.0)
+    np.testing.assert_allclose([model.factors_[k][:, k].mean() for k in (1, 2)], 0.0, atol=1e-10)
+    np.testing.assert_allclose(model.factors_[1][:, 1], two / 2 - two.mean() / 2, atol=0.1)
+    share = np.var(one) / (np.var(one) + 0.25 * np.var(two))
+    np.testing.assert_allclose(model.relevance_[:2], [share, 1.0 - share], atol=0.02)
+    assert model.n_components_ <= 3
