@@ -11,27 +11,19 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import check_int, check_random_state, check_range, fail_value, warn_user, word_or_range
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
+from tensorcep.core.settings import TakesMethod
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.linear.base import FeatureClassifier, Points, row_variances, two_classes, with_constant
 from tensorcep.linear.data import GLMProblem, as_csr
 from tensorcep.linear.methods import fit_glm
-from tensorcep.linear.settings import GLMSettings, refuse_method_options, settings_of
+from tensorcep.linear.settings import ENGINES, GLMSettings, settings_of
 
 
-class WithoutMethodOptions:
-    """Refuses the parameter of version 0.1; a class of its own, so that the signature stays that of `__init__`."""
-
-    def __new__(cls, *args: Any, **params: Any) -> Any:
-        if "method_options" in params:
-            method = args[0] if args else params.get("method", "ep")
-            refuse_method_options(cls.__name__, method, params["method_options"])
-        return super().__new__(cls)
-
-
-class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
+class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     """Two classes, P(y = 1 | x) = link(x'w + intercept), with a Gaussian posterior of the weights."""
 
+    engines = ENGINES
     _link = ""
     _stored = (
         *("classes_", "coef_", "coef_std_", "intercept_", "intercept_std_", "prior_scale_", "n_features_in_"),
