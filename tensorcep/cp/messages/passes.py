@@ -1,8 +1,7 @@
 """The sweep of every message-passing method: new messages mode after mode, then the rows, the noise and the prior.
 
-A method is told apart by `propose`: it computes new messages of the entries to the rows of some modes and leaves their
-sums per row in `state.sums`. Most methods do that by a compiled kernel over chunks of entries that keeps the messages
-(`over_chunks`).
+A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
+some modes and leaves their sums per row in `state.sums`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from tensorcep.cp.messages.guard import adapted, shrink
 from tensorcep.cp.messages.kernels import add_sums
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, latent_values
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import RowState, refresh_rows, relative_change, train_score
 from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import conditional_of_modes, damped, moments_per_mode
 
-Propose = Callable[[MessageState, Problem, tuple[int, int], Executor], None]
+# The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
+GivenRows = tuple[tuple[RowState, ...], tuple[float, float]]
+Given = Callable[[MessageState, Problem, Executor], GivenRows]
 
 
 class PassOptions(Protocol):
@@ -40,34 +41,28 @@ class PassOptions(Protocol):
     def anneal_power(self) -> float: ...
 
 
-def over_chunks(kernel: Any, slots: Any) -> Propose:
-    """The `propose` of a kernel that updates messages in place, with the slots of its work array."""
-
-    def propose(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> None:
-        entries = problem.entries
-        record = (modes, entries, state.columns, state.rows, state.messages, state.sums, state.noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
-
-    return propose
-
-
 def sweep(
     state: MessageState,
     problem: Problem,
     options: PassOptions,
     executor: Executor,
-    propose: Propose,
-    *,
-    stored: bool = True,
+    kernel: Any,
+    slots: Any,
+    given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once. Without stored messages the rows and the noise are damped in their place."""
-    K, step, gaussian = len(problem.shape), state.pace.step, problem.noise_prior is not None
+    """Every message once, by a kernel with these slots in its work array.
+
+    A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
+    """
+    entries, K, step, gaussian = problem.entries, len(problem.shape), state.pace.step, problem.noise_prior is not None
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     state = state._replace(rule=state.rule._replace(step=step, power=power))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
-        propose(state, problem, modes, executor)
-        state = _updated(state, problem, modes, 1.0 if stored else step, executor)
+        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
+        record = (modes, entries, state.columns, *rows, state.messages, state.sums, noise, state.rule)
+        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
         shrunk += shrink(state, problem, *_rows_of(modes, problem))
     if state.sweeps >= options.anneal:
