@@ -1,50 +1,45 @@
 """The sweep of every message-passing method: new messages mode after mode, then the rows, the noise and the prior.
 
 A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
-some modes and leaves their sums per row in `state.sums`.
+some modes and leaves their sums per row in `state.sums`. Two safeguards follow: rows stay Gaussians (`shrink`), and
+adaptive damping settles (`adapted`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
-from tensorcep.cp.messages.guard import adapted, shrink
-from tensorcep.cp.messages.kernels import add_sums
-from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, latent_values
+from tensorcep.cp.messages.kernels import add_sums, scale_messages
+from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
+from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.layout import work_array
+from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import conditional_of_modes, damped, moments_per_mode
+
+# Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
+# may not grow again beyond a little less than it was, so that it settles.
+STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
+# Halvings after which a row's messages are dropped altogether (its posterior is then the prior).
+MAX_HALVINGS = 40
 
 # The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
 GivenRows = tuple[tuple[RowState, ...], tuple[float, float]]
 Given = Callable[[MessageState, Problem, Executor], GivenRows]
 
 
-class PassOptions(Protocol):
-    """The settings that all message-passing methods have; what they mean stands in `settings.passing.CEP`."""
-
-    @property
-    def schedule(self) -> str: ...
-    @property
-    def damping(self) -> float | str: ...
-    @property
-    def anneal(self) -> int: ...
-    @property
-    def anneal_power(self) -> float: ...
-
-
 def sweep(
     state: MessageState,
     problem: Problem,
-    options: PassOptions,
+    options: CEP | Laplace,
     executor: Executor,
     kernel: Any,
     slots: Any,
@@ -122,3 +117,47 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(prior=new, max_variance=MAX_VARIANCE_RATIO * widest)
     return state, shrink(state, problem, 0, len(new.eta))
+
+
+def adapted(pace: Pace, change: float, skipped: int) -> Pace:
+    """The pace after a sweep with this change, under adaptive damping."""
+    if change > pace.change or skipped > 0:
+        step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
+        return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
+    return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)
+
+
+def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
+    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
+
+    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
+    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
+    """
+    rows, prior = state.rows, state.prior
+    bad = first + np.flatnonzero(~_sound(state, first, last))
+    if bad.size == 0:
+        return 0
+    factor = np.ones(len(rows.good))
+    for i in bad.tolist():
+        excess_Lam, excess_eta = rows.Lam[i] - prior.Lam[i], rows.eta[i] - prior.eta[i]
+        for _ in range(MAX_HALVINGS):
+            factor[i] *= 0.5
+            rows.Lam[i] = prior.Lam[i] + factor[i] * excess_Lam
+            rows.eta[i] = prior.eta[i] + factor[i] * excess_eta
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+            if _sound(state, i, i + 1).all():
+                break
+        else:
+            factor[i] = 0.0
+            rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    stored = len(state.messages.Lam)
+    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
+    return int(bad.size)
+
+
+def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
+    """Whether the rows first:last are Gaussians that are not far wider than the prior."""
+    rows = state.rows
+    widest = rows.cov[first:last][:, diagonal(rows.eta.shape[1])].max(axis=1)
+    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.max_variance))
