@@ -12,9 +12,9 @@ from tensorcep.core.store import StoredModel, complete, open_model, parameters
 from tensorcep.core.store import read_attributes as read_plain
 from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
-from tensorcep.cp.estimators.old_params import params_of_file as cp_params
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.names import params_of_file as cp_params
 from tensorcep.cp.store import read_attributes as read_cp
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis

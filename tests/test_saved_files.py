@@ -24,8 +24,8 @@ import pytest
 from scipy import sparse
 
 from tensorcep import load, read_tensor
-from tensorcep.cp.estimators.old_params import params_of_file
 from tensorcep.cp.predict import draw_latent
+from tensorcep.cp.settings.names import params_of_file
 from tensorcep.factor_models.settings import params_of_file as factor_params_of_file
 
 SAVED = Path(__file__).parent / "saved"

@@ -25,9 +25,9 @@ from tensorcep.cli._fit import (
     add_rank_option,
     add_special_options,
     add_structure_options,
-    check_whole_or_auto,
+    check_options,
+    estimator_of,
     method_line,
-    special_params,
 )
 from tensorcep.cli._numbers import threads_of
 from tensorcep.core.checks import check_int, check_range, fail_value
@@ -189,37 +189,19 @@ def _check(args: argparse.Namespace) -> None:
         fail_value("MODEL, --bad-lines and --trace must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
-    check_whole_or_auto("--rank", args.rank)
-    for option in ("batch_size", "checkpoint_every", "max_iter"):
+    for option in ("batch_size", "checkpoint_every"):
         check_int(f"--{option.replace('_', '-')}", getattr(args, option))
     if args.first_batch is not None:
         check_int("--first-batch", args.first_batch)
-    check_int("--seed", args.seed, 0)
-    check_range("--tol", args.tol, 0.0)
-    special_params(args)
+    check_options(args)
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
         fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
 
 
 def _model(args: argparse.Namespace) -> Any:
-    from tensorcep.estimators import ESTIMATORS
-
-    name, _ = LIKELIHOODS[args.likelihood]
-    return ESTIMATORS[name](
-        args.rank,
-        method=args.method,
-        prior=args.prior,
-        interactions=args.interactions,
-        max_iter=args.max_iter,
-        tol=args.tol,
-        forget=args.forget,
-        revisit=args.revisit,
-        random_state=args.seed,
-        n_jobs=args.threads,
-        verbose=shows_progress(args),
-        **special_params(args),
-    )
+    own = {"method": args.method, "forget": args.forget, "revisit": args.revisit}
+    return estimator_of(args, **own, verbose=shows_progress(args))
 
 
 def _new_progress(args: argparse.Namespace) -> dict[str, Any]:

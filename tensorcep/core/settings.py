@@ -5,10 +5,11 @@ A module of settings imports no engine, so that naming a method loads no compile
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_choice, fail_value
 
 
 @dataclass(repr=False, kw_only=True)
@@ -59,3 +60,135 @@ class Settings:
         for name, value in replace(self, **params).get_params().items():
             setattr(self, name, value)
         return self
+
+
+Record = TypeVar("Record", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Engines(Generic[Record]):
+    """The methods of a family of models, and how version 0.1 wrote their settings: as parameters of the estimators.
+
+    Attributes
+    ----------
+    records : dict
+        The settings that a method's name stands for.
+    otherwise : str
+        The method that errors name where no other fits.
+    home : str
+        The module that has the records, as errors tell it; "" where they are names of the package itself.
+    old_defaults : dict
+        The parameters of 0.1 and what they were by default; `method_options` held further settings.
+    renamed : dict
+        Settings that 0.1 called otherwise.
+    """
+
+    records: Mapping[str, Record]
+    otherwise: str
+    home: str = ""
+    old_defaults: Mapping[str, Any] = field(default_factory=lambda: {"method_options": None})
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def settings_of(self, method: Any) -> Record:
+        """The settings of a method that is given by name, or as a record of settings.
+
+        Raises
+        ------
+        ValueError
+            If it is neither, or a setting has a value that is not allowed.
+        """
+        if isinstance(method, type) and issubclass(method, Settings):
+            fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
+        if not isinstance(method, Settings):
+            return replace(self.records[check_choice("method", method, self.records)])
+        if not isinstance(method, tuple(type(record) for record in self.records.values())):
+            listed = ", ".join(dict.fromkeys(f"{type(record).__name__}()" for record in self.records.values()))
+            fail_value(f"method must be one of {listed}, from {self.home or 'tensorcep'}; got another {method!r}.")
+        method.check()
+        return cast(Record, method)
+
+    def named(self, method: Any) -> Settings:
+        """The record that `method` is, or is the name of; otherwise one to give as an example."""
+        if isinstance(method, Settings):
+            return method
+        return self.records[method if isinstance(method, str) and method in self.records else self.otherwise]
+
+    def refuse_old(self, estimator: str, params: dict[str, Any], method: Any) -> None:
+        """Refuse parameters that are settings of the method now, and say how they are written.
+
+        Raises
+        ------
+        TypeError
+            If there are some.
+        """
+        old = [name for name in params if name in self.old_defaults]
+        if not old:
+            return
+        own = params.get("method_options")
+        given = {name: params[name] for name in old if name != "method_options"}
+        values = self._as_now({**given, **(own if isinstance(own, dict) else {})})
+        asked = self.named(method)
+        candidates: tuple[Settings, ...] = (asked, *self.records.values(), self.records[self.otherwise])
+        record = next((one for one in candidates if values.keys() <= one.get_params().keys()), asked)
+        listed = ", ".join(f"{name}={value!r}" for name, value in {**record.changed(), **values}.items())
+        what, are = ("parameter", "it is a setting") if len(old) == 1 else ("parameters", "they are settings")
+        raise TypeError(
+            f"{estimator} has no {what} {', '.join(map(repr, old))}; {are} of the method now"
+            f"{self.home and f', from {self.home}'}: method={type(record).__name__}({listed})."
+        )
+
+    def params_of_file(self, params: dict[str, Any], fitted_method: str | None = None) -> dict[str, Any]:
+        """The parameters that a file holds, perhaps with the names of 0.1, as they are now.
+
+        `fitted_method` is the method of the fit, which those settings are for where the parameter is "auto".
+        """
+        old = {name: params[name] for name in params if name in self.old_defaults}
+        current = {name: value for name, value in params.items() if name not in old}
+        if not old:
+            return current
+        name = str(fitted_method if params["method"] == "auto" else params["method"])
+        if name not in self.records:
+            return current
+        changed = {name: value for name, value in old.items() if value != self.old_defaults[name]}
+        values = self._as_now({**changed, **(changed.pop("method_options", None) or {})})
+        record = self.records[name]
+        known = record.get_params()
+        settings = replace(record, **{name: value for name, value in values.items() if name in known})
+        return {**current, "method": settings} if settings != record else current
+
+    def _as_now(self, old: dict[str, Any]) -> dict[str, Any]:
+        """Settings by their present names; files hold pairs as lists."""
+        return {self.renamed.get(n, n): tuple(v) if isinstance(v, list) else v for n, v in old.items()}
+
+
+class TakesMethod:
+    """An estimator, by inheritance beside it, whose parameter `method` is a name or a record of settings.
+
+    The constructor's signature stays that of `__init__`.
+    """
+
+    engines: ClassVar[Engines[Any]]
+
+    def __new__(cls, *args: Any, **params: Any) -> Any:
+        cls.engines.refuse_old(cls.__name__, params, params.get("method", args[0] if args else None))
+        return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``method__damping`` and its like in the settings of the method too; returns self.
+
+        Raises
+        ------
+        TypeError
+            If the method is a name, so that there are no settings to set.
+        ValueError
+            If there is no such parameter, or a setting has a value that is not allowed.
+        """
+        method = params.get("method", self.method)  # type: ignore[attr-defined]
+        self.engines.refuse_old(type(self).__name__, params, method)
+        inner = [name for name in params if name.startswith("method__")]
+        if inner and not isinstance(method, Settings):
+            example = f"{type(self.engines.named(method)).__name__}({inner[0].removeprefix('method__')}=...)"
+            raise TypeError(
+                f"{inner[0]} needs a method with settings, such as method={example}; got method={method!r}."
+            )
+        return super().set_params(**params)  # type: ignore[misc]

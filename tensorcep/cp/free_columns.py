@@ -6,7 +6,7 @@ Every mode keeps only its free columns, Q of them, as rows of a CP model of rank
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import latent_of_entries
+from tensorcep.cp.rows import RowState, latent_of_entries, seen_rows
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 
@@ -211,6 +211,13 @@ def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.
     for k, row in enumerate(free):
         full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
     return full
+
+
+def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None, **learned: Any) -> Posterior:
+    """The posterior of all columns, of the rows in the free ones, with what was learned of the likelihood."""
+    seen, rank = seen_rows(problem), rows.eta.shape[1]
+    posterior = Posterior(problem.shape, rank, rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
+    return posterior if problem.free is None else all_columns(posterior, problem.free)
 
 
 def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:

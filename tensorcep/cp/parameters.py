@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Dispersion, GammaNoise
-from tensorcep.core.checks import check_int, check_range, fail_value
+from tensorcep.core.checks import check_int
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods.parameter import Gamma, Parameter
 
@@ -76,13 +76,3 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
     if mode is not None:
         check_int(f"{parameter.name}_mode", mode, 0, len(problem.shape) - 1)
     return Learned(parameter, getattr(options, f"{parameter.name}_prior", parameter.prior), groups_of(problem, mode))
-
-
-def check_parameter(name: str, prior: Any, mode: Any) -> None:
-    """Refuse a prior that is no pair of positive numbers, or a mode that is no whole number."""
-    if not isinstance(prior, (tuple, list)) or len(prior) != 2:
-        fail_value(f"{name}_prior must be a pair (a, b) of positive numbers; got {prior!r}.")
-    for i, value in enumerate(prior):
-        check_range(f"{name}_prior[{i}]", value, 0.0, include_low=False)
-    if mode is not None:
-        check_int(f"{name}_mode", mode, 0)

@@ -17,10 +17,6 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    entries : Entries
-    shape : tuple of int
-    rank : int
-    likelihood : Likelihood
     prior : RowPrior
         Prior of the rows.
     start : (n_rows, R) float64 or None

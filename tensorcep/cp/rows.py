@@ -49,6 +49,13 @@ def diagonal(R: int) -> np.ndarray:
     return np.arange(R) * (np.arange(R) + 3) // 2
 
 
+def times_in_sum(R: int) -> np.ndarray:
+    """How often an element of a packed symmetric matrix counts in a sum over the whole one: twice off the diagonal."""
+    twice = np.full(R * (R + 1) // 2, 2.0)
+    twice[diagonal(R)] = 1.0
+    return twice
+
+
 def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """The product of the row means of every entry, (n_blocks, LANES), 0 in padding lanes."""
     f = np.empty(entries.y.shape)
@@ -76,16 +83,20 @@ def log_likelihoods(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log p(y | f) of every entry and its first two derivatives in f, (n_blocks, LANES) each, 0 in padding lanes."""
     result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-    per_entry = np.full_like(f, theta)
-    arrays = (problem.entries.y, f, per_entry, *result)
-    executor.run(on_blocks, 0, len(f), problem.likelihood.loglik, arrays, align=ALIGNED_BLOCKS)
-    if len(f):
-        for array in result:  # only the last block may have padding lanes
-            array[-1] *= problem.entries.weight[-1]
+    per_entry((problem.entries.y, f, np.full_like(f, theta)), result, problem.likelihood.loglik, problem, executor)
     return result
 
 
-def on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:
+def per_entry(
+    given: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...], kernel: Any, problem: Problem, executor: Executor
+) -> None:
+    """Call a kernel of flat arrays for all entries, all arrays (n_blocks, LANES); results are 0 in padding lanes."""
+    executor.run(_on_blocks, 0, len(results[0]), kernel, (*given, *results), align=ALIGNED_BLOCKS)
+    for array in results:
+        array[-1:] *= problem.entries.weight[-1:]  # only the last block may have padding lanes
+
+
+def _on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:
     """Call a kernel of flat arrays on the blocks first:last of (n_blocks, LANES) arrays."""
     kernel(*(array[first:last].ravel() for array in arrays))
 

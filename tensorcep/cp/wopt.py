@@ -44,7 +44,6 @@ class Penalty(NamedTuple):
 
     Attributes
     ----------
-    weight : float
     mean : (n_rows, R) or (1, R)
     Lam : (n_rows, P) or (1, P), packed
     """
@@ -61,8 +60,6 @@ class WOPTState(NamedTuple):
     ----------
     factors, free : (n_rows, R)
         Values, and which of them are sought: free columns of rows with entries.
-    by_row : EntriesByRow
-    penalty : Penalty
     f : (n_blocks, LANES)
         Latent values of the entries.
     theta : float
@@ -154,8 +151,6 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
     sweep = Sweep(
         change=relative_change(f, state.f),
         noise_precision=theta if problem.noise_prior is not None else np.nan,
-        skipped=0,
-        shrunk=0,
         train_score=train_score(problem, f, theta),
     )
     return state._replace(factors=factors, f=f, theta=theta), sweep

@@ -13,20 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
-from tensorcep.core.settings import Settings
+from tensorcep.core.settings import TakesMethod
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.relations import Relation, RelationPosterior
-from tensorcep.factor_models.settings import refuse_old_names
+from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.store import write_relations
 
 
 @dataclass(eq=False, repr=False)
-class FactorModel(BaseEstimator):  # type: ignore[misc]
+class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     """The constructors are made of the fields.
 
     Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
     """
+
+    engines = ENGINES
 
     _: KW_ONLY
     bias: str = "column"
@@ -36,30 +38,6 @@ class FactorModel(BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
-
-    def __new__(cls, *args: Any, **params: Any) -> Any:
-        refuse_old_names(cls.__name__, params)
-        return super().__new__(cls)
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``method__burn_in`` and its like in the settings of the method too; returns self.
-
-        Raises
-        ------
-        TypeError
-            If the method is a name, so that there are no settings to set.
-        ValueError
-            If there is no such parameter, or a setting has a value that is not allowed.
-        """
-        refuse_old_names(type(self).__name__, params)
-        method = params.get("method", self.method)
-        inner = [name for name in params if name.startswith("method__")]
-        if inner and not isinstance(method, Settings):
-            setting = inner[0].removeprefix("method__")
-            raise TypeError(
-                f"{inner[0]} needs a method with settings, such as method=Gibbs({setting}=...); got method={method!r}."
-            )
-        return super().set_params(**params)
 
     def _checked_absent(self) -> str:
         return check_choice("absent", self.absent, ("missing", "zero"))

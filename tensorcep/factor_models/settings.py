@@ -6,10 +6,10 @@ Each is a record of what belongs to one engine alone; a name, ``method="gibbs"``
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tensorcep.core.checks import check_choice, check_int, fail_value, word_or_range
-from tensorcep.core.settings import Settings
+from tensorcep.core.checks import check_int, word_or_range
+from tensorcep.core.settings import Engines, Settings
 
 
 @dataclass(repr=False, kw_only=True)
@@ -74,54 +74,9 @@ class Gibbs(Settings):
 
 
 SETTINGS: dict[str, type[Settings]] = {record.name: record for record in (FactorisedVB, VB, Gibbs)}
-
-
-def settings_of(method: Any) -> Settings:
-    """The settings of a method that is given by name, or as a record of settings.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or a setting has a value that is not allowed.
-    """
-    records = tuple(SETTINGS.values())
-    if isinstance(method, type) and issubclass(method, Settings):
-        fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
-    if isinstance(method, records):
-        method.check()
-        return method
-    if isinstance(method, Settings):
-        listed = ", ".join(f"{record.__name__}()" for record in records)
-        fail_value(f"method must be one of {listed}, from tensorcep.factor_models.settings; got another {method!r}.")
-    return SETTINGS[check_choice("method", method, SETTINGS)]()
-
-
-def refuse_old_names(estimator: str, params: dict[str, Any]) -> None:
-    """Refuse the parameter of version 0.1 that held settings of the method, and say how they are written.
-
-    Raises
-    ------
-    TypeError
-        If it is there.
-    """
-    if "method_options" not in params:
-        return
-    given = params["method_options"]
-    values = given if isinstance(given, dict) else {}
-    method = params.get("method")
-    asked = [type(method)] if isinstance(method, Settings) else []
-    asked += [SETTINGS[method]] if isinstance(method, str) and method in SETTINGS else []
-    fitting = [record for record in (*asked, *SETTINGS.values()) if values.keys() <= record().get_params().keys()]
-    record = (*fitting, FactorisedVB)[0]
-    spelling = f"method={record.__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
-    raise TypeError(
-        f"{estimator} has no parameter 'method_options'; they are settings of the method now, from "
-        f"tensorcep.factor_models.settings: {spelling}."
-    )
-
-
-def params_of_file(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that a file holds; those of version 0.1 as they are spelled now (see `refuse_old_names`)."""
-    current = {name: value for name, value in params.items() if name != "method_options"}
-    old = params.get("method_options")
-    return {**current, "method": SETTINGS[params["method"]](**old)} if old else current
+ENGINES: Engines[Settings] = Engines(
+    {name: record() for name, record in SETTINGS.items()},
+    otherwise="vb-factorized",
+    home="tensorcep.factor_models.settings",
+)
+settings_of, params_of_file = ENGINES.settings_of, ENGINES.params_of_file

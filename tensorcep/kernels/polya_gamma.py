@@ -27,8 +27,6 @@ SERIES_BELOW = 1.0
 TINY = 1e-150
 PI = math.pi
 SQRT_HALF = math.sqrt(0.5)
-# (2 / pi)^(3 / 2) pi
-LEFT_SCALE = (2.0 / PI) ** 1.5 * PI
 
 
 @block_kernel

@@ -46,6 +46,7 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # are no parameters of the estimator.
     _stored: tuple[str, ...] = ()
     _stored_if_there: tuple[str, ...] = ()
+    fit_intercept: bool
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -72,9 +73,39 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
+    def fit(self, X: Any, y: Any) -> Any:
+        """Find the posterior.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n_samples, n_features)
+        y : array-like (n_samples,)
+            Labels of two classes; the second in sorted order is class 1.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On parameters or data that are not allowed.
+        FloatingPointError
+            If the posterior of EP stops being a Gaussian.
+        """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Any:
+        raise NotImplementedError
+
     def _latent_mean(self, X: Any) -> np.ndarray:
         """Posterior mean of f at checked points."""
-        raise NotImplementedError
+        return np.asarray(X @ self.coef_[0] + self.intercept_[0])
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of f at each row of X, (n,) each."""
+        X = self._checked(X)
+        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label, (n,): that of the side on which the posterior mean of f lies."""

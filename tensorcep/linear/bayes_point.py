@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from tensorcep.core.checks import check_choice, check_int, check_range, fail_val
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.linear.base import FeatureClassifier, row_variances, two_classes, with_constant
+from tensorcep.linear.base import FeatureClassifier, two_classes, with_constant
 from tensorcep.linear.functions import Functions, Kernel, functions_of
 
 
+@dataclass(eq=False, repr=False)
 class BayesPointMachine(FeatureClassifier):
     """Bayes point machine: classify by the posterior mean of a linear classifier, in feature space for a kernel.
 
@@ -69,51 +71,19 @@ class BayesPointMachine(FeatureClassifier):
     _stored = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
     _stored_if_there = ("coef_", "dual_coef_", "_X_fit", "feature_names_in_")
 
-    def __init__(
-        self,
-        kernel: str | Callable[[Any, Any], Any] = "linear",
-        *,
-        likelihood: str = "probit",
-        slack: float = 0.0,
-        length_scale: float = 1.0,
-        prior_scale: float = 1.0,
-        fit_intercept: bool = True,
-        schedule: str = "sequential",
-        damping: float | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-    ):
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.slack = slack
-        self.length_scale = length_scale
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.schedule = schedule
-        self.damping = damping
-        self.max_iter = max_iter
-        self.tol = tol
+    kernel: str | Callable[[Any, Any], Any] = "linear"
+    _: KW_ONLY
+    likelihood: str = "probit"
+    slack: float = 0.0
+    length_scale: float = 1.0
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
+    schedule: str = "sequential"
+    damping: float | None = None
+    max_iter: int = 100
+    tol: float = 1e-4
 
-    def fit(self, X: Any, y: Any) -> BayesPointMachine:
-        """Fit by EP.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix (n_samples, n_features)
-        y : array-like (n_samples,)
-            Labels of two classes.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            On parameters or data that are not allowed.
-        FloatingPointError
-            If the posterior stops being a Gaussian.
-        """
+    def _fit(self, X: Any, y: Any) -> BayesPointMachine:
         self._check_parameters()
         points = self._read(X, y)
         X, classes = points.X, two_classes(points.y)
@@ -179,15 +149,12 @@ class BayesPointMachine(FeatureClassifier):
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at each row of X, (n,) each."""
-        X = self._checked(X)
-        if hasattr(self, "dual_coef_"):
-            return self._functions().latent(self._kernel(), float(self.prior_scale) ** 2, X)
-        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
+        if not hasattr(self, "dual_coef_"):
+            return super().predict_latent(X)
+        return self._functions().latent(self._kernel(), float(self.prior_scale) ** 2, self._checked(X))
 
     def _latent_mean(self, X: Any) -> np.ndarray:
-        if hasattr(self, "coef_"):
-            return np.asarray(X @ self.coef_[0] + self.intercept_[0])
-        return self._functions().mean(self._kernel(), X)
+        return super()._latent_mean(X) if hasattr(self, "coef_") else self._functions().mean(self._kernel(), X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior integrated out."""
@@ -202,16 +169,12 @@ class BayesPointMachine(FeatureClassifier):
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted machine to a file that `tensorcep.load` reads; nothing in it is pickled.
-
-        With dual_coef_ the training points are part of the file.
+        """Write the fitted machine to a file, as the other classifiers; with dual_coef_ it holds the training points.
 
         Raises
         ------
-        ValueError
-            If the kernel is a function, which no file can hold, or the labels are objects other than text.
-        FileNotFoundError, IsADirectoryError
-            If the folder does not exist, or `path` is a folder.
+        ValueError, FileNotFoundError, IsADirectoryError
+            As the others, and if the kernel is a function, which no file can hold.
         """
         if hasattr(self, "classes_") and callable(self.kernel):
             fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")

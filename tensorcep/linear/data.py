@@ -26,13 +26,11 @@ class GLMProblem(NamedTuple):
     X : (n, d) scipy.sparse CSR, float64
     y : (n,) float64
         Labels in the likelihood's own coding, -1 and +1.
-    likelihood : Likelihood
     prior_mean : (d,) float64
     prior_cov : (d,) or (d, d) float64
         Variances, or a covariance matrix for methods with a full posterior covariance.
     learned : (d,) bool
         The weights whose common prior variance is learned by evidence; none for a fixed prior.
-    seed : int
     """
 
     X: Any

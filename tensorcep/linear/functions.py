@@ -20,8 +20,6 @@ class Kernel(NamedTuple):
     ----------
     kernel : {"linear", "rbf"} or callable
         "rbf" is exp(-|x - z|^2 / (2 length_scale^2)). A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
-    length_scale : float
-    constant : bool
     """
 
     kernel: str | Callable[[Any, Any], Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,20 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import check_int, check_random_state, check_range, fail_value, warn_user, word_or_range
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
+from tensorcep.core.settings import TakesMethod
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.linear.base import FeatureClassifier, Points, row_variances, two_classes, with_constant
+from tensorcep.linear.base import FeatureClassifier, Points, two_classes, with_constant
 from tensorcep.linear.data import GLMProblem, as_csr
 from tensorcep.linear.methods import fit_glm
-from tensorcep.linear.settings import GLMSettings, refuse_method_options, settings_of
+from tensorcep.linear.settings import ENGINES, GLMSettings, settings_of
 
 
-class WithoutMethodOptions:
-    """Refuses the parameter of version 0.1; a class of its own, so that the signature stays that of `__init__`."""
-
-    def __new__(cls, *args: Any, **params: Any) -> Any:
-        if "method_options" in params:
-            method = args[0] if args else params.get("method", "ep")
-            refuse_method_options(cls.__name__, method, params["method_options"])
-        return super().__new__(cls)
-
-
-class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
+@dataclass(eq=False, repr=False)
+class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     """Two classes, P(y = 1 | x) = link(x'w + intercept), with a Gaussian posterior of the weights."""
 
+    engines = ENGINES
     _link = ""
     _stored = (
         *("classes_", "coef_", "coef_std_", "intercept_", "intercept_std_", "prior_scale_", "n_features_in_"),
@@ -39,26 +33,15 @@ class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
     )
     _stored_if_there = ("log_evidence_", "feature_names_in_")
 
-    def __init__(
-        self,
-        method: str | GLMSettings = "ep",
-        *,
-        prior_scale: float | str = 1.0,
-        fit_intercept: bool = True,
-        intercept_scale: float = 10.0,
-        max_iter: int = 2000,
-        tol: float = 1e-4,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ):
-        self.method = method
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.intercept_scale = intercept_scale
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    method: str | GLMSettings = "ep"
+    _: KW_ONLY
+    prior_scale: float | str = 1.0
+    fit_intercept: bool = True
+    intercept_scale: float = 10.0
+    max_iter: int = 2000
+    tol: float = 1e-4
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters, all of them or none; ``method__damping`` and its like are settings of the method."""
@@ -68,24 +51,7 @@ class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
             params["method"] = settings.set_params(**{name.removeprefix("method__"): own[name] for name in own})
         return super().set_params(**params)
 
-    def fit(self, X: Any, y: Any) -> Any:
-        """Find the posterior of the weights.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix (n_samples, n_features)
-        y : array-like (n_samples,)
-            Labels of two classes; the second in sorted order is class 1.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            On parameters or data that are not allowed.
-        """
+    def _fit(self, X: Any, y: Any) -> Any:
         settings = self._checked_settings()
         points = self._read(X, y)
         learned = self.prior_scale == "evidence"
@@ -178,14 +144,6 @@ class BaseBayesianGLM(FeatureClassifier, WithoutMethodOptions):
 
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._link)
-
-    def _latent_mean(self, X: Any) -> np.ndarray:
-        return np.asarray(with_constant(X, self.fit_intercept) @ self._mean)
-
-    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of x'w + intercept, (n,) each."""
-        X = self._checked(X)
-        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, the posterior integrated out, (n, 2)."""

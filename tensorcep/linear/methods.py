@@ -19,23 +19,10 @@ SWEPT: dict[str, AnyMethod] = {method.name: method for method in (EP_FACTORIZED,
 
 
 def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:
-    """Find the posterior of the weights.
+    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`.
 
-    Parameters
-    ----------
-    problem : GLMProblem
-        For a factorised method with the prior's variances, for the others with these or a covariance matrix.
-    method : str or record of settings
-        See `tensorcep.linear.settings`.
-    max_iter, tol : int, float
-        Largest number of sweeps, and the change of a weight, in posterior standard deviations, at which to stop.
-    n_threads : int
-        The result does not depend on it.
-
-    Returns
-    -------
-    Run
-        Its posterior is a GLMPosterior.
+    A factorised method takes the prior's variances alone, the others a covariance matrix too. Sweeps stop where weights
+    change by less than `tol` posterior standard deviations.
 
     Raises
     ------

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tensorcep.linear.glm import BaseBayesianGLM
 
-_PARAMETERS = """method : str or record of settings, default="ep"
+_DOCUMENTATION = """{model} with Gaussian priors.
+
+    Parameters
+    ----------
+    method : str or record of settings, default="ep"
         "ep" (expectation propagation with a full covariance, O(n d^2) a sweep), factorised methods at a cost in
         proportion to the non-zeros of X: "ep-factorized", "cep1", "cep2" (conditional EP), "lp" (Laplace propagation)
         and "vb" (mean-field variational Bayes); or "is" (importance sampling around EP's posterior). A method's own
@@ -22,9 +26,11 @@ _PARAMETERS = """method : str or record of settings, default="ep"
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None, default=0
-        For "is" only."""
+        For "is" only.
 
-_ATTRIBUTES = """classes_ : ndarray (2,)
+    Attributes
+    ----------
+    classes_ : ndarray (2,)
     coef_, coef_std_ : ndarray (1, n_features)
         Posterior mean and standard deviation of the weights. Factorised EP, CEP and LP give 1 / sqrt(precision), which
         is less than the marginal standard deviation where weights are correlated; "vb" gives less still.
@@ -35,48 +41,25 @@ _ATTRIBUTES = """classes_ : ndarray (2,)
         lower bound); the other methods have none. After partial_fit that of the last batch given those before.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
-        Change and seconds of every sweep."""
-
-
-class BayesianProbitRegression(BaseBayesianGLM):
-    """Bayesian probit regression: P(y = 1 | x) = Phi(x'w + b) with Gaussian priors.
-
-    Parameters
-    ----------
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
+        Change and seconds of every sweep.
 
     References
     ----------
-    Wang and Zhe, Conditional Expectation Propagation, sec. 5.1. Minka (2001), Expectation propagation for approximate
-    Bayesian inference.
+    Wang and Zhe, Conditional Expectation Propagation, sec. 5.1. {reference}
     """
 
+
+class BayesianProbitRegression(BaseBayesianGLM):
+    __doc__ = _DOCUMENTATION.format(
+        model="Bayesian probit regression: P(y = 1 | x) = Phi(x'w + b)",
+        reference="Minka (2001), Expectation propagation for approximate Bayesian\n    inference.",
+    )
     _link = "probit"
 
 
 class BayesianLogisticRegression(BaseBayesianGLM):
-    """Bayesian logistic regression: P(y = 1 | x) = 1 / (1 + exp(-x'w - b)) with Gaussian priors.
-
-    Parameters
-    ----------
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    References
-    ----------
-    Wang and Zhe, Conditional Expectation Propagation, sec. 5.1. Jaakkola and Jordan (2000), Bayesian parameter
-    estimation via variational methods.
-    """
-
+    __doc__ = _DOCUMENTATION.format(
+        model="Bayesian logistic regression: P(y = 1 | x) = 1 / (1 + exp(-x'w - b))",
+        reference="Jaakkola and Jordan (2000), Bayesian parameter\n    estimation via variational methods.",
+    )
     _link = "logit"
-
-
-for _class in (BayesianProbitRegression, BayesianLogisticRegression):
-    _class.__doc__ = (_class.__doc__ or "").replace("<parameters>", _PARAMETERS).replace("<attributes>", _ATTRIBUTES)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, word_or_range
-from tensorcep.core.settings import Settings
+from tensorcep.core.checks import check_choice, check_int, check_range, word_or_range
+from tensorcep.core.settings import Engines, Settings
 
 
 @dataclass(repr=False, kw_only=True)
@@ -166,53 +166,5 @@ GLM_METHODS: dict[str, GLMSettings] = {
     for record in (EP(), FactorizedEP(), ConditionalEP(order=1), ConditionalEP(order=2), LP(), VB(), IS())
 }
 SETTINGS: dict[str, type[Settings]] = {type(record).__name__: type(record) for record in GLM_METHODS.values()}
-
-
-def settings_of(method: Any) -> GLMSettings:
-    """The settings of a method that is given by name, or as a record of settings.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or a setting has a value that is not allowed.
-    """
-    if isinstance(method, type) and issubclass(method, GLMSettings):
-        fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
-    if not isinstance(method, GLMSettings):
-        return GLM_METHODS[check_choice("method", method, GLM_METHODS)]
-    method.check()
-    return method
-
-
-# Settings that version 0.1 called otherwise.
-RENAMED = {"first_order": "warm_up"}
-
-
-def refuse_method_options(estimator: str, method: Any, own: Any) -> NoReturn:
-    """Say how settings of the method are written, which version 0.1 kept in a dict beside its name.
-
-    Raises
-    ------
-    TypeError
-        Always.
-    """
-    record = method if isinstance(method, GLMSettings) else GLM_METHODS.get(str(method), GLM_METHODS["ep"])
-    given: dict[str, Any] = own if isinstance(own, dict) else {}
-    values = {RENAMED.get(name, name): value for name, value in given.items()}
-    listed = ", ".join(f"{name}={value!r}" for name, value in {**record.changed(), **values}.items())
-    raise TypeError(
-        f"{estimator} has no parameter 'method_options'; they are settings of the method now, from "
-        f"tensorcep.linear.settings: method={type(record).__name__}({listed})."
-    )
-
-
-def params_of_file(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of an estimator in a file; see `refuse_method_options` for those of version 0.1."""
-    given = dict(params)
-    own = given.pop("method_options", None)
-    if own:
-        record = settings_of(given["method"])
-        known = record.get_params()
-        values = {RENAMED.get(name, name): value for name, value in own.items()}
-        given["method"] = replace(record, **{name: value for name, value in values.items() if name in known})
-    return given
+ENGINES = Engines(GLM_METHODS, otherwise="ep", home="tensorcep.linear.settings", renamed={"first_order": "warm_up"})
+settings_of, params_of_file = ENGINES.settings_of, ENGINES.params_of_file

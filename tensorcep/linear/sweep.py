@@ -45,7 +45,6 @@ class Rule(NamedTuple):
     ----------
     address : int
         Kernel of the likelihood: `tilted`, `tilted2` where `second`, `loglik` for Laplace modes.
-    laplace, second : bool
     step : float
         Fraction of the way that a message goes to its new value.
     momentum : float
@@ -173,16 +172,8 @@ def _row_moments(begin, end, rows, mean, var, messages, rule, work):
     if rule.laplace:
         laplace_modes(rule.address, size, messages.mode[begin:end], work)
         return
-    call_tilted(
-        rule.address,
-        work.y[:size],
-        work.m[:size],
-        work.v[:size],
-        work.theta,
-        work.logz[:size],
-        work.alpha[:size],
-        work.beta[:size],
-    )
+    y, m, v = work.y[:size], work.m[:size], work.v[:size]
+    call_tilted(rule.address, y, m, v, work.theta, work.logz[:size], work.alpha[:size], work.beta[:size])
 
 
 @kernel
@@ -256,24 +247,14 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
             else:
                 call_tilted(rule.address, y, m, v, theta, logz, alpha, beta)
             for j in range(size):
-                d, x = rows.column[at0 + j], rows.value[at0 + j]
-                mu, s = cavity(mean[d], var[d], messages.tau[at0 + j], messages.nu[at0 + j], 1.0)
+                at = at0 + j
+                d, x = rows.column[at], rows.value[at]
+                mu, s = cavity(mean[d], var[d], messages.tau[at], messages.nu[at], 1.0)
                 if rule.second:
                     alpha[j] += 0.5 * alpha2[j] * work.rest[j]
                     beta[j] += 0.5 * beta2[j] * work.rest[j]
-                _store(
-                    at0 + j,
-                    d,
-                    mean[d],
-                    mu,
-                    s,
-                    x * alpha[j],
-                    x * x * beta[j],
-                    messages,
-                    rule,
-                    sums.gap[c],
-                    sums.counts[c],
-                )
+                a, b = x * alpha[j], x * x * beta[j]
+                _store(at, d, mean[d], mu, s, a, b, messages, rule, sums.gap[c], sums.counts[c])
             _add(at0, at0 + size, c, rows, messages, sums)
             begin = end
 

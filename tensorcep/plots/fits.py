@@ -22,6 +22,7 @@ def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None
     tol : float, optional
         The tolerance, drawn as a line.
     ax : matplotlib Axes, optional
+        Where to draw; they, or new ones, are returned.
     """
     if "change" not in trace:
         fail_value(f"trace must hold 'change', as an estimator's trace_ does; got {sorted(trace)}.")
@@ -50,10 +51,7 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
     y : str, optional
         The column to draw; default: the first one, the accuracy.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; they, or new ones, are returned.
     """
     columns = list(getattr(table, "columns", ()))
     if "seconds" not in columns:
@@ -81,10 +79,7 @@ def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
     selection : RankSelection
         What `tensorcep.select_rank` returned.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; they, or new ones, are returned.
     """
     if not hasattr(selection, "best_rank"):
         fail_value(f"selection must be what tensorcep.select_rank returns; got {type(selection).__name__}.")

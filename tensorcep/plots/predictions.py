@@ -30,10 +30,7 @@ def plot_predictions(
     n_bars : int, default=40
         Intervals drawn, for entries spread evenly over the observed values; more would hide each other.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; they, or new ones, are returned.
     """
     y, mean, sd = check_vectors(y=y, mean=mean, sd=sd)
     check_positive("sd", sd)
@@ -79,10 +76,7 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins
     bins : {"uniform", "quantile"}, default="uniform"
         Bins of equal width over [0, 1], or, for rare ones, of about as many entries each, on log scales.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; they, or new ones, are returned.
     """
     curve = reliability_curve(y, p, n_bins=n_bins, bins=bins)
     ax = axes_of(ax)
@@ -123,10 +117,7 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
     intervals : mapping
         Level, such as 0.8, to the ends (N, 2) of the intervals, as ``predict_interval(X, 0.8)`` gives them.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; they, or new ones, are returned.
     """
     (y,) = check_vectors(y=y)
     check_not_empty(len(intervals), "intervals")

@@ -16,6 +16,7 @@ from scipy.special import digamma
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.gammas import divergences
+from tensorcep.priors.record import columns_of
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3
@@ -34,14 +35,10 @@ class ARDPrior(NamedTuple):
 
     Attributes
     ----------
-    Lam, eta : (n_rows, P), (n_rows, R) float64
-        What they begin with.
+    Lam, eta, scale, free
+        As of a `LearnedPrior`.
     mean : (K, R) float64
         mu_k.
-    scale : (K, R) float64
-        Standard deviation of a factor element to expect.
-    free : (K, R) bool
-        Columns that are inferred; the others keep the prior that they have.
     strength : float
         How many times as much as by default the prior of the precisions counts.
     component : (K, R) int64 or None
@@ -94,9 +91,7 @@ class ARDPrior(NamedTuple):
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        used, take = index >= 0, np.maximum(index, 0)
-        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (self.mean, self.scale))
-        return ARDPrior(Lam, eta, mean * used, np.where(used, scale, 1.0), used, self.strength, take)
+        return ARDPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength, np.maximum(index, 0))
 
     def _with_diagonal(self, now: ModePrior, relative: np.ndarray) -> ModePrior:
         """The prior with these precisions, in units of the prior scale."""

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.priors.record import columns_of
 
 # The prior of a mode's mean counts as this many rows, that of its covariance as as many as there are columns: weak,
 # but proper for any number of rows. Larger values widen the covariance of a mode whose mean is many deviations from 0.
@@ -104,9 +105,7 @@ class LearnedPrior(NamedTuple):
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        used, take = index >= 0, np.maximum(index, 0)
-        mean, scale = (np.take_along_axis(a, take, axis=1) for a in (self.mean, self.scale))
-        return LearnedPrior(Lam, eta, mean * used, np.where(used, scale, 1.0), used, self.strength)
+        return LearnedPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength)
 
     def posterior(self, k: int, mean: np.ndarray, cov: np.ndarray) -> NormalWishart:
         """Posterior of (mu_k, Lam_k), free columns only, from n rows: means (n, R) and the sum of their covariances.

@@ -49,6 +49,13 @@ class RowPrior(Protocol):
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
 
 
+def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, scale and what is free of the columns index (K, Q) of arrays (K, R); padding (-1) is N(0, 1), not free."""
+    used, take = index >= 0, np.maximum(index, 0)
+    mean, scale = (np.take_along_axis(a, take, axis=1) for a in (mean, scale))
+    return mean * used, np.where(used, scale, 1.0), used
+
+
 class Conditional(NamedTuple):
     """The prior that the rows have at present.
 

@@ -119,13 +119,17 @@ def check_weights(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64
     return weights
 
 
-def check_zero_one(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the labels if each is 0 or 1."""
-    good = (y == 0.0) | (y == 1.0)
+def _all_good(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], must: str) -> NDArray[np.float64]:
+    """Return the values if all are good; otherwise say what they must, and name the first that does not."""
     if not good.all():
         n = int(np.argmin(good))
-        raise ValueError(f"{name} must hold labels 0 and 1; got {y[n]:g} at entry {n}.")
-    return y
+        raise ValueError(f"{name} must {must}; got {values[n]:g} at entry {n}.")
+    return values
+
+
+def check_zero_one(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the labels if each is 0 or 1."""
+    return _all_good(name, y, (y == 0.0) | (y == 1.0), "hold labels 0 and 1")
 
 
 def check_both_classes(name: str, y: NDArray[np.float64]) -> None:
@@ -137,19 +141,12 @@ def check_both_classes(name: str, y: NDArray[np.float64]) -> None:
 
 def check_probabilities(name: str, p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities if each is in [0, 1]."""
-    good = (p >= 0.0) & (p <= 1.0)
-    if not good.all():
-        n = int(np.argmin(good))
-        raise ValueError(f"{name} must hold probabilities in [0, 1]; got {p[n]:g} at entry {n}.")
-    return p
+    return _all_good(name, p, (p >= 0.0) & (p <= 1.0), "hold probabilities in [0, 1]")
 
 
 def check_positive(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values if each is above 0."""
-    if not (values > 0.0).all():
-        n = int(np.argmin(values > 0.0))
-        raise ValueError(f"{name} must be > 0; got {values[n]:g} at entry {n}.")
-    return values
+    return _all_good(name, values, values > 0.0, "be > 0")
 
 
 def check_ordered(low_name: str, low: NDArray[np.float64], high_name: str, high: NDArray[np.float64]) -> None:
@@ -186,11 +183,7 @@ def check_per_mode(name: str, value: Any, order: int, low: float = -np.inf) -> N
 
 def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the counts if each is a whole number >= 0."""
-    good = (y >= 0.0) & (np.floor(y) == y)
-    if not good.all():
-        n = int(np.argmin(good))
-        raise ValueError(f"{name} must hold counts, integers >= 0; got {y[n]:g} at entry {n}.")
-    return y
+    return _all_good(name, y, (y >= 0.0) & (np.floor(y) == y), "hold counts, integers >= 0")
 
 
 def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:

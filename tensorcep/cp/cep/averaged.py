@@ -10,40 +10,35 @@ here in the batch form: a sweep replaces the sum of the messages, damped, instea
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.cep.slots import cep_slots
 from tensorcep.cp.cep.sweep import prepare, propose
 from tensorcep.cp.messages.kernels import clear_sums, load_values
+from tensorcep.cp.messages.passes import GivenRows
 from tensorcep.cp.messages.state import MessageState
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, refresh_rows
 from tensorcep.kernels.lanes import add_outer, moments
-from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.rows import gather, scatter_add
 from tensorcep.kernels.slots import LANES, damp, scale
 
 
-def propose_averaged(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> None:
-    """New messages of all entries to the rows of the modes, added up in `state.sums` and not kept."""
-    entries, rows, prior, sums, rule = problem.entries, state.rows, state.prior, state.sums, state.rule
-    counts = np.maximum(sums.counts, 1.0)[:, None]
+def averaged_rows(state: MessageState, problem: Problem, executor: Executor) -> GivenRows:
+    """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one."""
+    rows, prior = state.rows, state.prior
+    counts = np.maximum(state.sums.counts, 1.0)[:, None]
     average = RowState((rows.Lam - prior.Lam) / counts, (rows.eta - prior.eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
     refresh_rows(cavity, 0, len(counts), executor)
-    others, noise, n = cavity, state.noise, entries.weight.sum()
-    if rule.from_posterior:
+    others, noise, n = cavity, state.noise, problem.entries.weight.sum()
+    if state.rule.from_posterior:
         others = rows
     elif problem.noise_prior is not None and n > 0:
         a, b = problem.noise_prior
         noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
-    scratch = partial(work_array, cep_slots(len(problem.shape), rows.eta.shape[1]))
-    record = (modes, entries, state.columns, others, cavity, average, state.messages, sums, noise, rule)
-    executor.run(averaged_chunks, 0, len(entries.chunk_start) - 1, *record, scratch=scratch)
+    return (others, cavity, average), noise
 
 
 @inlined
@@ -80,7 +75,7 @@ def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):
 def averaged_chunks(first, last, modes, entries, columns, others, cavity, average, messages, sums, noise, rule, w, at):
     """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``.
 
-    ``others`` are the rows that give the other modes' moments; cavity and average as in `propose_averaged`.
+    ``others`` are the rows that give the other modes' moments; cavity and average as in `averaged_rows`.
     """
     K, R = entries.rows.shape[1], cavity.eta.shape[1]
     P, own, structured = R * (R + 1) // 2, K, columns.z.shape[2] > 0

@@ -11,16 +11,15 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 
 from __future__ import annotations
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.cp.cep.averaged import propose_averaged
+from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
-from tensorcep.cp.limits import censored_lanes
 from tensorcep.cp.messages.columns import columns_of
-from tensorcep.cp.messages.passes import over_chunks, sweep
+from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
@@ -32,11 +31,10 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     Raises
     ------
     ValueError
-        If an option has no such value, or censored values meet options that do not know them.
+        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
     """
-    check_choice("noise_moments", options.noise_moments, ("tilted", "cavity"))
-    stored = check_choice("messages", options.messages, ("full", "averaged")) == "full"
-    censored = bool(censored_lanes(problem).any())
+    entries, stored = problem.entries, options.messages == "full"
+    censored = problem.likelihood.censored and bool(((entries.y <= 0.0) & (entries.weight > 0.0)).any())
     if censored and (options.order == 2 or options.moments == "posterior" or not stored):
         fail_value(
             'censored values need order=1, moments="cavity" and messages="full"; set those, or lower_limit=None.'
@@ -79,10 +77,10 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     """One sweep: every message once."""
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state._replace(rule=state.rule._replace(order=order))
-    if options.messages == "averaged":
-        return sweep(state, problem, options, executor, propose_averaged, stored=False)
     slots = cep_slots(len(problem.shape), state.rows.eta.shape[1])
-    return sweep(state, problem, options, executor, over_chunks(cep_chunks, slots))
+    if options.messages == "averaged":
+        return sweep(state, problem, options, executor, averaged_chunks, slots, averaged_rows)
+    return sweep(state, problem, options, executor, cep_chunks, slots)
 
 
 def trial_sweeps(options: passing.CEP) -> int:

@@ -2,83 +2,30 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import NamedTuple
 
 from tensorcep.cp.free_columns import Places
 from tensorcep.kernels.layout import layout
 
-
-class Slots(NamedTuple):
-    """Where things lie in the work array of one thread (see `tensorcep.kernels.layout`)."""
-
-    S: int  # K + 1 packed cavity covariances (the last for a cavity beside posterior moments)
-    m: int  # K + 1 means
-    vt: int  # K + 1 inverse Cholesky factors
-    G: int  # K second moments
-    z: int
-    Z2: int
-    T: int  # the message: precision and natural mean
-    eta: int
-    g: int  # the new mean is m + S g
-    A: int  # the new covariance is S - S A S
-    # work space of the algebra
-    a: int
-    t: int
-    inv_diag: int
-    full: int
-    v: int
-    Y: int
-    Yt: int
-    product: int
-    # the entry: value, likelihood's parameter, whether it counts, whether its message is one
-    y: int
-    theta: int
-    ok: int
-    site_ok: int
-    zero: int
-    one: int
-    # its latent value, and the tilted moments there
-    f_mean: int
-    f_var: int
-    logz: int
-    alpha: int
-    beta: int
-    spread: int
-    # the Gaussian observation of f that stands for it, E[(y - f)^2], and how messages are stored
-    precision: int
-    pull: int
-    error: int
-    step: int
-    power: int
-    # the sum c of the columns that are clamped in the mode being updated: E[c], E[c^2], E[z c]; 0 without such
-    offset: int
-    square: int
-    cross: int
-    # second order: Om = cov(z), products with it, gradients, contractions of Om
-    Om: int
-    Sz: int
-    Om_m: int
-    Om_Sz: int
-    grad_alpha: int
-    grad_beta: int
-    m_Om_m: int
-    m_Om_Sz: int
-    Sz_Om_Sz: int
-    trace_Om_S: int
-    # its stencil: steps, points and values there; derivatives of alpha and beta by m, v, mm, mv, vv; factors of terms
-    h_m: int
-    h_v: int
-    at_m: int
-    at_v: int
-    alpha_at: int
-    beta_at: int
-    d_alpha: int
-    d_beta: int
-    by_z: int
-    by_zz: int
-    by_Om: int
-    by_grad: int
-    size: int
+# Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.layout`).
+Slots = namedtuple(
+    "Slots",
+    "S m vt "  # K + 1 packed cavity covariances (the last beside posterior moments), means, inverse Cholesky factors
+    "G z Z2 "  # K second moments of the modes; moments of z
+    "T eta g A "  # the message: precision and natural mean; the new mean is m + S g, the new covariance S - S A S
+    "a t inv_diag full v Y Yt product "  # work space of the algebra
+    "y theta ok site_ok zero one "  # the entry: value, parameter, whether it counts, whether its message is one
+    "f_mean f_var logz alpha beta spread "  # its latent value, and the tilted moments there
+    "precision pull error step power "  # the Gaussian observation of f for it, E[(y - f)^2], how messages are stored
+    "offset square cross "  # E[c], E[c^2], E[z c] of the sum c of the columns that are clamped in the mode
+    "Om Sz Om_m Om_Sz grad_alpha grad_beta "  # second order: Om = cov(z), products with it, gradients
+    "m_Om_m m_Om_Sz Sz_Om_Sz trace_Om_S "  # its contractions of Om
+    "h_m h_v at_m at_v alpha_at beta_at "  # its stencil: steps, points and values there
+    "d_alpha d_beta "  # derivatives of alpha and beta by m, v, mm, mv, vv
+    "by_z by_zz by_Om by_grad "  # factors of the terms
+    "size",
+)
 
 
 def cep_slots(K: int, R: int) -> Slots:

@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.settings import Settings
+from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
-from tensorcep.cp.estimators.old_params import refuse_old_names
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.settings.names import SETTINGS
-from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(StreamingCP):
+class BaseCP(TakesMethod, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
     """
+
+    engines = ENGINES
 
     rank: int | str = "auto"
     _: KW_ONLY
@@ -47,32 +47,6 @@ class BaseCP(StreamingCP):
     random_state: Any = None
     verbose: int = 0
     callbacks: Any = None
-
-    def __new__(cls, *args: Any, **params: Any) -> Any:
-        refuse_old_names(cls.__name__, params, params.get("method", "auto"))
-        return super().__new__(cls)
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``method__damping`` and its like in the settings of the method too; returns self.
-
-        Raises
-        ------
-        TypeError
-            If the method is a name, so that there are no settings to set.
-        ValueError
-            If there is no such parameter, or a setting has a value that is not allowed.
-        """
-        method = params.get("method", self.method)
-        refuse_old_names(type(self).__name__, params, method)
-        inner = [name for name in params if name.startswith("method__")]
-        if inner and not isinstance(method, Settings):
-            setting = inner[0].removeprefix("method__")
-            engine = SETTINGS.get(method, CEP).__name__ if isinstance(method, str) else CEP.__name__
-            raise TypeError(
-                f"{inner[0]} needs a method with settings, such as method={engine}({setting}=...); "
-                f"got method={method!r}."
-            )
-        return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

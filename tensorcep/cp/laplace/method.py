@@ -11,13 +11,13 @@ the noise message has the residual at the mode and the variance around it, and d
 
 from __future__ import annotations
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.laplace.sweep import Rule, laplace_chunks, laplace_slots, places_of_modes
 from tensorcep.cp.messages.columns import columns_of
-from tensorcep.cp.messages.passes import over_chunks, sweep
+from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
@@ -29,9 +29,8 @@ def init(problem: Problem, options: passing.Laplace, executor: Executor) -> Mess
     Raises
     ------
     ValueError
-        If the curvature has no such name, or the damping is adaptive.
+        If the damping is adaptive.
     """
-    check_choice("curvature", options.curvature, ("conditional", "marginal"))
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
     rule = Rule(
@@ -57,7 +56,7 @@ def step(
 ) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     slots = laplace_slots(len(problem.shape), state.rows.eta.shape[1])
-    return sweep(state, problem, options, executor, over_chunks(laplace_chunks, slots))
+    return sweep(state, problem, options, executor, laplace_chunks, slots)
 
 
 LAPLACE = Method(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import NamedTuple
 
 from tensorcep.core.jit import block_kernel, inlined
@@ -12,59 +13,22 @@ from tensorcep.kernels.lanes import add_outer
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.slots import LANES, copy, dot, scale
 
-
-class Slots(NamedTuple):
-    """Where things lie in the work array of one thread (see `tensorcep.kernels.layout`)."""
-
-    S: int  # K packed cavity covariances
-    m: int  # K cavity means
-    vt: int  # K inverse Cholesky factors
-    u: int  # K rows at the mode; u_k = m_k + S_k dual_k
-    dual: int
-    z: int  # K gradients of f
-    Sz: int
-    du: int  # K steps
-    d_dual: int
-    trial: int  # K rows to try
-    v: int  # K variances z_k' S_k z_k
-    T: int  # the message: precision and natural mean
-    eta: int
-    # work space of the algebra
-    a: int
-    t: int
-    inv_diag: int
-    product: int
-    # the entry: value, likelihood's parameter, whether it counts, whether its message is one
-    y: int
-    theta: int
-    ok: int
-    site_ok: int
-    zero: int
-    one: int
-    # the search for the mode: value and density at u and at the trial, the linearised f, its bracket and derivatives
-    f: int
-    density: int
-    f_at: int
-    trial_density: int
-    V: int
-    f_cavity: int
-    lam: int
-    low: int
-    high: int
-    value: int
-    d1: int
-    d2: int
-    q: int  # 3 coefficients of the quadratic part along a step
-    length: int
-    done: int
-    offset: int  # the sum of the columns that are clamped in the first mode
-    # the Gaussian observation of f that stands for the entry, its squared error, and how messages are stored
-    precision: int
-    pull: int
-    error: int
-    step: int
-    power: int
-    size: int
+# Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.layout`).
+Slots = namedtuple(
+    "Slots",
+    "S m vt "  # K packed cavity covariances, means and inverse Cholesky factors
+    "u dual "  # K rows at the mode, u_k = m_k + S_k dual_k
+    "z Sz du d_dual trial v "  # K gradients of f, steps, rows to try, variances z_k' S_k z_k
+    "T eta "  # the message: precision and natural mean
+    "a t inv_diag product "  # work space of the algebra
+    "y theta ok site_ok zero one "  # the entry: value, parameter, whether it counts, whether its message is one
+    "f density f_at trial_density "  # the search for the mode: latent value and log density, now and at the trial
+    "V f_cavity lam low high value d1 d2 "  # the linearised f, its bracket, and derivatives of the log likelihood
+    "q length done "  # 3 coefficients of the quadratic part along a step
+    "offset "  # the sum of the columns that are clamped in the first mode
+    "precision pull error step power "  # the Gaussian observation of f for the entry, and how messages are stored
+    "size",
+)
 
 
 def laplace_slots(K: int, R: int) -> Slots:
@@ -81,20 +45,12 @@ def places_of_modes(K: int, R: int) -> list[Places]:
 
 
 class Rule(NamedTuple):
-    """How messages are computed.
+    """How messages are computed; step, power, theta and gaussian as in the rule of CEP.
 
     Attributes
     ----------
-    step : float
-        Fraction of the way from the old to the new natural parameters.
-    power : float
-        Factor of new messages: 1, or more while annealing.
-    theta : float
-        The likelihood's parameter, for likelihoods without a noise posterior.
     loglik : int
         Address of the likelihood's log-likelihood kernel.
-    gaussian : bool
-        Gaussian likelihood: theta is the expected noise precision, which has messages of its own.
     marginal : bool
         Curvature of the marginal of a row rather than of the row given the others (see `message`).
     """

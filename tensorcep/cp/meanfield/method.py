@@ -27,7 +27,7 @@ import numpy as np
 from tensorcep.core.belief import Posterior
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.cp.free_columns import all_columns, columns_of, free_problem, latent_at
+from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, update_sites
@@ -36,7 +36,7 @@ from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import Learned, learned_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
-from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, seen_rows, train_score
+from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, train_score
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.likelihoods.parameter import Gamma
 
@@ -137,8 +137,6 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     sweep = Sweep(
         change=relative_change(state.f, old),
         noise_precision=state.precision() if state.learns_precision else np.nan,
-        skipped=0,
-        shrunk=0,
         train_score=train_score(problem, state.f, state.theta()),
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
@@ -188,10 +186,8 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
-    rows, seen, modes = state.rows, seen_rows(problem), state.prior.now.modes
     theta = {"noise": None} if state.learned is None else state.learned.result(state.law)
-    posterior = Posterior(problem.shape, state.small.rank, rows.Lam, rows.eta, seen=seen, mode_prior=modes, **theta)
-    return posterior if problem.free is None else all_columns(posterior, problem.free)
+    return posterior_of_rows(state.rows, problem, state.prior.now.modes, **theta)
 
 
 VMP = Method(

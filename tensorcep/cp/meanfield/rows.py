@@ -15,7 +15,7 @@ from tensorcep.cp.meanfield.columns import Order, Orders
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import diagonal, refresh_rows
+from tensorcep.cp.rows import refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, second_moments
 
 
@@ -82,9 +82,7 @@ def _offsets(mine: slice, state: MeanFieldState) -> np.ndarray | None:
 def _square_of_rows(mine: slice, offset: np.ndarray | None, state: MeanFieldState) -> float:
     """E[sum of f^2] over the entries but for c^2, from the sums of the rows."""
     P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
-    twice = np.full(P, 2.0)  # the strictly lower part stands for both
-    twice[diagonal(Q)] = 1.0
-    square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ twice
+    square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ times_in_sum(Q)
     return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", state.rows.mean[mine], offset))
 
 
@@ -98,7 +96,6 @@ def first_square(state: MeanFieldState, orders: Orders, problem: Problem, execut
         sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
         sums.append(out)
     state = state._replace(sum_Z2=sums[0])
-    twice = np.full(sums[1].shape[1], 2.0)
-    twice[diagonal(orders.n_clamped)] = 1.0
     mine = slice(chunks[0], chunks[-1])
-    return _square_of_rows(mine, _offsets(mine, state), state) + float((sums[1] @ twice).sum())
+    clamped = float((sums[1] @ times_in_sum(orders.n_clamped)).sum())
+    return _square_of_rows(mine, _offsets(mine, state), state) + clamped

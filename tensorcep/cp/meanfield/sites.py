@@ -13,7 +13,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model import sum_squares
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import ALIGNED_BLOCKS, diagonal, on_blocks
+from tensorcep.cp.rows import per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 
@@ -51,21 +51,14 @@ def update_sites(
     sites: Sites, augmentation: Augmentation, theta: np.ndarray, problem: Problem, executor: Executor
 ) -> None:
     """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
-    entries, square = problem.entries, sites.square if augmentation.weighted else sites.f
+    square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
-    arrays = (entries.y, sites.f, square, theta, *results)
-    executor.run(on_blocks, 0, len(sites.f), augmentation.expected, arrays, align=ALIGNED_BLOCKS)
-    if len(sites.f):
-        for array in results:  # only the last block may have padding lanes
-            array[-1] *= entries.weight[-1]
+    per_entry((problem.entries.y, sites.f, square, theta), results, augmentation.expected, problem, executor)
 
 
 def latent_squares(problem: Problem, second: np.ndarray, executor: Executor) -> np.ndarray:
     """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows."""
-    P = second.shape[1]
-    twice = np.full(P, 2.0)  # the strictly lower part stands for both
-    twice[diagonal(problem.rank)] = 1.0
-    square = np.empty(problem.entries.y.shape)
+    P, twice, square = second.shape[1], times_in_sum(problem.rank), np.empty(problem.entries.y.shape)
     rows = problem.entries.rows
     executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
     square *= problem.entries.weight

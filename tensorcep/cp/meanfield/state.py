@@ -25,28 +25,22 @@ class MeanFieldState(NamedTuple):
     ----------
     small : Problem
         The problem in the free columns.
-    columns : FreeColumns
     orders : Orders or None
         None where no column is clamped.
-    rows : RowState
-    prior : PriorFactor
     numbers : (n_rows, P), or (n_rows, P + Q + 1) with clamped columns
         Second moments of the rows; their means, and 1.
-    by_row : EntriesByRow
     sum_Z2, sum_yz : (n_rows, W), (n_rows, Q + C)
         Sums over the entries of a row, as of its last update (see `Orders`; W = P and C = 0 for the CP model).
     square : float
         E[sum of f^2] over the entries; of no meaning where entries have weights.
     augmentation : Augmentation or None
         None where no entry has an auxiliary variable.
-    sites : Sites
     learned : Learned or None
         What is learned of the likelihood.
     law : Gamma
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
     counts : tuple of three arrays
         The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
-    sweeps : int
     """
 
     small: Problem

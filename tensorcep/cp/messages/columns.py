@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import block_kernel
-from tensorcep.cp.free_columns import Places, padded_columns
+from tensorcep.cp.free_columns import Places, encoded
 from tensorcep.kernels.slots import LANES, axpy, copy, multiply
 
 
@@ -47,29 +47,18 @@ def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, 
     """
     if free is None:
         return Columns(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in Columns._fields))
-    free_here, clamped_here = padded_columns(free).tolist(), padded_columns(~free).tolist()
-    Q = len(free_here[0])
-    places = places_of_modes(K, Q)
-    tables: dict[str, list[list[list[int]]]] = {name: [] for name in Columns._fields}
-    for k in range(K):
-        q, c = free_here[k], clamped_here[k]
-        pairs = {
-            "z": [(a, a) for a in q],
-            "Z2": [(q[i], q[j]) for i, j in zip(*np.tril_indices(Q), strict=True)],
-            "offset": [(a, a) for a in c],
-            "cross": [(a, b) for a in q for b in c],
-            "square": [(a, b) for a in c for b in c],
-        }
-        for name, elements in pairs.items():
-            of_mean = name in ("z", "offset")
-            tables[name].append(
-                [
-                    [p.of_mean(free[j], a) if of_mean else p.of_second_moment(free[j], a, b) for a, b in elements]
-                    for j, p in enumerate(places)
-                    if j != k
-                ]
-            )
-    return Columns(**{name: np.array(table, dtype=np.int64).reshape(K, K - 1, -1) for name, table in tables.items()})
+    columns, tables = encoded(free), []
+    places = places_of_modes(K, columns.free_index.shape[1])
+    for k, clamped in enumerate(columns.clamped_index):
+        elements = Columns(
+            z=columns.free_index[k],
+            Z2=columns.products(k),
+            offset=clamped,
+            cross=columns.cross(k).reshape(-1, 2),
+            square=np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1).reshape(-1, 2),
+        )
+        tables.append([columns.table(k, part, places) for part in elements])
+    return Columns(*(np.stack(table) for table in zip(*tables, strict=True)))
 
 
 @block_kernel

@@ -1,73 +1,63 @@
 """The sweep of every message-passing method: new messages mode after mode, then the rows, the noise and the prior.
 
-A method is told apart by `propose`: it computes new messages of the entries to the rows of some modes and leaves their
-sums per row in `state.sums`. Most methods do that by a compiled kernel over chunks of entries that keeps the messages
-(`over_chunks`).
+A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
+some modes and leaves their sums per row in `state.sums`. Two safeguards follow: rows stay Gaussians (`shrink`), and
+adaptive damping settles (`adapted`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
-from tensorcep.cp.messages.guard import adapted, shrink
-from tensorcep.cp.messages.kernels import add_sums
-from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, latent_values
+from tensorcep.cp.messages.kernels import add_sums, scale_messages
+from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
+from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.layout import work_array
+from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import conditional_of_modes, damped, moments_per_mode
 
-Propose = Callable[[MessageState, Problem, tuple[int, int], Executor], None]
+# Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
+# may not grow again beyond a little less than it was, so that it settles.
+STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
+# Halvings after which a row's messages are dropped altogether (its posterior is then the prior).
+MAX_HALVINGS = 40
 
-
-class PassOptions(Protocol):
-    """The settings that all message-passing methods have; what they mean stands in `settings.passing.CEP`."""
-
-    @property
-    def schedule(self) -> str: ...
-    @property
-    def damping(self) -> float | str: ...
-    @property
-    def anneal(self) -> int: ...
-    @property
-    def anneal_power(self) -> float: ...
-
-
-def over_chunks(kernel: Any, slots: Any) -> Propose:
-    """The `propose` of a kernel that updates messages in place, with the slots of its work array."""
-
-    def propose(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> None:
-        entries = problem.entries
-        record = (modes, entries, state.columns, state.rows, state.messages, state.sums, state.noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
-
-    return propose
+# The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
+GivenRows = tuple[tuple[RowState, ...], tuple[float, float]]
+Given = Callable[[MessageState, Problem, Executor], GivenRows]
 
 
 def sweep(
     state: MessageState,
     problem: Problem,
-    options: PassOptions,
+    options: CEP | Laplace,
     executor: Executor,
-    propose: Propose,
-    *,
-    stored: bool = True,
+    kernel: Any,
+    slots: Any,
+    given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once. Without stored messages the rows and the noise are damped in their place."""
-    K, step, gaussian = len(problem.shape), state.pace.step, problem.noise_prior is not None
+    """Every message once, by a kernel with these slots in its work array.
+
+    A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
+    """
+    entries, K, step, gaussian = problem.entries, len(problem.shape), state.pace.step, problem.noise_prior is not None
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     state = state._replace(rule=state.rule._replace(step=step, power=power))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
-        propose(state, problem, modes, executor)
-        state = _updated(state, problem, modes, 1.0 if stored else step, executor)
+        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
+        record = (modes, entries, state.columns, *rows, state.messages, state.sums, noise, state.rule)
+        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
         shrunk += shrink(state, problem, *_rows_of(modes, problem))
     if state.sweeps >= options.anneal:
@@ -127,3 +117,47 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(prior=new, max_variance=MAX_VARIANCE_RATIO * widest)
     return state, shrink(state, problem, 0, len(new.eta))
+
+
+def adapted(pace: Pace, change: float, skipped: int) -> Pace:
+    """The pace after a sweep with this change, under adaptive damping."""
+    if change > pace.change or skipped > 0:
+        step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
+        return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
+    return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)
+
+
+def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
+    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
+
+    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
+    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
+    """
+    rows, prior = state.rows, state.prior
+    bad = first + np.flatnonzero(~_sound(state, first, last))
+    if bad.size == 0:
+        return 0
+    factor = np.ones(len(rows.good))
+    for i in bad.tolist():
+        excess_Lam, excess_eta = rows.Lam[i] - prior.Lam[i], rows.eta[i] - prior.eta[i]
+        for _ in range(MAX_HALVINGS):
+            factor[i] *= 0.5
+            rows.Lam[i] = prior.Lam[i] + factor[i] * excess_Lam
+            rows.eta[i] = prior.eta[i] + factor[i] * excess_eta
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+            if _sound(state, i, i + 1).all():
+                break
+        else:
+            factor[i] = 0.0
+            rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    stored = len(state.messages.Lam)
+    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
+    return int(bad.size)
+
+
+def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
+    """Whether the rows first:last are Gaussians that are not far wider than the prior."""
+    rows = state.rows
+    widest = rows.cov[first:last][:, diagonal(rows.eta.shape[1])].max(axis=1)
+    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.max_variance))

@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
-from tensorcep.cp.free_columns import all_columns, all_means, free_problem
+from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
@@ -19,7 +19,6 @@ from tensorcep.cp.rows import (
     latent_of_entries,
     refresh_rows,
     rows_at_prior,
-    seen_rows,
 )
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import Conditional, RowPrior
@@ -71,10 +70,6 @@ class MessageState(NamedTuple):
 
     Attributes
     ----------
-    messages : Messages
-    sums : Sums
-    rows : RowState
-    row_prior : RowPrior
     prior : Conditional
         What `row_prior` says of the rows at present.
     noise : tuple of float
@@ -83,10 +78,8 @@ class MessageState(NamedTuple):
         Latent values of the entries at the rows' means.
     sweeps : int
         Sweeps done.
-    pace : Pace
     max_variance : float
         The largest variance that a row may have.
-    columns : Columns
     rule : NamedTuple
         How the method's kernel computes messages. It has at least the fields step, power, theta and gaussian.
     """
@@ -119,19 +112,8 @@ def first_state(
 ) -> MessageState:
     """Rows at the starting means with the prior's precision, and messages that say nothing yet.
 
-    Parameters
-    ----------
-    problem : Problem
-    executor : Executor
-    columns, rule, pace : see `MessageState`
-    dtype : str
-        Storage of the messages.
-    precision : float
-        Of the first messages.
-    noise_message : tuple of float, optional
-        First (a, b) message to the noise; None: precision 1 / mean(y^2).
-    stored : bool
-        Whether messages are kept at all.
+    `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
+    1 / mean(y^2); unless `stored`, no messages are kept at all.
     """
     in_free = free_problem(problem)
     messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
@@ -197,13 +179,5 @@ def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    posterior = Posterior(
-        shape=problem.shape,
-        rank=state.rows.eta.shape[1],
-        Lam=state.rows.Lam,
-        eta=state.rows.eta,
-        noise=GammaNoise(*state.noise) if problem.noise_prior is not None else None,
-        seen=seen_rows(problem),
-        mode_prior=state.prior.modes,
-    )
-    return posterior if problem.free is None else all_columns(posterior, problem.free)
+    noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
+    return posterior_of_rows(state.rows, problem, state.prior.modes, noise=noise)

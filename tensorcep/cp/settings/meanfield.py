@@ -40,7 +40,7 @@ class VMP(Settings):
 
 
 @dataclass(repr=False, kw_only=True)
-class PGVB(Settings):
+class PGVB(VMP):
     """Variational inference by Polya-Gamma augmentation: labels with the logit link, negative-binomial counts.
 
     Parameters
@@ -49,15 +49,8 @@ class PGVB(Settings):
         For counts, shape and rate of the Gamma prior of the dispersion r.
     dispersion_mode : int, optional
         The mode whose rows have a dispersion each; None for one that all entries share.
-    anneal : int or "auto", default="auto"
-        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those), at most
-        half of max_iter: from a start that knows nothing, the uncertainty of the factors otherwise shrinks components
-        to zero, where they stay. "auto" is 40, and 15 with a learned prior.
-    anneal_power : float, default=10
-    n_starts : int, default=3
-        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
-    n_ensemble : int, default=1
-        Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
+    anneal, anneal_power, n_starts, n_ensemble
+        As in `VMP`; for "auto" 40 sweeps are annealed, and 15 with a learned prior.
 
     References
     ----------
@@ -68,15 +61,10 @@ class PGVB(Settings):
 
     dispersion_prior: tuple[float, float] = (1.0, 0.1)
     dispersion_mode: int | None = None
-    anneal: Decided = "auto"
-    anneal_power: float = 10.0
-    n_starts: int = 3
-    n_ensemble: int = 1
 
     def check(self) -> None:
+        super().check()
         check_dispersion(self.dispersion_prior, self.dispersion_mode)
-        check_annealing(self.anneal, self.anneal_power)
-        check_starts(self.n_starts, self.n_ensemble)
 
 
 def check_dispersion(prior: Any, mode: Any) -> None:

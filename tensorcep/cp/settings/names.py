@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.core.checks import check_choice, fail_value
-from tensorcep.core.settings import Settings
+from tensorcep.core.checks import check_choice
+from tensorcep.core.settings import Engines, Settings
 from tensorcep.cp.settings.meanfield import PGVB, VMP
 from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.cp.settings.wopt import WOPT
 
 SETTINGS: dict[str, type[Settings]] = {cls.name: cls for cls in (CEP, Laplace, VMP, WOPT, Gibbs, PGVB, PGGibbs)}
+ENGINES: Engines[Settings] = Engines(
+    {name: record() for name, record in SETTINGS.items()},
+    otherwise="cep",
+    old_defaults={
+        "schedule": "modewise",
+        "moments": "cavity",
+        "order": 1,
+        "damping": "auto",
+        "anneal": "auto",
+        "n_init": 3,
+        "n_ensemble": "auto",
+        "dtype": "float64",
+        "method_options": None,
+    },
+    renamed={"n_init": "n_starts"},
+)
+params_of_file = ENGINES.params_of_file
 
 
 def checked_method(method: Any) -> tuple[str, Settings | None]:
-    """The name of a method, or "auto", and the settings that were given with it.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a name nor a record of settings, or a setting has a value that is not allowed.
-    """
-    if isinstance(method, Settings):
-        method.check()
-        return method.name, method
-    if isinstance(method, type) and issubclass(method, Settings):
-        fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
+    """The name of a method, or "auto", and the settings that were given with it; see `Engines.settings_of`."""
+    if isinstance(method, (Settings, type)):
+        settings = ENGINES.settings_of(method)
+        return settings.name, settings
     return check_choice("method", method, ("auto", *SETTINGS)), None

@@ -62,10 +62,8 @@ class StreamState(NamedTuple):
 
     Attributes
     ----------
-    rank : int
     sizes : tuple of int
         Rows in use of each mode.
-    modes : tuple of ModeRows
     noise, noise_prior : GammaNoise or None
         Posterior and first prior of the Gaussian noise precision.
     time : float
@@ -91,7 +89,6 @@ class Stream(NamedTuple):
 
     Attributes
     ----------
-    state : StreamState
     keys : tuple of dict or None
         Per mode with labels, the row of each label.
     names : tuple
