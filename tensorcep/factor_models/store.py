@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class FittedRelations(NamedTuple):
     lower_bound: float | None
     n_iter: int
     converged: bool
-    trace: dict[str, np.ndarray]
+    trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
 
 
 def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
@@ -63,7 +64,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
     write_model(path, model, fitted)
 
 
-def read_attributes(stored: StoredModel) -> dict[str, Any]:
+def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
     """The fitted attributes that `write_relations` wrote, by name.
 
     Raises
