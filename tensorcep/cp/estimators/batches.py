@@ -168,7 +168,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
-    coords, added = rows_of_keys(arrival, stream.keys, model.shape)
+    coords, added = rows_of_keys(arrival, stream.keys, stream.names, model.shape)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, **how)

@@ -291,3 +291,128 @@ def test_stream_of_files_equals_the_stream_of_arrays(tmp_path):
         lines = [f"{i + 1} {j + 1} {k + 1} {v:g}" for (i, j, k), v in zip(X[part], y[part], strict=True)]
         paths[-1].write_text("\n".join(lines) + "\n")
     same(new("classifier").stream(paths, batch_size=200), streamed("classifier"))
+
+
+def frames(*orders, part=150):
+    """Consecutive batches whose columns come in these orders, each with its values."""
+    frame = frame_of("regressor")
+    return [
+        (frame[list(order)][n * part : (n + 1) * part], frame["y"].to_numpy()[n * part : (n + 1) * part])
+        for n, order in enumerate(orders)
+    ]
+
+
+MODES = ("user", "item", "week")
+
+
+def test_batches_bring_their_modes_by_name_in_any_order(tmp_path):
+    right = new("regressor").stream(frames(MODES, MODES, MODES))
+    other = new("regressor").stream(frames(MODES, MODES[::-1], ("item", "week", "user")))
+    same(right, other)
+    assert other.shape_ == right.shape_
+    names = ["user", "item", "week"]
+    frame = frame_of("regressor", slice(0, 300))
+    tensors = [
+        tc.SparseTensor.from_pandas(part, order, "y")
+        for part, order in ((frame[:150], names), (frame[150:], names[::-1]))
+    ]
+    model = new("regressor").partial_fit(tensors[0]).partial_fit(tensors[1])
+    assert model.shape_ == tuple(len(set(frame[name])) for name in names)
+    np.testing.assert_allclose(model.predict(tensors[1]), model.predict(frame[150:][names]))
+
+
+def test_batches_and_entries_with_other_names_are_refused():
+    model = new("regressor").stream(frames(MODES))
+    X, y = frames(MODES, MODES)[1]
+    other = X.set_axis(["u", "item", "week"], axis=1)
+    refusal = "columns 'u', 'item', 'week' of X are not the modes 'user', 'item', 'week' of the model; rename"
+    calls = [lambda X: model.partial_fit(X, y), model.predict, model.predict_interval, lambda X: model.log_score(X, y)]
+    for call in calls:
+        with pytest.raises(ValueError, match=refusal):
+            call(other)
+    with pytest.raises(ValueError, match="are not the modes"):
+        model.predict(pd.concat([X, X["user"]], axis=1))
+    tensor = tc.SparseTensor.from_pandas(other.assign(y=y), ["u", "item", "week"], "y")
+    with pytest.raises(ValueError, match="are not the modes"):
+        model.partial_fit(tensor)
+    with pytest.raises(ValueError, match="are not the modes"):
+        model.predict(tensor)
+    np.testing.assert_array_equal(model.predict(X.assign(note=1)[["note", *MODES[::-1]]]), model.predict(X))
+    with pytest.raises(ValueError, match="X must have 3 columns, one per mode; got 4"):
+        model.partial_fit(X.assign(note=1), y)
+    assert model.n_batches_ == 1
+
+
+def test_modes_without_names_are_taken_in_order():
+    X, y = entries("regressor")
+    labels = [[f"{mode}{i}" for i in range(n)] for mode, n in zip("abc", SHAPE, strict=True)]
+    model = new("regressor").fit(tc.SparseTensor.from_coo(X, y, SHAPE, labels=labels))
+    frame = pd.DataFrame({k: [labels[k][i] for i in X[:, k]] for k in range(3)})
+    np.testing.assert_array_equal(model.predict(frame.set_axis(["x", "y", "z"], axis=1)), model.predict(frame))
+
+
+NUMBERS = pd.DataFrame({"a": [10, 20, 30, 10], "b": [1, 2, 1, 2]})
+
+
+def test_row_numbers_for_a_model_of_labels_are_refused():
+    y = np.arange(4.0) % 2
+    tensor = tc.SparseTensor.from_pandas(NUMBERS.assign(y=y), ["a", "b"], "y")
+    regressor, classifier = (new(name, max_iter=3, tol=1e9).fit(tensor) for name in ("regressor", "classifier"))
+    X = [[0, 1]]
+    plain = tc.SparseTensor.from_coo(X, [1.0], (3, 2))
+    calls = [regressor.predict, regressor.predict_interval, regressor.predict_latent, regressor.sample_y]
+    calls += [classifier.predict, classifier.predict_proba, classifier.decision_function]
+    calls += [lambda X: regressor.sample_posterior(3, X), lambda X: regressor.log_score(X, [1.0])]
+    calls += [regressor.to_arviz, lambda X: regressor.partial_fit(X, None if X is plain else [1.0])]
+    for call in calls:
+        for given in (X, np.array(X), plain):
+            with pytest.raises(ValueError, match="mode 0 of the model has labels; got indices; pass a DataFrame"):
+                call(given)
+
+
+TEXT = NUMBERS.astype(str)
+TIMES = NUMBERS.assign(a=pd.to_datetime(NUMBERS["a"]))
+KINDS = [(NUMBERS, TEXT), (TEXT, NUMBERS), (TIMES, TEXT), (NUMBERS, TIMES), (NUMBERS.astype("category"), TEXT)]
+
+
+@pytest.mark.parametrize(("first", "other"), KINDS)
+def test_labels_of_another_kind_are_refused(first, other):
+    y = np.arange(4.0)
+    model = new("regressor", max_iter=3, tol=1e9).partial_fit(first, y)
+    tensor = tc.SparseTensor.from_pandas(other.assign(y=y), ["a", "b"], "y")
+    kinds = r"mode \d of the model has labels of the kind \w+, such as .*; got \w+, such as .*; convert one of them"
+    for call in (
+        lambda: model.predict(other),
+        lambda: model.predict(tensor),
+        lambda: model.partial_fit(tensor),
+        lambda: model.partial_fit(other, y),
+    ):
+        with pytest.raises(ValueError, match=kinds):
+            call()
+    assert model.shape_ == (3, 2)
+
+
+def test_labels_of_a_file_and_of_its_stream_do_not_meet_silently(tmp_path):
+    path = tmp_path / "x.csv"
+    NUMBERS.assign(y=np.arange(4.0)).to_csv(path, index=False)
+    streamed, read = (new("regressor", max_iter=3, tol=1e9) for _ in range(2))
+    streamed.stream(path)
+    read.fit(tc.read_tensor(path))
+    tensor = tc.read_tensor(path)
+    for call in (lambda: streamed.predict(tensor), lambda: streamed.partial_fit(tensor), lambda: read.stream(path)):
+        with pytest.raises(ValueError, match="mode 0 of the model has labels of the kind"):
+            call()
+
+
+def test_labels_that_are_numbers_of_any_type_are_the_same():
+    y = np.arange(4.0)
+    model = new("regressor", max_iter=3, tol=1e9).partial_fit(NUMBERS, y)
+    for other in (NUMBERS.astype(float), NUMBERS.astype(object), NUMBERS.astype("int8"), NUMBERS.astype("category")):
+        np.testing.assert_array_equal(model.predict(other), model.predict(NUMBERS))
+        assert model.partial_fit(other, y).shape_ == (3, 2)
+        model = new("regressor", max_iter=3, tol=1e9).partial_fit(NUMBERS, y)
+    mixed = NUMBERS.assign(a=pd.Series([10, "x", 30, 10], dtype=object))
+    model.partial_fit(mixed, y)
+    assert model.shape_ == (4, 2)
+    with pytest.warns(UserWarning, match="their prior is used"):
+        model.predict(pd.DataFrame({"a": ["x", "y"], "b": [1, 1]}))
