@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 
 from tensorcep.core.checks import fail_value
@@ -16,7 +17,7 @@ BLOCK = 1 << 20
 class Witness:
     """Checksums of the lines of files up to a position that moves on; each line is read once.
 
-    A parquet file, which cannot grow, counts as one line. Standard input cannot be read twice, and is left out.
+    A parquet file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
     """
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
@@ -59,7 +60,7 @@ class Witness:
 
 def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
     """Lines, whose ends do not count: one more may have come since."""
-    if path == STDIN:
+    if path == STDIN or not os.path.isfile(path):
         return
     if format_of(path, format) == "parquet":
         with open(path, "rb") as handle:

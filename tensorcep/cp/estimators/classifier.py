@@ -158,7 +158,8 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label of each entry, (n,)."""
-        return np.asarray(self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(np.int64)])
+        likely = self.predict_proba(X)[:, 1] > 0.5
+        return np.asarray(self.classes_[likely.astype(np.int64)])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n)."""

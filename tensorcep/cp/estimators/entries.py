@@ -98,8 +98,7 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
         if mine is None and own is not None:
             fail_value(f"X has labels in mode {k}, but the model was fitted to indices; pass X.coords if they agree.")
         if mine is not None and own is not None and mine is not own:
-            check_same_kind(k, mine.index, own.index)
-            coords[:, k] = mine.rows(own, unknown="ignore")[coords[:, k]]
+            coords[:, k] = _rows_of_labels(k, mine, own.index)[coords[:, k]]
     return coords
 
 
@@ -107,8 +106,15 @@ def _rows_of_column(k: int, known: Labels | None, column: pd.Series) -> np.ndarr
     """Rows of mode k: of labels, -1 where there is none, or the indices themselves where the mode has no labels."""
     if known is None:
         return check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
-    check_same_kind(k, known.index, column)
-    return known.rows(column, unknown="ignore")
+    return _rows_of_labels(k, known, column)
+
+
+def _rows_of_labels(k: int, known: Labels, labels: Any) -> np.ndarray:
+    """Rows of labels of mode k, -1 where there is none; labels of another kind, none of which is known, are refused."""
+    rows = known.rows(labels, unknown="ignore")
+    if (rows < 0).all():
+        check_same_kind(k, known.index, labels)
+    return rows
 
 
 def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
@@ -117,22 +123,25 @@ def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
 
 
 def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool = False, X: str = "X") -> list[int]:
-    """Where each mode of the model is among those of `X`: by name where all have names, otherwise in order.
+    """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by.
+
+    Modes may be without a name (None), and columns may only have numbers.
 
     Raises
     ------
     ValueError
         If it has other names, or another number of modes; with `extra`, it may have further columns beside the modes.
     """
-    named = None not in (*known, *given) and len(set(known)) == len(known)
-    if len(given) != len(known) and not (extra and named and set(known) <= set(given)):
+    by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
+    if len(given) != len(known) and not (extra and by_name):
         fail_value(f"{X} must have {len(known)} columns, one per mode; got {len(given)}.")
-    if not named:
-        return list(range(len(known)))
-    if any(given.count(name) != 1 for name in known):
+    if by_name:
+        return [given.index(name) for name in known]
+    unnamed = None in (*known, *given) or all(isinstance(name, int) for name in given)
+    if not unnamed and len(set(known)) == len(known):
         columns, modes = (", ".join(map(repr, names)) for names in (given, known))
         fail_value(f"the columns {columns} of {X} are not the modes {modes} of the model; rename or choose them.")
-    return [given.index(name) for name in known]
+    return list(range(len(known)))
 
 
 def check_labelled(known: Sequence[Any], given: Sequence[Any]) -> None:
@@ -148,7 +157,7 @@ def check_labelled(known: Sequence[Any], given: Sequence[Any]) -> None:
 
 
 def check_same_kind(k: int, known: Any, given: Any) -> None:
-    """Refuse labels none of which can be known since they are of another kind: text such as "7", and numbers such as 7.
+    """Refuse labels none of which is known where the reason is that they are of another kind, as "7" and 7 are.
 
     Raises
     ------

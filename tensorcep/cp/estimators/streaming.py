@@ -214,7 +214,8 @@ class StreamingCP(CPPredictions):
         plan = plan_batch(self, arrival)
         scores = prequential_scores(plan.batch, arrival.values, plan.y) if score else {}
         result, posterior, reservoir = learn_batch(plan)
-        with all_or_nothing(plan):
+        before = self.n_batches_
+        with all_or_nothing(plan, lambda: self.n_batches_ > before):
             for known, new in zip(plan.stream.keys, plan.added, strict=True):
                 if known is not None and new is not None:
                     known.update(new)
