@@ -166,7 +166,7 @@ def check_same_kind(k: int, known: Any, given: Any) -> None:
     """
     kinds = [_kind_of(known), _kind_of(given)]
     if None not in kinds and kinds[0] != kinds[1]:
-        first, other = (pd.Index(labels, tupleize_cols=False).dropna()[0] for labels in (known, given))
+        first, other = (pd.Index(labels, tupleize_cols=False).dropna()[:1].tolist()[0] for labels in (known, given))
         fail_value(
             f"mode {k} of the model has labels of the kind {kinds[0]}, such as {first!r}; got {kinds[1]}, such as "
             f"{other!r}; convert one of them, for instance with astype."
