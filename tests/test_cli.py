@@ -711,6 +711,17 @@ def test_cli_evaluate_draws_the_uncertainty(
     assert width == panels * height * 4 // 3
 
 
+def test_cli_evaluate_takes_the_labels_of_the_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensor = simulated("probit")
+    signs = SparseTensor.from_coo(tensor.coords, 2.0 * tensor.values - 1.0, SHAPE)
+    write_tensor(signs, tmp_path / "signs.tns")
+    assert cli("fit", tmp_path / "signs.tns", "-o", tmp_path / "m.npz", "--likelihood", "probit", "-q", *SMALL) == 0
+    assert cli("evaluate", tmp_path / "m.npz", tmp_path / "signs.tns", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    p = load(tmp_path / "m.npz").predict_proba(tensor.coords)[:, 1]
+    assert found["auc"] == pytest.approx(metrics.auc(tensor.values, p))
+
+
 def test_cli_evaluate_table_and_named_columns(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("evaluate", work / "named.npz", work / "named.csv") == 0
     lines = dict(line.split() for line in capsys.readouterr().out.splitlines())
