@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior, Result
 from tensorcep.core.packing import offsets
-from tensorcep.core.records import RECORD, Sized
+from tensorcep.core.records import RECORD, Sized, read_as
 from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
 from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.methods import METHODS
@@ -126,6 +126,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
             np.linalg.cholesky(prior.precision)
         if theta is not None and not np.min(theta.values if isinstance(member, Posterior) else theta) > 0.0:
             raise ValueError("a noise precision or dispersion is not positive")
+    for name in ("lower_limit_", "_sampled_rate"):
+        read_as(float | None, fitted.own.get(name), name)
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")

@@ -334,6 +334,8 @@ WRONG = {
     "a negative version": {"version": -5},
     "a version that is a truth": {"version": True},
     "a method that does not exist": {"fitted.own.method_": "oracle"},
+    "a limit that is no number": {"fitted.own.lower_limit_": "x"},
+    "a limit that is not finite": {"fitted.own.lower_limit_": float("nan")},
     "a noise that is not positive": {"fitted.posterior.noise.a": -1.0},
     "parameters that this version does not have": {"params": {"rank": 2, "flavour": "up"}},
     "parameters that are no names": {"params": 3},

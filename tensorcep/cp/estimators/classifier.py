@@ -203,8 +203,8 @@ def two_classes(y: Any) -> list[Any]:
     classes = np.unique(labels).tolist()
     if len(classes) == 1:
         fail_value(
-            f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class (sample_zeros "
-            "gives the zeros alone)."
+            f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class, such as "
+            "ones.concatenate(ones.sample_zeros(n)), since sample_zeros gives the zeros alone."
         )
     if len(classes) > 2:
         fail_value(
