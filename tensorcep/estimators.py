@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -64,9 +64,11 @@ class Family(NamedTuple):
     classes : dict
         By name.
     read : callable
-        ``read(stored)``: the fitted attributes.
+        ``read(stored, own)``: the fitted attributes; `own` are the names that the class has of its own.
+    own : callable
+        ``own(cls)``: the names of the attributes that the class says a file holds.
     finish : str
-        The method that sets those that follow from them; "" if none do.
+        The method that sets those that follow from them, or tries them.
     settings : dict
         The records of settings that parameters may be, by the names of their classes.
     current : callable
@@ -74,7 +76,8 @@ class Family(NamedTuple):
     """
 
     classes: dict[str, Any]
-    read: Callable[[StoredModel], dict[str, Any]]
+    read: Callable[[StoredModel, Sequence[str]], dict[str, Any]]
+    own: Callable[[Any], Sequence[str]]
     finish: str
     settings: Mapping[str, type] = MappingProxyType({})
     current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
@@ -83,9 +86,18 @@ class Family(NamedTuple):
 CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
 FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in FACTOR_METHODS.values()}
 FAMILIES = (
-    Family(ESTIMATORS, read_cp, "_set_moments", CP_SETTINGS, lambda p, fitted: cp_params(p, fitted.get("method_"))),
-    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS, lambda p, fitted: factor_params(p)),
-    Family(FEATURE_MODELS, read_plain, "", LINEAR_SETTINGS, lambda p, fitted: linear_params(p)),
+    Family(
+        *(ESTIMATORS, read_cp, lambda cls: cls._own_attributes, "_set_moments", CP_SETTINGS),
+        lambda p, fitted: cp_params(p, fitted.get("method_")),
+    ),
+    Family(
+        *(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),
+        lambda p, fitted: factor_params(p),
+    ),
+    Family(
+        *(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
+        lambda p, fitted: linear_params(p),
+    ),
 )
 
 
@@ -101,19 +113,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     stored = open_model(path)
     family = _family(stored)
-    fitted = family.read(stored)
+    cls = family.classes[stored.class_name]
+    fitted = family.read(stored, family.own(cls))
     with complete(path):
         params = family.current(parameters(stored, family.settings), fitted)
-    cls = family.classes[stored.class_name]
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
         fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
     model = cls(**params)
     for name, value in fitted.items():
         setattr(model, name, value)
-    if family.finish:
-        with complete(path):
-            getattr(model, family.finish)()
+    with complete(path):
+        getattr(model, family.finish)()
     return model
 
 

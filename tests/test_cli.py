@@ -52,6 +52,21 @@ def names() -> list[Labels]:
     ]
 
 
+def cells(model: Any, rows: Any) -> Any:
+    """What the model's predict takes for these rows: the rows, or their labels."""
+    rows = np.asarray(rows)
+    if model.labels_[0] is None:
+        return rows
+    return pd.DataFrame({found.name: found.index.take(rows[:, k]) for k, found in enumerate(model.labels_)})
+
+
+def of_rows(path: Path, rows: Any) -> np.ndarray:
+    """What the model in a file predicts for these rows."""
+    model = load(path)
+    predicted: np.ndarray = model.predict(cells(model, rows))
+    return predicted
+
+
 def cli(*args: object) -> int:
     return main([str(arg) for arg in args])
 
@@ -174,7 +189,10 @@ def test_cli_is_python_dash_m_too() -> None:
         ("fit plain.tns -o m.npz --seed -1", "--seed must be an integer >= 0; got -1."),
         ("fit plain.tns -o m.npz --tol -1", "--tol must be a number >= 0; got -1.0."),
         ("fit plain.tns -o m.npz --damping 1", r"--damping must be a number in \[0, 1\); got 1.0."),
-        ("fit plain.tns -o m.npz --likelihood probit", "y must hold labels 0 and 1; got .* at entry 0."),
+        (
+            "fit plain.tns -o m.npz --likelihood probit",
+            "y must hold labels 0 and 1, or any two labels; got .* of them.",
+        ),
         ("fit plain.tns -o m.npz --shape 2,2,2", r"line \d+ of 'plain.tns' has index '\d+' .* beyond the shape .*"),
         (
             "fit probit.tns -o m.npz --likelihood probit --zero-rate 2",
@@ -259,7 +277,7 @@ def test_cli_bug_is_not_told_as_a_mistake_of_the_user(monkeypatch: pytest.Monkey
     def broken(path: str) -> None:
         raise KeyError(path)
 
-    monkeypatch.setattr("tensorcep.cli._files.kind_of_archive", broken)
+    monkeypatch.setattr("tensorcep.cli._files.archive_kind", broken)
     with pytest.raises(KeyError):
         main(["info", "x.tns"])
 
@@ -268,7 +286,7 @@ def test_cli_out_of_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch, caps
     def greedy(path: str) -> None:
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("tensorcep.cli._files.kind_of_archive", greedy)
+    monkeypatch.setattr("tensorcep.cli._files.archive_kind", greedy)
     assert main(["info", "x.tns"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: there is not enough memory (Unable to allocate 9 TiB); use a lower --rank")
@@ -547,16 +565,16 @@ def test_cli_predict_is_the_models_for_every_line(
     model_file = work / ("named.npz" if named else "plain.npz")
     table = predictions(capsys, model_file, queries(tmp_path, kind, named, with_values), "--coverage", 0.5)
     model = load(model_file)
-    mean, sd = model.predict(np.array(QUERIES), return_std=True)
+    X = cells(model, QUERIES)
+    mean, sd = model.predict(X, return_std=True)
     close(table, "mean", mean)
     close(table, "sd", sd)
-    close(table, "lower", model.predict_interval(np.array(QUERIES), 0.5)[:, 0])
-    close(table, "upper", model.predict_interval(np.array(QUERIES), 0.5)[:, 1])
+    close(table, "lower", model.predict_interval(X, 0.5)[:, 0])
+    close(table, "upper", model.predict_interval(X, 0.5)[:, 1])
     modes = {"tns": ["mode_0", "mode_1", "mode_2"]}.get(kind, ["user", "item", "day"] if named else ["i", "j", "k"])
     assert list(table.columns) == [*modes, "mean", "sd", "lower", "upper"]
-    cells = table[modes].to_numpy().tolist()
     expected = [[found[i] for found, i in zip(names(), cell, strict=True)] for cell in QUERIES]
-    assert cells == (expected if named else (np.array(QUERIES) + 1).tolist())
+    assert table[modes].to_numpy().tolist() == (expected if named else (np.array(QUERIES) + 1).tolist())
 
 
 def test_cli_predict_reads_npz_by_its_labels(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -564,7 +582,7 @@ def test_cli_predict_reads_npz_by_its_labels(work: Path, tmp_path: Path, capsys:
     other = SparseTensor.from_coo([[11, 6, 4], [0, 0, 0]], [0.0, 0.0], SHAPE, labels=reversed_names)
     write_tensor(other, tmp_path / "q.npz")
     table = predictions(capsys, work / "named.npz", tmp_path / "q.npz")
-    close(table, "mean", load(work / "named.npz").predict([[0, 0, 0], [11, 6, 4]]))
+    close(table, "mean", of_rows(work / "named.npz", [[0, 0, 0], [11, 6, 4]]))
 
 
 def test_cli_predict_npz_of_indices_and_its_base(
@@ -599,7 +617,7 @@ def test_cli_predict_no_labels_takes_row_numbers(
 ) -> None:
     (tmp_path / "q.tns").write_text("1 2 3\n4 5 1\n")
     table = predictions(capsys, work / "named.npz", tmp_path / "q.tns", "--no-labels")
-    close(table, "mean", load(work / "named.npz").predict([[0, 1, 2], [3, 4, 0]]))
+    close(table, "mean", of_rows(work / "named.npz", [[0, 1, 2], [3, 4, 0]]))
 
 
 def test_cli_predict_chosen_columns(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -620,7 +638,7 @@ def test_cli_predict_unknown_label_gets_the_prior_and_a_warning(
     table = pd.read_csv(io.StringIO(out), keep_default_na=False)
     assert table["item"].tolist() == ["27", "27", "n/a"]
     # 27 is a number in the model although the column holds text too
-    close(table.iloc[:1], "mean", load(work / "named.npz").predict([[3, 2, 4]]))
+    close(table.iloc[:1], "mean", of_rows(work / "named.npz", [[3, 2, 4]]))
     assert (table["sd"][1:] > table["sd"][0]).all()
 
 
@@ -691,6 +709,17 @@ def test_cli_evaluate_draws_the_uncertainty(
     assert "entries" in capsys.readouterr().out
     height, width, _ = image.imread(tmp_path / "fit.png").shape
     assert width == panels * height * 4 // 3
+
+
+def test_cli_evaluate_takes_the_labels_of_the_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensor = simulated("probit")
+    signs = SparseTensor.from_coo(tensor.coords, 2.0 * tensor.values - 1.0, SHAPE)
+    write_tensor(signs, tmp_path / "signs.tns")
+    assert cli("fit", tmp_path / "signs.tns", "-o", tmp_path / "m.npz", "--likelihood", "probit", "-q", *SMALL) == 0
+    assert cli("evaluate", tmp_path / "m.npz", tmp_path / "signs.tns", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    p = load(tmp_path / "m.npz").predict_proba(tensor.coords)[:, 1]
+    assert found["auc"] == pytest.approx(metrics.auc(tensor.values, p))
 
 
 def test_cli_evaluate_table_and_named_columns(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

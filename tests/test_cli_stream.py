@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.source_graph import ROOT
 
@@ -168,3 +171,108 @@ def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(data, capsy
     tc.CPRegressor(1).fit(np.zeros((1, 2), dtype=int), [1.0]).save("fitted.npz")
     assert main(["stream", "data.csv", "-o", "fitted.npz", "--resume"]) == 1
     assert "is no checkpoint of a stream" in capsys.readouterr().err
+
+
+def half() -> None:
+    """Learn the first 2 of 6 batches, as a run that was killed, and leave its checkpoint."""
+    text = Path("data.csv").read_text().splitlines(keepends=True)
+    Path("data.csv").write_text("".join(text[:102]))
+    assert main(command("--quiet")) == 0
+    Path("data.csv").write_text("".join(text))
+
+
+CHANGED = {
+    "reversed": (lambda lines: [lines[0], *lines[:0:-1]], "has other lines among the first 102 than were learned"),
+    "one digit": (lambda lines: [*lines[:9], lines[9].replace("u", "u1"), *lines[10:]], "has other lines among the"),
+    "half": (lambda lines: lines[:52], "has 52 lines where 102 were learned"),
+    "empty": (lambda lines: lines[:1], "has 1 lines where 102 were learned"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_cli_stream_resumes_only_with_the_input_that_it_learned(data, capsys, case):
+    change, sentence = CHANGED[case]
+    half()
+    before = contents()
+    good = data.read_text().splitlines(keepends=True)
+    data.write_text("".join(change(good)))
+    assert main(command("--resume")) == 1
+    assert f"'data.csv' {sentence}" in capsys.readouterr().err
+    assert contents() == before
+    data.write_text("".join(good).rstrip("\n"))
+    assert main(command("--resume", "--quiet")) == 0
+    assert tc.load("model.npz").n_samples_seen_ == 300
+
+
+def test_cli_stream_resumes_with_lines_that_were_mended_or_added_since(data, capsys):
+    lines = data.read_text().splitlines()
+    stop = [word for word in command("--quiet", "--resume") if word not in ("--bad-lines", "aside.csv")]
+    good = [line for line in lines if line.count(",") == 3]
+    data.write_text("\n".join(good[:101]))  # the last line has no end yet
+    assert main(stop) == 0
+    data.write_text("\n".join([*good[:200], "a line to mend"]))
+    assert main(stop) == 1
+    assert "has 1 fields" in capsys.readouterr().err
+    data.write_text("\n".join(good))
+    assert main(stop) == 0
+    assert tc.load("model.npz").n_samples_seen_ == 300
+
+
+def test_cli_stream_resumes_a_checkpoint_that_does_not_know_its_input(data, capsys):
+    half()
+    with np.load("model.npz") as archive:
+        content = {name: archive[name] for name in archive.files}
+    header = json.loads(content["header"].tobytes())
+    assert header["progress"].pop("read")[0][0] == 102
+    header.pop("checksum")
+    np.savez("model.npz", **{**content, "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)})
+    assert main(command("--resume", "--quiet")) == 0
+    assert tc.load("model.npz").n_samples_seen_ == 300
+
+
+def test_cli_stream_of_several_files_knows_each(data, capsys):
+    pytest.importorskip("pyarrow")
+    good = [line for line in data.read_text().splitlines() if line.count(",") == 3]
+    for name, part in (("a.csv", good[1:81]), ("b.csv", good[81:201])):
+        Path(name).write_text("\n".join([good[0], *part]) + "\n")
+    pd.read_csv("b.csv").to_parquet("c.parquet")
+    run = ["stream", "a.csv", "b.csv", "c.parquet", "-o", "model.npz", *OPTIONS, "--quiet"]
+    assert main(run) == 0
+    read = open_model("model.npz").header["progress"]["read"]
+    assert [count for count, _ in read] == [81, 121, 1]
+    whole = Path("model.npz").read_bytes()
+    assert main([*run, "--resume"]) == 0
+    assert Path("model.npz").read_bytes() == whole
+    for name in ("a.csv", "c.parquet"):
+        before = Path(name).read_bytes()
+        if name == "a.csv":
+            Path(name).write_bytes(before.replace(b"u1", b"u2"))
+        else:
+            pd.read_csv("a.csv").to_parquet(name)
+        assert main([*run, "--resume"]) == 1
+        assert f"'{name}' has other lines" in capsys.readouterr().err
+        Path(name).write_bytes(before)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_cli_stream_names_the_file_that_is_full(data, capsys):
+    assert main(["stream", "data.csv", "-o", "model.npz", *OPTIONS, "--bad-lines", "/dev/full"]) == 1
+    assert capsys.readouterr().err.endswith("error: No space left on device: '/dev/full'\n")
+
+
+def test_cli_stream_names_the_model_that_does_not_fit(data, capsys, monkeypatch):
+    def full(handle, **arrays):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(np, "savez", full)
+    assert main(command()) == 1
+    assert capsys.readouterr().err.endswith("error: File too large: 'model.npz'\n")
+
+
+def test_cli_messages_escape_what_a_terminal_obeys(data, capsys):
+    Path("data.csv").write_bytes(b"a,b,y\n1,2,\x1b[2J\x9b\x07\xff\n")
+    assert main(["stream", "data.csv", "-o", "model.npz", *OPTIONS]) == 1
+    err = capsys.readouterr().err
+    assert err.rstrip("\n").isprintable()
+    assert main(["info", "no\x1b[2Jne.csv"]) == 1
+    assert "'no\\x1b[2Jne.csv'" in capsys.readouterr().err

@@ -79,17 +79,31 @@ def labelled(model: Any, coords: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def at(model: Any, coords: np.ndarray) -> Any:
+    """What a model takes for these rows: the rows, or their labels, None for rows that it does not have."""
+    if all(found is None for found in model.labels_):
+        return coords
+    columns: dict[int, Any] = {}
+    for k, (found, rows) in enumerate(zip(model.labels_, coords.T, strict=True)):
+        known = rows if found is None else [found[i] if i < len(found) else None for i in rows.tolist()]
+        columns[k] = pd.Series(known, dtype=None if found is None else object)
+    return pd.DataFrame(columns)
+
+
 def learn_more(model: Any, inputs: dict[str, np.ndarray], time: float | None = None) -> Any:
     """Predictions after one more batch, some of whose rows are new."""
     y = inputs[f"batch_{VALUES[type(model).__name__]}"]
     X: Any = inputs["batch_coords"]
     if all(found is not None for found in model.labels_):
         X = pd.DataFrame({found.name: inputs[f"batch_names_{k}"] for k, found in enumerate(model.labels_)})
+        for found in model.labels_:  # 0.1 took numbers for new rows where labels are text
+            if isinstance(found[0], str) and not isinstance(X[found.name][0], str):
+                X[found.name] = "new " + X[found.name].astype(str)
     elif model.shape is not None:
         keep = (np.array(model.shape) > X).all(axis=1)
         X, y = X[keep], y[keep]
     model.partial_fit(X, y, time=time)
-    return np.concatenate(model.predict_latent(inputs["coords"]))
+    return np.concatenate(model.predict_latent(at(model, inputs["coords"])))
 
 
 def points(model: Any, inputs: dict[str, np.ndarray], name: str = "points") -> Any:
@@ -162,15 +176,15 @@ def facts(model: Any) -> np.ndarray:
 CALLS: dict[str, Callable[[Any, dict[str, np.ndarray]], Any]] = {
     "made": lambda m, d: made(m),
     "facts": lambda m, d: facts(m),
-    "predict": lambda m, d: m.predict(d["coords"]),
-    "std": lambda m, d: m.predict(d["coords"], return_std=True)[1],
-    "interval": lambda m, d: m.predict_interval(d["coords"], 0.8),
-    "proba": lambda m, d: m.predict_proba(d["coords"]),
-    "decision": lambda m, d: m.decision_function(d["coords"]),
-    "latent": lambda m, d: np.concatenate(m.predict_latent(d["coords"])),
-    "log_score": lambda m, d: m.log_score(d["coords"], d[f"new_{VALUES[type(m).__name__]}"]),
-    "unknown": lambda m, d: np.concatenate(m.predict_latent(d["unknown_coords"])),
-    "chains": lambda m, d: split_r_hat(m, d["coords"]),
+    "predict": lambda m, d: m.predict(at(m, d["coords"])),
+    "std": lambda m, d: m.predict(at(m, d["coords"]), return_std=True)[1],
+    "interval": lambda m, d: m.predict_interval(at(m, d["coords"]), 0.8),
+    "proba": lambda m, d: m.predict_proba(at(m, d["coords"])),
+    "decision": lambda m, d: m.decision_function(at(m, d["coords"])),
+    "latent": lambda m, d: np.concatenate(m.predict_latent(at(m, d["coords"]))),
+    "log_score": lambda m, d: m.log_score(at(m, d["coords"]), d[f"new_{VALUES[type(m).__name__]}"]),
+    "unknown": lambda m, d: np.concatenate(m.predict_latent(at(m, d["unknown_coords"]))),
+    "chains": lambda m, d: split_r_hat(m, at(m, d["coords"])),
     "bound": lambda m, d: np.array(m.lower_bound_),
     "labels": lambda m, d: np.array([str(label) for found in m.labels_ if found is not None for label in found]),
     "labelled": lambda m, d: m.predict(labelled(m, d["coords"])),

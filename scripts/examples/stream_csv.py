@@ -29,5 +29,6 @@ model = CPRegressor(rank=3, random_state=0)
 model.stream(file, batch_size=1000, first_batch=5000, callback=told)
 
 more = pd.read_csv(file).tail(100)  # another batch, at any time; users and items that are new get rows of their own
-model.partial_fit(more[more.columns[:-1]], more[more.columns[-1]])
+labels = more[more.columns[:-1]].astype(str)  # text, as labels of a stream from a file are
+model.partial_fit(labels, more[more.columns[-1]])
 print(f"{model.n_samples_seen_} entries in all, model of {model.method_!r}")

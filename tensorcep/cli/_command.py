@@ -44,8 +44,9 @@ class Command(NamedTuple):
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, so that stdout holds results only."""
-    print(text, file=sys.stderr, flush=True)
+    """Write a line to stderr, so that stdout holds results only; what moves a terminal's cursor is escaped."""
+    shown = (sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    print("".join(shown), file=sys.stderr, flush=True)
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = False) -> None:

@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> None:
     if args.figure is not None and not (hasattr(model, "predict_proba") or model.has_uncertainty()):
         fail_value(f"--figure draws uncertainty, and the model in '{args.model}' is a point estimate; leave it out.")
     queries = read_queries(args.data, args, model, with_values=True)
+    y = model._coded(queries.y)
     if args.figure is not None:
-        save_figure(args.figure, *drawings(model, queries.X, queries.y))
-    found = {"entries": len(queries.columns), **scores(model, queries.X, queries.y)}
+        save_figure(args.figure, *drawings(model, queries.X, y))
+    found = {"entries": len(queries.columns), **scores(model, queries.X, y)}
     if args.json:
         print(json.dumps({name: value if math.isfinite(value) else None for name, value in found.items()}))
         return

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import zipfile
-import zlib
-from contextlib import suppress
 from typing import Any
 
 from tensorcep.cli._command import (
@@ -20,10 +16,8 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._fit import fit_line, method_line, noise_lines
-from tensorcep.core.checks import check_file, fail_value
-
-# What reading a damaged archive can raise; whoever reads it in earnest says so in a sentence.
-UNREADABLE = (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+from tensorcep.core.checks import fail_value
+from tensorcep.core.files import archive_kind
 
 # info
 
@@ -34,24 +28,10 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_info(args: argparse.Namespace) -> None:
-    if kind_of_archive(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
+    if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
         print(describe_model(load_tensor_model(args.file)))
     else:
         print(read_data(args.file, args).info())
-
-
-def kind_of_archive(path: str) -> str | None:
-    """What the header of an .npz archive says it is; None for any other file, damaged ones too."""
-    import numpy as np
-
-    check_file(path)
-    with open(path, "rb") as handle:
-        if handle.read(2) != b"PK":
-            return None
-        handle.seek(0)
-        with suppress(*UNREADABLE), np.load(handle, allow_pickle=False) as archive:
-            return str(json.loads(archive["header"].tobytes())["kind"])
-    return None
 
 
 def describe_model(model: Any) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
+from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.labels import Labels
 
@@ -45,7 +46,9 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
             f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
             "--no-labels if the indices are the model's row numbers."
         )
-    frame, y = _read_npz(path, args, labelled) if kind == "npz" else _read_table(path, kind, args, model, with_values)
+    frame, y = (
+        _read_npz(path, args, model, labelled) if kind == "npz" else _read_table(path, kind, args, model, with_values)
+    )
     return Queries(_matched(path, frame, model, labelled, args.index_base), y, frame)
 
 
@@ -56,11 +59,15 @@ def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
     return [False] * len(labelled) if args.labels is False else labelled
 
 
-def _read_npz(path: str, args: argparse.Namespace, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
+def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
     tensor = read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
-    columns = tensor.to_pandas(value="value").drop(columns="value")
-    for k, (mine, theirs) in enumerate(zip(labelled, tensor.labels, strict=True)):
+    chosen = list(range(len(labelled)))
+    if any(labelled):
+        chosen = matching_modes(names_of_modes(model.labels_), names_of_modes(tensor.labels), X=f"'{path}'")
+    columns = tensor.to_pandas(value="value").drop(columns="value").iloc[:, chosen]
+    for k, mine in zip(chosen, labelled, strict=True):
+        theirs = tensor.labels[k]
         if mine and theirs is None:
             fail_value(f"mode {k} of '{path}' has no labels, but the model knows its rows by labels; add them.")
         if theirs is not None and not mine and args.labels is not False:
@@ -69,7 +76,7 @@ def _read_npz(path: str, args: argparse.Namespace, labelled: list[bool]) -> tupl
                 "of both are in the same order."
             )
         if not mine:
-            columns[columns.columns[k]] = tensor.coords[:, k] + args.index_base
+            columns.isetitem(chosen.index(k), tensor.coords[:, k] + args.index_base)
     return columns, tensor.values
 
 
@@ -90,14 +97,21 @@ def _chosen(
 ) -> tuple[list[Any], Any]:
     """The mode columns, and the value column where values are wanted.
 
-    Modes are the columns asked for, or those that carry the names of all the model's modes, or all but the value.
+    Modes are the columns asked for, or those that carry the names of the model's modes; where it has no names, or the
+    file has none or row numbers, all but the value.
     """
     order = len(model.labels_)
     value: Any = chosen_value(args)
     modes: list[Any] | None = chosen_modes(args)
-    known = [None if found is None else found.name for found in model.labels_]
+    known = names_of_modes(model.labels_)
     if modes is None and None not in known and set(known) <= set(names):
-        modes = known
+        modes = list(known)
+    elif modes is None and None not in known and args.header and args.labels is not False:
+        columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
+        fail_value(
+            f"the columns {columns} of '{path}' are not the modes {wanted} of the model; rename them, or say with "
+            "--modes which they are."
+        )
     if modes is None:
         modes = [name for name in names if name != value]
         if value is None and len(modes) == order + 1:
@@ -127,13 +141,24 @@ def _numbers(path: str, column: pd.Series) -> np.ndarray:
 
 def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
     """What the model's predict takes: coordinates from 0, or a DataFrame where it knows labels."""
-    matched = {}
-    for k, (name, mine) in enumerate(zip(columns.columns, labelled, strict=True)):
+    matched: list[Any] = []
+    for name, found, mine in zip(columns.columns, model.labels_, labelled, strict=True):
         column = columns[name]
-        matched[k] = _as_labels(column, model.labels_[k]) if mine else _as_rows(path, column, base)
-    if any(labelled):
-        return pd.DataFrame(matched)
-    return np.stack(list(matched.values()), axis=1)
+        rows = None if mine else _as_rows(path, column, base)
+        if rows is None or found is None:
+            matched.append(_as_labels(column, found) if rows is None else rows)
+        else:
+            matched.append(_labels_at(rows, found))
+    if all(found is None for found in model.labels_):
+        return np.stack(matched, axis=1)
+    names = names_of_modes(model.labels_)
+    return pd.DataFrame(dict(enumerate(matched))).set_axis(range(len(names)) if None in names else names, axis=1)
+
+
+def _labels_at(rows: np.ndarray, labels: Labels) -> pd.Series:
+    """The labels of rows; None, which is no label, for rows that the model does not have."""
+    known = rows < len(labels)
+    return pd.Series(labels.index.take(np.where(known, rows, 0))).astype(object).where(known, None)
 
 
 def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:

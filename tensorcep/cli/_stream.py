@@ -31,8 +31,10 @@ from tensorcep.cli._fit import (
 )
 from tensorcep.cli._numbers import threads_of
 from tensorcep.core.checks import check_int, check_range, fail_value
+from tensorcep.core.files import naming
 
 if TYPE_CHECKING:
+    from tensorcep.cli._input import Witness
     from tensorcep.entries.io import Batch
 
 DESCRIPTION = """\
@@ -98,10 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclasses.dataclass
 class Work:
-    """One run: options, progress (what a checkpoint holds beside the model), and the files written along the way."""
+    """One run: options, progress (what a checkpoint holds beside the model), and the files read and written."""
 
     args: argparse.Namespace
     progress: dict[str, Any]
+    witness: Witness
     aside: BinaryIO | None
     trace: BinaryIO | None
 
@@ -131,14 +134,16 @@ class Work:
         """Write a malformed line to its file, or refuse it."""
         if self.aside is None:
             fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
-        self.aside.write(text.encode("utf-8", "surrogateescape"))
+        with naming(self.args.bad_lines):
+            self.aside.write(text.encode("utf-8", "surrogateescape"))
         self.progress["bad"] += 1
         say(f"line {number} of '{path}' {problem}; set aside in '{self.args.bad_lines}'")
 
     def learned(self, model: Any, scores: dict[str, float]) -> None:
         """Note the scores of a batch, and write a checkpoint if it is time."""
         if self.trace is not None:
-            self.trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
+            with naming(self.args.trace):
+                self.trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
         if model.n_batches_ % self.args.checkpoint_every == 0:
             self.checkpoint(model)
 
@@ -146,25 +151,32 @@ class Work:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
         from tensorcep.cp.store import write_model
 
-        for name, handle in (("aside", self.aside), ("trace", self.trace)):
+        paths = (self.args.bad_lines, self.args.trace)
+        for name, path, handle in zip(("aside", "trace"), paths, (self.aside, self.trace), strict=True):
             if handle is not None:
-                handle.flush()
-                os.fsync(handle.fileno())
+                with naming(path):
+                    handle.flush()
+                    os.fsync(handle.fileno())
                 self.progress[name] = handle.tell()
+        self.progress["read"] = self.witness.until(*self.progress["position"])
         write_model(self.args.output, model, {"progress": self.progress})
 
 
 def run(args: argparse.Namespace) -> None:
+    from tensorcep.cli._input import Witness
+
     _check(args)
     model, progress = _model(args), _new_progress(args)
+    witness = Witness(args.data, args.format)
     if args.resume and os.path.exists(args.output):
         model, progress = _resumed(args, model)
+        witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
         if not args.quiet:
             print(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches", flush=True)
     with _side_file(args.bad_lines, progress["aside"]) as aside, _side_file(args.trace, progress["trace"]) as trace:
         if trace is not None and trace.tell() == 0:
             trace.write((",".join(TRACE) + "\n").encode())
-        work = Work(args, progress, aside, trace)
+        work = Work(args, progress, witness, aside, trace)
         model.stream(work.batches(), callback=work.learned)
         if not hasattr(model, "n_batches_"):
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
@@ -211,6 +223,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
         "batch_size": args.batch_size,
         "first_batch": args.first_batch,
         "position": (0, 0),
+        "read": [],
         "aside": 0,
         "trace": 0,
         "bad": 0,
@@ -249,17 +262,18 @@ def _side_file(path: str | None, size: int) -> Iterator[BinaryIO | None]:
     if path is None:
         yield None
         return
-    if size == 0:
-        with open(path, "wb") as handle:
-            yield handle
-        return
     found = os.path.getsize(path) if os.path.exists(path) else 0
     if found < size:
         fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {found}; start anew without MODEL.")
-    with open(path, "r+b") as handle:
-        handle.truncate(size)
-        handle.seek(size)
-        yield handle
+    with open(path, "r+b" if size else "wb") as handle:
+        if size:
+            handle.truncate(size)
+            handle.seek(size)
+        try:
+            yield handle
+        finally:
+            with naming(path):
+                handle.close()
 
 
 COMMAND = Command(

@@ -16,6 +16,8 @@ OPTIONS = (
     (r"\binteractions=", "--interactions "),
     (r"increase max_iter, raise tol, or add damping", "increase --max-iter, raise --tol, or add --damping"),
     (r"\btol=", "--tol "),
+    (r"\blower_limit=?", "--lower-limit "),
+    (r"use CPRegressor for grades such as stars", "leave out --likelihood for grades such as stars"),
     (r"\bn_jobs\b", "--threads"),
     (r"\brandom_state\b", "--seed"),
     (r"\bmax_iter\b", "--max-iter"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import secrets
-import zipfile
-import zlib
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -15,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_file, fail_value
+from tensorcep.core.members import DAMAGE, read_members
 
-HEADER = "header"
+try:
+    import fcntl
+except ImportError:  # on Windows, where a file that is open cannot be removed anyway
+    fcntl = None  # type: ignore[assignment]
+
+HEADER, CHECKSUM = "header", "checksum"
+# A temporary file that nobody holds is one of a killed process; a younger one may be about to be held.
+OLD_SECONDS = 1.0
 
 
 @contextlib.contextmanager
@@ -25,12 +34,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
     exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was.
-    A link is followed, and something that is not a plain file (a pipe, a device) is written to directly.
+    What a killed process left of an earlier try is removed. A link is followed, and something that is not a plain file
+    (a pipe, a device) is written to directly.
 
     Raises
     ------
     FileNotFoundError, IsADirectoryError
         If the folder does not exist, or `path` is a folder.
+    OSError
+        If it cannot be written, for instance because the disk is full; the error names the file.
     """
     target = os.path.realpath(os.fspath(path))
     folder, name = os.path.split(target)
@@ -39,13 +51,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if os.path.isdir(target):
         raise IsADirectoryError(f"cannot write '{os.fspath(path)}': it is a folder; give the path of a file.")
     if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as handle:
+        with naming(path), open(target, "wb") as handle:
             yield handle
         return
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(6)}.tmp")
+    start = f".{name[:100]}."
+    _sweep(folder, start)
+    temporary = os.path.join(folder, f"{start}{secrets.token_hex(6)}.tmp")
     try:
         # Not tempfile: a file made by it is readable by its owner only, whatever the user's umask says.
-        with open(temporary, "xb") as handle:
+        with naming(path), open(temporary, "xb") as handle:
+            _is_free(handle)
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
@@ -53,6 +68,38 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors of the system say which file they are about, where they do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+
+
+def _sweep(folder: str, start: str) -> None:
+    """Remove temporary files, of this start of a name, that no process is writing any more."""
+    pattern = re.compile(re.escape(start) + r"[0-9a-f]{12}\.tmp")
+    for name in filter(pattern.fullmatch, os.listdir(folder)):
+        left = os.path.join(folder, name)
+        with contextlib.suppress(OSError), open(left, "rb") as handle:  # another process may be as quick
+            if time.time() - os.fstat(handle.fileno()).st_mtime > OLD_SECONDS and _is_free(handle):
+                os.unlink(left)
+
+
+def _is_free(handle: BinaryIO) -> bool:
+    """Take the lock of a file until it is closed, if no other process has it; whether it was free."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def write_archive(
@@ -67,7 +114,7 @@ def write_archive(
     version : int
         Version of the layout; `read_archive` refuses newer ones.
     header : mapping
-        What JSON can hold; the keys "kind" and "version" are added.
+        What JSON can hold; the keys "kind", "version" and "checksum" are added.
     arrays : mapping of name to array
         Any dtype but object.
     """
@@ -76,10 +123,23 @@ def write_archive(
             fail_value(
                 f"array {name!r} holds Python objects, which an archive cannot; convert it to numbers or strings."
             )
-    text = json.dumps({"kind": kind, "version": version, **header}, ensure_ascii=True)
+    fields = {"kind": kind, "version": version, **header}
+    text = json.dumps({**fields, CHECKSUM: _checksum(fields, arrays)}, ensure_ascii=True)
     stored = {HEADER: np.frombuffer(text.encode("ascii"), dtype=np.uint8), **arrays}
     with atomic_write(path) as handle:
         np.savez(handle, **stored)  # type: ignore[arg-type]
+
+
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of the header's fields and of names, types, shapes and contents of the arrays."""
+    fields = json.loads(json.dumps({name: value for name, value in header.items() if name != CHECKSUM}))
+    sha = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        sha.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        if array.nbytes:
+            sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return sha.hexdigest()
 
 
 def read_archive(
@@ -95,39 +155,44 @@ def read_archive(
         If it is truncated or damaged, of another kind, or of a newer version than `version`.
     """
     text = check_file(path)
-    arrays: dict[str, NDArray[Any]] = {}
-    try:
-        with open(text, "rb") as handle:
-            archive = np.load(handle, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):  # and not the array of an .npy file
-                with archive:
-                    arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if not _starts_like_zip(text):
-            raise ValueError(f"'{text}' is not a {kind} file; check the path.") from error
-        raise ValueError(f"'{text}' is truncated or damaged ({error}); write it again.") from error
-    return _checked_header(text, arrays.pop(HEADER, None), kind, version), arrays
+    if not os.path.isfile(text):
+        fail_value(f"'{text}' is a pipe or a device; give the path of a plain file.")
+    with open(text, "rb") as handle:
+        is_zip = handle.read(2) == b"PK"
+        try:
+            arrays = read_members(handle)
+        except DAMAGE as error:
+            if not is_zip:
+                raise ValueError(f"'{text}' is not a {kind} file; check the path.") from None
+            raise ValueError(f"'{text}' is truncated or damaged ({error}); write it again.") from None
+    header = _checked_header(text, _json(arrays.pop(HEADER, None)), kind, version)
+    if CHECKSUM in header and header[CHECKSUM] != _checksum(header, arrays):
+        fail_value(f"'{text}' was changed after it was written (its checksum is another); write it again.")
+    return header, arrays
 
 
 def archive_kind(path: str | os.PathLike[str]) -> str | None:
     """The kind that an archive's header names; None for what is no readable archive."""
+    text = check_file(path)
+    if not os.path.isfile(text):
+        return None
+    with contextlib.suppress(*DAMAGE), open(text, "rb") as handle:
+        header = _json(read_members(handle, (HEADER,))[HEADER])
+        return str(header["kind"])
+    return None
+
+
+def _json(stored: NDArray[Any] | None) -> Any:
+    """What the bytes of a header say; None for what is no JSON, or is nested without end."""
+    if stored is None or stored.dtype != np.uint8:
+        return None
     try:
-        with open(check_file(path), "rb") as handle, np.load(handle, allow_pickle=False) as archive:
-            return str(json.loads(archive[HEADER].tobytes())["kind"])
-    except (ValueError, EOFError, OSError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
+        return json.loads(stored.tobytes())
+    except (ValueError, RecursionError):
         return None
 
 
-def _starts_like_zip(path: str) -> bool:
-    with open(path, "rb") as handle:
-        return handle.read(2) == b"PK"
-
-
-def _checked_header(path: str, stored: NDArray[Any] | None, kind: str, version: int) -> dict[str, Any]:
-    header: Any = None
-    if stored is not None and stored.dtype == np.uint8:
-        with contextlib.suppress(ValueError):
-            header = json.loads(stored.tobytes())
+def _checked_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
     if not isinstance(header, dict) or "kind" not in header or not isinstance(header.get("version"), int):
         fail_value(f"'{path}' is not a {kind} file: it has no tensorcep header; check the path.")
     if header["kind"] != kind:
@@ -137,4 +202,6 @@ def _checked_header(path: str, stored: NDArray[Any] | None, kind: str, version: 
             f"'{path}' has format version {header['version']}, newer than the {version} that this tensorcep reads; "
             "update tensorcep."
         )
+    if isinstance(header["version"], bool) or header["version"] < 1:
+        fail_value(f"'{path}' has format version {header['version']!r}, which does not exist; write it again.")
     return header

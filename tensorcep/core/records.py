@@ -16,12 +16,15 @@ import numpy as np
 from scipy import sparse
 
 RECORD = "record"
-# What a numpy array of each kind holds.
-KINDS = {"f": "real numbers", "i": "integers", "b": "booleans"}
+# What a numpy array of each kind holds, and the types that it may have; "n" is what a trace holds.
+KINDS = {"f": "real numbers", "i": "integers", "b": "booleans", "n": "numbers"}
+TYPES = {"f": "f4 f8", "i": "i4 i8", "b": "b1", "n": "f4 f8 i4 i8 b1"}
 
 
 class Sized(NamedTuple):
-    """Of an array field: names of its sizes, as in "n R", and the kind of its items. Real numbers must be finite.
+    """Of an array field: names of its sizes, as in "n R", and the kind of its items, of `KINDS`.
+
+    Real numbers must be finite, those of a trace (kind "n") need not be.
 
     A record gives numbers to names by a method ``dims()``, for itself and for the records that it holds; a name without
     a number means the same size in all fields of a record, and "_" any size.
@@ -174,9 +177,9 @@ def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None
         hints = _field_types(kind)
         for field in value._fields:
             check_shapes(getattr(value, field), f"{name}.{field}".lstrip("."), own, _sized_in(hints[field]))
-    elif isinstance(value, (tuple, list)):
-        for i, item in enumerate(value):
-            check_shapes(item, f"{name}.{i}", sizes, sized)
+    elif isinstance(value, (tuple, list, dict)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            check_shapes(item, f"{name}.{key}", sizes, sized)
 
 
 def _sized_in(hint: Any) -> Sized | None:
@@ -194,7 +197,7 @@ def _check_array(array: np.ndarray, name: str, sizes: dict[str, int], sized: Siz
         expected = ", ".join(map(str, wanted))
         raise ValueError(f"the arrays do not fit its shape: {name} is {array.shape}, not ({expected})")
     sizes.update((key, size) for key, size in zip(names, array.shape, strict=True) if key != "_")
-    if array.dtype.kind != sized.kind:
+    if array.dtype not in [np.dtype(kind) for kind in TYPES[sized.kind].split()]:
         raise ValueError(f"{name} does not hold {KINDS[sized.kind]}")
     if sized.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds numbers that are not finite")

@@ -103,8 +103,8 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, FloatingPointError) as error:
-        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from error
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from None
 
 
 def fitted_record(stored: StoredModel, kind: Any, earlier: Callable[[dict[str, Any], Arrays], Any]) -> Any:
@@ -150,10 +150,25 @@ def _text_array(values: Any) -> Any:
     return values
 
 
-def read_attributes(stored: StoredModel) -> dict[str, Any]:
-    """What `write_attributes` wrote, by name."""
+def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]:
+    """What `write_attributes` wrote of these names, by name.
+
+    Raises
+    ------
+    ValueError
+        If something is missing or wrong, or has another name.
+    """
     with complete(stored.path):
-        return dict(fitted_record(stored, dict[str, Any], _attributes_1))
+        fitted = dict(fitted_record(stored, dict[str, Any], _attributes_1))
+        check_names(fitted, (*names, "trace_"))
+        return fitted
+
+
+def check_names(fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse attributes of other names than these: a file decides about values, never about methods."""
+    odd = sorted(set(fitted) - set(known))
+    if odd:
+        raise ValueError(f"it has no attribute {odd[0]!r}")
 
 
 def _attributes_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Result
+from tensorcep.core.belief import Mixture, Posterior, Result
 from tensorcep.core.packing import offsets
-from tensorcep.core.records import RECORD, Sized
-from tensorcep.core.store import Arrays, StoredModel, below, complete, fitted_record, traces
+from tensorcep.core.records import RECORD, Sized, read_as
+from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
 from tensorcep.core.store import write_model as write_record
+from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream.adf import ModeRows, StoredStream, stored_stream, stream_of
 from tensorcep.cp.stream.reservoir import Sample
-from tensorcep.entries.labels import pack_labels, unpack_labels
+from tensorcep.entries.labels import Labels, pack_labels, unpack_labels
 
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
@@ -40,7 +42,7 @@ class FittedCP(NamedTuple):
     n_samples_seen: int
     n_batches: int
     own: dict[str, Any]
-    trace: dict[str, np.ndarray]
+    trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
     stream: StoredStream | None
 
     def dims(self) -> dict[str, int]:
@@ -74,8 +76,8 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
     write_record(path, model, fitted, extra)
 
 
-def read_attributes(stored: StoredModel) -> dict[str, Any]:
-    """The fitted attributes that `write_model` wrote, by name.
+def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
+    """The fitted attributes that `write_model` wrote, by name; `own` are the names of those that are plain values.
 
     Raises
     ------
@@ -86,6 +88,8 @@ def read_attributes(stored: StoredModel) -> dict[str, Any]:
         fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
         each = enumerate(fitted.labels.described)
         labels = tuple(None if item is None else unpack_labels(item, k, fitted.labels.arrays) for k, item in each)
+        check_names(fitted.own, own)
+        _check_sense(fitted, labels)
         attributes = {
             "posterior_": fitted.posterior,
             "labels_": labels,
@@ -101,6 +105,32 @@ def read_attributes(stored: StoredModel) -> dict[str, Any]:
             **fitted.own,
         }
         return attributes if fitted.stream is None else {**attributes, "_stream": stream_of(fitted.stream, labels)}
+
+
+def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
+    """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
+
+    Raises
+    ------
+    ValueError
+    """
+    for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
+        if found is not None and len(found) != n:
+            raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
+    np.linalg.cholesky(fitted.unseen_cov)
+    result: Any = fitted.posterior
+    for member in result.members if isinstance(result, Mixture) else (result,):
+        theta: Any = member.theta
+        prior: Any = getattr(member, "mode_prior", None)
+        if prior is not None:
+            np.linalg.cholesky(prior.precision)
+        if theta is not None and not np.min(theta.values if isinstance(member, Posterior) else theta) > 0.0:
+            raise ValueError("a noise precision or dispersion is not positive")
+    for name in ("lower_limit_", "_sampled_rate"):
+        read_as(float | None, fitted.own.get(name), name)
+    method = fitted.own.get("method_")
+    if method is not None and method not in METHODS:
+        raise ValueError(f"there is no method {method!r}")
 
 
 def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

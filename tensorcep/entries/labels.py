@@ -196,6 +196,8 @@ def unpack_labels(described: dict[str, Any], k: int, arrays: dict[str, NDArray[A
     if described["kind"] == "text":
         ends = arrays[f"labels_{k}_ends"].tolist()
         data = stored.tobytes()
+        if [0, *ends] != sorted([0, *ends]) or (ends or [0])[-1] != len(data):
+            fail_value(f"the labels of mode {k} are damaged: they do not end where their text ends.")
         items = [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends[:-1]], ends, strict=True)]
         return Labels(items, name=described["name"])
     index = pd.Index(stored)

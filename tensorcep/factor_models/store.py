@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tensorcep.core.records import Sized
 from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
 from tensorcep.factor_models.layout import Layout, Link, no_data
+from tensorcep.factor_models.moments import variances
 from tensorcep.factor_models.relations import RelationPosterior
 
 NOTHING = np.zeros((1, 1))
@@ -40,7 +42,7 @@ class FittedRelations(NamedTuple):
     lower_bound: float | None
     n_iter: int
     converged: bool
-    trace: dict[str, np.ndarray]
+    trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
 
 
 def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
@@ -63,7 +65,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
     write_model(path, model, fitted)
 
 
-def read_attributes(stored: StoredModel) -> dict[str, Any]:
+def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
     """The fitted attributes that `write_relations` wrote, by name.
 
     Raises
@@ -73,6 +75,7 @@ def read_attributes(stored: StoredModel) -> dict[str, Any]:
     """
     with complete(stored.path):
         fitted: FittedRelations = fitted_record(stored, FittedRelations, _tree_1)
+        _check_sense(fitted)
         attributes = {
             "posterior_": fitted.posterior,
             "_where": list(fitted.where),
@@ -88,6 +91,26 @@ def read_attributes(stored: StoredModel) -> dict[str, Any]:
         if fitted.feature_names:
             attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
         return attributes
+
+
+def _check_sense(fitted: FittedRelations) -> None:
+    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions.
+
+    Raises
+    ------
+    ValueError
+    """
+    posterior = fitted.posterior
+    sizes = [moments.mean.shape for moments in posterior.moments]
+    if [own.size for own in fitted.where] != [C for _, C in sizes]:
+        raise ValueError("the moments do not fit the layout of their coordinates")
+    if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
+        raise ValueError("the moments do not fit the shapes of the matrices")
+    if any(variances(moments).min() < 0.0 for moments in posterior.moments):
+        raise ValueError("a variance is negative")
+    learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]
+    if any(own is not None and not (own.mean > 0.0).all() for own in learned):
+        raise ValueError("a precision or dispersion is not positive")
 
 
 def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

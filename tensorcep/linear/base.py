@@ -7,6 +7,7 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -111,6 +112,22 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The more probable label, (n,): that of the side on which the posterior mean of f lies."""
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
+
+    def _try_out(self) -> None:
+        """Predict at one point, after loading: what a file holds may have the right names and make no sense.
+
+        Raises
+        ------
+        ValueError, TypeError, IndexError, AttributeError
+            If arrays do not fit each other, or hold no finite real numbers.
+        """
+        X: Any = np.ones((1, self.n_features_in_))
+        names = getattr(self, "feature_names_in_", None)
+        found = [*self.predict_latent(X if names is None else pd.DataFrame(X, columns=names)), self.classes_]
+        if [len(array) for array in found] != [1, 1, 2] or not all(np.isreal(array).all() for array in found[:2]):
+            fail_value("its arrays do not fit each other")
+        if not (np.isfinite(found[0]).all() and np.isfinite(found[1]).all()):
+            fail_value("its arrays hold numbers that are not finite")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `tensorcep.load` reads; nothing in it is pickled.

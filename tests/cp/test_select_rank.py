@@ -113,7 +113,7 @@ def test_select_rank_tells_unseen_rows_and_slow_fits_in_a_line_each():
 def test_select_rank_scores_sampled_zeros_as_they_were_sampled():
     data, settings = tensor("probit"), {"method": "vmp", "max_iter": 500, "tol": 0.02, "random_state": 0}
     ones = data.select(data.values == 1.0)
-    sampled = ones.sample_zeros(ones.nnz, random_state=0)
+    sampled = ones.concatenate(ones.sample_zeros(ones.nnz, random_state=0))
     auto, plain = (
         select_rank(paper(CPClassifier, zero_rate=rate, **settings), sampled, ranks=[1, 2], cv=2, random_state=0)
         for rate in ("auto", 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,12 @@ def saved(tmp_path):
 def edit(path, arrays=None, drop=(), **header):
     """Write the file again with other arrays, without some, or with other header fields (None removes one).
 
-    Fields of the fitted record have their path as name.
+    Fields of the fitted record have their path as name. The file then has no checksum, as earlier ones have none.
     """
     with np.load(path, allow_pickle=False) as archive:
         content = {name: archive[name] for name in archive.files if name not in drop}
     fields = json.loads(content["header"].tobytes())
+    fields.pop("checksum", None)
     for where, value in header.items():
         *parents, last = where.split(".")
         place = fields
@@ -264,7 +266,77 @@ def test_load_refuses_rows_that_are_no_gaussians(saved):
     refused(saved, "not a complete model", "not positive definite")
 
 
+def test_load_refuses_a_file_that_another_program_wrote_again(saved):
+    """Its checksums are right then, those of zip and of every array."""
+    with np.load(saved) as archive:
+        content = {name: archive[name] for name in archive.files}
+    swapped = {"posterior.eta": -content["posterior.eta"]}
+    np.savez(saved, **{**content, **swapped})
+    refused(saved, "was changed after it was written", "checksum")
+    np.savez(saved, **{name: array for name, array in content.items() if name != "trace.change"})
+    refused(saved, "was changed after it was written")
+    edit(saved, swapped)  # a file of an earlier version has no checksum
+    tc.load(saved)
+
+
+def test_load_refuses_any_member_of_a_mixture_that_is_no_gaussian(tmp_path):
+    path = tmp_path / "model.npz"
+    new("regressor", method=tc.CEP(n_ensemble=2), max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
+    with np.load(path) as archive:
+        Lam, eta = (archive[f"posterior.members.1.{name}"] for name in ("Lam", "eta"))
+    for wrong in ({"Lam": -Lam}, {"eta": np.full_like(eta, np.nan)}, {"eta": eta + 1j}, {"eta": eta.astype(">f8")}):
+        edit(path, {f"posterior.members.1.{name}": array for name, array in wrong.items()})
+        refused(path, "not a complete model")
+        new("regressor", method=tc.CEP(n_ensemble=2), max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
+
+
+SENSELESS = [
+    ({"unseen_cov": -np.eye(2)[None].repeat(3, 0)}, "not positive definite"),
+    ({"trace.change": np.ones(3) + 1j}, "trace.change does not hold numbers"),
+    ({"trace.change": np.array(["a"])}, "trace.change does not hold numbers"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "words"), SENSELESS)
+def test_load_refuses_arrays_that_make_no_sense(saved, arrays, words):
+    edit(saved, arrays)
+    refused(saved, "not a complete model", words)
+
+
+def test_load_refuses_labels_that_do_not_fit_the_rows_or_their_own_text(tmp_path):
+    path = tmp_path / "model.npz"
+    X, y = entries("regressor")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(a=[f"a{i}" for i in X[:, 0]], y=y)
+    new("regressor", max_iter=2, tol=1e9).fit(tc.SparseTensor.from_pandas(frame, ["a", "b", "c"])).save(path)
+    with np.load(path) as archive:
+        ends, text = archive["labels.arrays.labels_0_ends"], archive["labels.arrays.labels_0"]
+    edit(path, {"labels.arrays.labels_0_ends": ends[:-1], "labels.arrays.labels_0": text[: ends[-2]]})
+    refused(path, "mode 0 has 11 labels for 12 rows")
+    for wrong in (ends + 100, ends[::-1], -ends):
+        edit(path, {"labels.arrays.labels_0_ends": wrong, "labels.arrays.labels_0": text})
+        refused(path, "labels of mode 0 are damaged")
+
+
+@pytest.mark.parametrize("own", [{"predict": "x"}, {"__class__": 1}, {"_stream": 1}])
+def test_load_gives_no_names_of_a_file_to_the_model(saved, own):
+    edit(saved, **{"fitted.own": own})
+    refused(saved, "not a complete model", repr(next(iter(own))))
+
+
+def test_load_reads_no_pipe(tmp_path):
+    path = tmp_path / "model.npz"
+    os.mkfifo(path)
+    refused(path, "is a pipe or a device")
+
+
 WRONG = {
+    "a version that never was": {"version": 0},
+    "a negative version": {"version": -5},
+    "a version that is a truth": {"version": True},
+    "a method that does not exist": {"fitted.own.method_": "oracle"},
+    "a limit that is no number": {"fitted.own.lower_limit_": "x"},
+    "a limit that is not finite": {"fitted.own.lower_limit_": float("nan")},
+    "a noise that is not positive": {"fitted.posterior.noise.a": -1.0},
     "parameters that this version does not have": {"params": {"rank": 2, "flavour": "up"}},
     "parameters that are no names": {"params": 3},
     "a shape that is no list": {"fitted.posterior.shape": "large"},

@@ -47,7 +47,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         groups["posterior_predictive"] = {"y": ((*DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:
-        groups["observed_data"] = {"y": (("entry",), check_values(y, len(rows), name="y"))}
+        groups["observed_data"] = {"y": (("entry",), check_values(model._coded(y), len(rows), name="y"))}
     coords = {
         mode: np.asarray(labels.index) for mode, labels in zip(modes, model.labels_, strict=True) if labels is not None
     }

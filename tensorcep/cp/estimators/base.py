@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
-from tensorcep.cp.estimators.entries import training_entries
+from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
@@ -73,7 +73,11 @@ class BaseCP(TakesMethod, StreamingCP):
         """Prior standard deviation of a factor element when prior_scale="auto"."""
         return 1.0
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
+        """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
+        return training_entries(X, y, self.shape), {}
+
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Any:
         """Fit the factors to observed entries.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
@@ -84,6 +88,8 @@ class BaseCP(TakesMethod, StreamingCP):
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels.
         y : array-like of shape (N,)
             Values of the entries; left out with a SparseTensor.
+        **others
+            Refused: all entries weigh the same.
 
         Returns
         -------
@@ -96,8 +102,10 @@ class BaseCP(TakesMethod, StreamingCP):
         FloatingPointError
             If the result is not finite.
         """
-        plan = plan_fit(self, training_entries(X, y, self.shape), X)
+        refuse_others(f"{type(self).__name__}.fit", others)
+        entries, coding = self._training_entries(X, y)
+        plan = plan_fit(self, entries, X)
         result = run_plan(plan.work)
-        self._assign(fitted_attributes(plan, result))
+        self._assign({**fitted_attributes(plan, result), **coding})
         warn_of_no_convergence(plan.work, result)
         return self

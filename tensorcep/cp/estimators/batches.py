@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -168,7 +168,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
-    coords, added = rows_of_keys(arrival, stream.keys, model.shape)
+    coords, added = rows_of_keys(arrival, stream.keys, stream.names, model.shape)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, **how)
@@ -212,19 +212,18 @@ def learn_batch(plan: BatchPlan) -> Learned:
 
 
 @contextlib.contextmanager
-def all_or_nothing(plan: BatchPlan) -> Iterator[None]:
-    """Give the rows that a batch touches, and the labels, back as they were if the block does not end well.
+def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[None]:
+    """Give the rows that a batch touches, and the labels, back as they were unless the model has learned the batch.
 
-    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch.
+    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch. An interrupt
+    may come between the model's last step and the end of the block: the model says what was done.
     """
     rows_of_modes = list(zip(plan.state.modes, plan.joined.used, strict=True))
     before = [[field[rows].copy() for field in mode] for mode, rows in rows_of_modes]
-    finished = False
     try:
         yield
-        finished = True
     finally:
-        if not finished:
+        if not is_learned():
             for (mode, rows), copies in zip(rows_of_modes, before, strict=True):
                 for field, values in zip(mode, copies, strict=True):
                     field[rows] = values

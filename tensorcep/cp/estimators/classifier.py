@@ -1,4 +1,4 @@
-"""Bayesian CP decomposition of 0/1 labels."""
+"""Bayesian CP decomposition of labels of two classes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from scipy.special import logit, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_values, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_logpdf
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.population import for_population
@@ -27,10 +29,11 @@ from tensorcep.likelihoods.record import Likelihood
 class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of 0/1 labels, P(y = 1) = link(sum_r prod_k U_k[i_k, r]).
 
-    Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1. Any order K >= 2. An absent
-    entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
-    how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
-    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1, or any two labels, of which
+    the second in sorted order counts as 1 (streams take 0 and 1 only). Any order K >= 2. An absent entry is unobserved;
+    if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate` how many of them
+    there are. Where ones are rare, the probabilities of "cep" are on average a little above their share (by a tenth at
+    2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
     Parameters
     ----------
@@ -49,7 +52,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     Attributes
     ----------
     <attributes>
-    classes_ : ndarray [0, 1]
+    classes_ : ndarray (2,)
     link_ : {"probit", "logit"}
     zero_rate_ : float
 
@@ -59,8 +62,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     (2001), Logistic regression in rare events data, sec. 4.1.
     """
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate")
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate", "_classes")
     _sampled_rate: ClassVar[float | None] = None  # until a fit: what its SparseTensor knew
+    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit to other labels, and in streams
 
     _: KW_ONLY
     link: str = "auto"
@@ -92,6 +96,24 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
         share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
         return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
+
+    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
+        given = X.values if isinstance(X, SparseTensor) and y is None else y
+        if given is None or np.size(given) == 0:
+            return super()._training_entries(X, y)
+        classes = two_classes(given)
+        if isinstance(X, SparseTensor):
+            (coords, values, shape, labels), _ = super()._training_entries(X, y)
+            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
+        return super()._training_entries(X, coded(y, classes))[0], {"_classes": classes}
+
+    def _coded(self, y: Any) -> Any:
+        return coded(y, self._classes)
+
+    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
+        if self._classes != [0, 1]:
+            fail_value(f"batches hold labels 0 and 1, but this model was fitted to {self._classes}; fit it to 0 and 1.")
+        return super()._learn(arrival, score)
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)
@@ -127,16 +149,22 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def classes_(self) -> np.ndarray:
         """The two labels."""
         check_is_fitted(self, "posterior_")
-        return np.array([0, 1])
+        return np.array(self._classes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of 0 and 1, (n, 2), the posterior of the factors integrated out."""
+        """Predictive probabilities of the two classes, (n, 2), the posterior of the factors integrated out."""
         p, _ = self._observed(X)
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable label of each entry, (n,) int64."""
-        return (self.predict_proba(X)[:, 1] > 0.5).astype(np.int64)
+        """The more probable label of each entry, (n,)."""
+        likely = self.predict_proba(X)[:, 1] > 0.5
+        return np.asarray(self.classes_[likely.astype(np.int64)])
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw new labels of the entries X, (n_samples, n)."""
+        drawn = super().sample_y(X, n_samples, random_state)
+        return drawn if self._classes == [0, 1] else self.classes_[drawn.astype(np.int64)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Latent mean divided by the predictive scale: ranks entries as `predict_proba` does, (n,).
@@ -154,7 +182,58 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central posterior interval of the probability of a 1, (n, 2): the uncertainty of the probability itself."""
+        """Central posterior interval of the probability of the second class, (n, 2): how sure the model is of it."""
         f = self._latent_interval(X, coverage)
         p, _ = self._likelihood_of_new().predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)
+
+
+def two_classes(y: Any) -> list[Any]:
+    """The two labels of a fit, sorted; [0, 1] for numbers that equal these.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are fewer or more, or they are neither numbers nor text.
+    """
+    labels = np.asarray(y)
+    if not _is_text(labels):
+        numbers = check_values(labels, name="y")
+        labels = labels if labels.dtype.kind in "iu" else numbers
+    classes = np.unique(labels).tolist()
+    if len(classes) == 1:
+        fail_value(
+            f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class, such as "
+            "ones.concatenate(ones.sample_zeros(n)), since sample_zeros gives the zeros alone."
+        )
+    if len(classes) > 2:
+        fail_value(
+            f"y must hold labels 0 and 1, or any two labels; got {len(classes)} different ones, such as "
+            f"{', '.join(map(repr, classes[:3]))}; use CPRegressor for grades such as stars, or fit whether y is above "
+            "one of them."
+        )
+    return [0, 1] if classes == [0, 1] else classes
+
+
+def coded(y: Any, classes: list[Any]) -> Any:
+    """Labels as 0 and 1; as they are where they are numbers and the classes too are 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If one is of no class.
+    """
+    if classes == [0, 1]:
+        return y
+    labels = np.asarray(y)
+    comparable = _is_text(labels) == isinstance(classes[0], str)
+    known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
+    if not known.all():
+        n = int(np.argmin(known))
+        got = labels.ravel()[n : n + 1].tolist()[0]
+        fail_value(f"y must hold labels {classes[0]!r} and {classes[1]!r}; got {got!r} at entry {n}.")
+    return (labels == classes[1]).astype(np.float64)
+
+
+def _is_text(labels: np.ndarray) -> bool:
+    return labels.dtype.kind in "UO" and labels.ndim == 1 and all(isinstance(label, str) for label in labels)

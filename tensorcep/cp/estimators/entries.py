@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,36 @@ import pandas as pd
 from tensorcep.core.belief import Posterior
 from tensorcep.core.checks import check_coords, check_not_empty, check_shape, check_values, fail_value, warn_user
 from tensorcep.core.packing import offsets
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 
+# Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.
+KINDS: dict[str, str | None] = {
+    "string": "text",
+    **dict.fromkeys(("datetime64", "datetime"), "time"),
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "boolean", "decimal"), "number"),
+    **dict.fromkeys(("empty", "mixed", "mixed-integer", "unknown-array")),
+}
 
-def training_entries(X: Any, y: Any, shape: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]]:
+# Coordinates, values, shape and labels.
+Entries = tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]]
+
+
+def refuse_others(call: str, others: dict[str, Any]) -> None:
+    """Refuse what other estimators take beside X and y, `sample_weight` above all.
+
+    Raises
+    ------
+    TypeError
+    """
+    if others:
+        raise TypeError(
+            f"{call} takes no {next(iter(others))}, for all entries weigh the same; an entry that was observed n times "
+            "can be given n times in X and y."
+        )
+
+
+def training_entries(X: Any, y: Any, shape: Any) -> Entries:
     """Checked coordinates, values, shape and labels of the entries to fit.
 
     Raises
@@ -46,37 +73,112 @@ def training_entries(X: Any, y: Any, shape: Any) -> tuple[np.ndarray, np.ndarray
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
 
-    A DataFrame holds labels, one column per mode in order, if the model was fitted with labels. The labels of a
-    SparseTensor are matched with the model's.
+    A DataFrame holds labels, if the model was fitted with labels: one column per mode, found by name where all modes
+    have names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If columns or modes have other names than the model's, or one has labels and the other indices, or labels of
+        another kind.
     """
     order = len(labels)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
-        if X.shape[1] != order:
-            fail_value(f"X must have {order} columns, one per mode; got {X.shape[1]}.")
-        names = [None if found is None else found.name for found in labels]
-        if None not in names and set(names) == set(X.columns):
-            X = X[names]
-        known = [
-            found if found is None else found.rows(X.iloc[:, k], unknown="ignore") for k, found in enumerate(labels)
-        ]
-        plain = [k for k, found in enumerate(labels) if found is None]
-        coords = np.zeros((len(X), order), dtype=np.int64)
-        if plain:
-            pair = np.stack([X.iloc[:, k].to_numpy() for k in (plain[0], *plain)], axis=1)
-            coords[:, plain] = check_coords(pair, name="X")[:, 1:]
-        for k, column in enumerate(known):
-            if column is not None:
-                coords[:, k] = column
-        return coords
+        columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
+        return np.stack([_rows_of_column(k, *pair) for k, pair in enumerate(zip(labels, columns, strict=True))], axis=1)
     if not isinstance(X, SparseTensor):
-        return check_coords(X, order=order, name="X")
-    coords = check_coords(X.coords, order=order, name="X").copy()
-    for k, (mine, theirs) in enumerate(zip(labels, X.labels, strict=True)):
-        if mine is None and theirs is not None:
+        coords = check_coords(X, order=order, name="X")
+        check_labelled(labels, (None,) * order if len(coords) else labels)
+        return coords
+    chosen = matching_modes(names_of_modes(labels), names_of_modes(X.labels))
+    coords = check_coords(X.coords, order=order, name="X")[:, chosen]
+    theirs = [X.labels[k] for k in chosen]
+    check_labelled(labels, theirs)
+    for k, (mine, own) in enumerate(zip(labels, theirs, strict=True)):
+        if mine is None and own is not None:
             fail_value(f"X has labels in mode {k}, but the model was fitted to indices; pass X.coords if they agree.")
-        if mine is not None and theirs is not None and mine is not theirs:
-            coords[:, k] = mine.rows(theirs, unknown="ignore")[coords[:, k]]
+        if mine is not None and own is not None and mine is not own:
+            coords[:, k] = _rows_of_labels(k, mine, own.index)[coords[:, k]]
     return coords
+
+
+def _rows_of_column(k: int, known: Labels | None, column: pd.Series) -> np.ndarray:
+    """Rows of mode k: of labels, -1 where there is none, or the indices themselves where the mode has no labels."""
+    if known is None:
+        return check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
+    return _rows_of_labels(k, known, column)
+
+
+def _rows_of_labels(k: int, known: Labels, labels: Any) -> np.ndarray:
+    """Rows of labels of mode k, -1 where there is none; labels of another kind, none of which is known, are refused."""
+    rows = known.rows(labels, unknown="ignore")
+    if (rows < 0).all():
+        check_same_kind(k, known.index, labels)
+    return rows
+
+
+def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
+    """What the modes are called, None where a mode has no name or no labels."""
+    return tuple(None if found is None else found.name for found in labels)
+
+
+def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool = False, X: str = "X") -> list[int]:
+    """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by.
+
+    Modes may be without a name (None), and columns may only have numbers.
+
+    Raises
+    ------
+    ValueError
+        If it has other names, or another number of modes; with `extra`, it may have further columns beside the modes.
+    """
+    by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
+    if len(given) != len(known) and not (extra and by_name):
+        fail_value(f"{X} must have {len(known)} columns, one per mode; got {len(given)}.")
+    if by_name:
+        return [given.index(name) for name in known]
+    unnamed = None in (*known, *given) or all(isinstance(name, int) for name in given)
+    if not unnamed and len(set(known)) == len(known):
+        columns, modes = (", ".join(map(repr, names)) for names in (given, known))
+        fail_value(f"the columns {columns} of {X} are not the modes {modes} of the model; rename or choose them.")
+    return list(range(len(known)))
+
+
+def check_labelled(known: Sequence[Any], given: Sequence[Any]) -> None:
+    """Refuse indices for a mode that the model knows by labels; each is None where a mode has indices.
+
+    Raises
+    ------
+    ValueError
+    """
+    for k, (mine, theirs) in enumerate(zip(known, given, strict=True)):
+        if mine is not None and theirs is None:
+            fail_value(f"mode {k} of the model has labels; got indices; pass a DataFrame of labels, or a SparseTensor.")
+
+
+def check_same_kind(k: int, known: Any, given: Any) -> None:
+    """Refuse labels none of which is known where the reason is that they are of another kind, as "7" and 7 are.
+
+    Raises
+    ------
+    ValueError
+        If all labels of both are of one kind, and these differ.
+    """
+    kinds = [_kind_of(known), _kind_of(given)]
+    if None not in kinds and kinds[0] != kinds[1]:
+        first, other = (pd.Index(labels, tupleize_cols=False).dropna()[:1].tolist()[0] for labels in (known, given))
+        fail_value(
+            f"mode {k} of the model has labels of the kind {kinds[0]}, such as {first!r}; got {kinds[1]}, such as "
+            f"{other!r}; convert one of them, for instance with astype."
+        )
+
+
+def _kind_of(labels: Any) -> str | None:
+    """The one kind of all labels; None where they are mixed, or there are none."""
+    if isinstance(labels, (pd.Series, pd.Index)) and isinstance(labels.dtype, pd.CategoricalDtype):
+        labels = labels.dtype.categories
+    kind = pd.api.types.infer_dtype(labels, skipna=True)
+    return KINDS.get(kind, kind)
 
 
 def packed_rows(coords: np.ndarray, posterior: Posterior, unknown: str) -> np.ndarray:

@@ -127,10 +127,14 @@ class CPPredictions(CPComponents):
         likelihood = self._likelihood_of_new()
         return np.stack([observed_quantile(likelihood, belief, rows, q) for q in (tail, 1.0 - tail)], axis=1)
 
+    def _coded(self, y: Any) -> Any:
+        """Observations as the likelihoods know them."""
+        return y
+
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
         likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
-        values = likelihood.check_y(check_values(y, len(rows), name="y"))
+        values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
         return observed_logpdf(likelihood, belief, rows, values)
 
     def _row_draws(

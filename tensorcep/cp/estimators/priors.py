@@ -18,6 +18,9 @@ from tensorcep.priors.record import RowPrior
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
+# Scales between which precisions and the squares of products stay finite.
+SCALES = (1e-70, 1e70)
+
 
 class Rows(NamedTuple):
     """What is expected of the rows, and where fits begin.
@@ -76,7 +79,7 @@ def plan_rows(
     ValueError
         If a parameter of the prior or the start is not allowed.
     """
-    scale = word_or_range("prior_scale", model.prior_scale, ("auto",), 0.0, include_low=False)
+    scale = word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
 
     def scale_of(values: np.ndarray, order: int, rank: int) -> float:
         return model._auto_scale(values, order, rank) if scale == "auto" else float(scale)

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_range, fail_value, warn_user, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
@@ -22,6 +22,8 @@ from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.record import Likelihood
 
 LARGEST = 1e140
+# The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
+LEAST_RATE = 1e-150
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
 # CEP can censor, but predicts real values worse for it.
@@ -104,6 +106,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             unable = _unable_to_censor(chosen)
             if unable:
                 fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
+            _check_limit(limit, y)
         if limit is not None:
             return censored_at(limit), {"lower_limit_": limit, "level_": 0.0}
         level = float(np.mean(y)) if self._has_intercept(chosen) else 0.0
@@ -124,8 +127,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         except (TypeError, ValueError):
             fail_value(f"noise_prior must be None or a pair (a, b) of positive numbers; got {self.noise_prior!r}.")
         return GammaNoise(
-            check_range("noise_prior[0]", a, 0.0, include_low=False),
-            check_range("noise_prior[1]", b, 0.0, include_low=False),
+            check_range("noise_prior[0]", a, 0.0, 1.0 / LEAST_RATE, include_low=False),
+            check_range("noise_prior[1]", b, LEAST_RATE, LARGEST**2),
         )
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -176,6 +179,24 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         return self._observation_interval(X, coverage)
+
+
+def _check_limit(limit: float, y: np.ndarray) -> None:
+    """Refuse a limit that leaves no value, and say how many values one hides that are below it.
+
+    Raises
+    ------
+    ValueError
+    """
+    if y.max() < limit:
+        fail_value(f"lower_limit must not be above all values, the largest of which is {y.max():g}; got {limit:g}.")
+    below = np.count_nonzero(y < limit)
+    if below:
+        warn_user(
+            f"{below} of {len(y)} values lie below lower_limit={limit:g}, down to {y.min():g}, and count as values at "
+            "the limit; lower it if they were observed.",
+            UserWarning,
+        )
 
 
 def _unable_to_censor(chosen: Chosen) -> str:

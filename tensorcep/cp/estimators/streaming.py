@@ -20,6 +20,7 @@ from tensorcep.cp.estimators.batches import (
     prequential_scores,
 )
 from tensorcep.cp.estimators.components import MADE
+from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.predictions import CPPredictions
@@ -86,7 +87,7 @@ class StreamingCP(CPPredictions):
         stream = self.__dict__.get("_stream")
         return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
-    def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None) -> Any:
+    def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None, **others: Any) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
         The first batch is learned as `fit` would. Later batches get messages of their own, damped sweeps until `tol`
@@ -103,6 +104,8 @@ class StreamingCP(CPPredictions):
             Values; left out with a SparseTensor.
         time : float, optional
             When the batch was observed, in the unit that `forget` refers to; default: the number of earlier batches.
+        **others
+            Refused: all entries weigh the same.
 
         Returns
         -------
@@ -113,6 +116,7 @@ class StreamingCP(CPPredictions):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
+        refuse_others(f"{type(self).__name__}.partial_fit", others)
         self._learn(as_batch(X, y, time))
         return self
 
@@ -210,7 +214,8 @@ class StreamingCP(CPPredictions):
         plan = plan_batch(self, arrival)
         scores = prequential_scores(plan.batch, arrival.values, plan.y) if score else {}
         result, posterior, reservoir = learn_batch(plan)
-        with all_or_nothing(plan):
+        before = self.n_batches_
+        with all_or_nothing(plan, lambda: self.n_batches_ > before):
             for known, new in zip(plan.stream.keys, plan.added, strict=True):
                 if known is not None and new is not None:
                     known.update(new)

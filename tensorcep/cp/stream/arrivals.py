@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,11 +19,13 @@ from tensorcep.core.checks import (
     check_values,
     fail_value,
 )
-from tensorcep.cp.estimators.entries import training_entries
+from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
+
+FEW = 100  # labels that say of which kind all are
 
 
 def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
@@ -123,31 +126,34 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
 
 
 def rows_of_keys(
-    batch: Batch, keys: tuple[dict[Any, int] | None, ...], shape: Any
+    batch: Batch, keys: tuple[dict[Any, int] | None, ...], names: tuple[Any, ...], shape: Any
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
     """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
+
+    `names` are those of the model's modes: a batch may bring them in another order.
 
     Raises
     ------
     ValueError, TypeError
-        If the number of modes is another, labels and indices do not fit, or an index is outside the shape.
+        If the modes are others, labels and indices do not fit or labels are of another kind, or an index is outside
+        the shape.
     """
-    if len(batch.keys) != len(keys):
-        fail_value(f"X must have {len(keys)} columns, one per mode; got {len(batch.keys)}.")
-    coords = batch.coords.copy()
-    for k, (mine, theirs) in enumerate(zip(keys, batch.keys, strict=True)):
+    chosen = matching_modes(names, batch.names)
+    coords, given = batch.coords[:, chosen], [batch.keys[k] for k in chosen]
+    check_labelled(keys, given)
+    for k, (mine, theirs) in enumerate(zip(keys, given, strict=True)):
         if mine is None and theirs is not None:
             pair = np.stack([theirs, theirs], axis=1)
             coords[:, k] = check_coords(pair, name=f"mode {k} of X, which the model knows by indices,")[:, 0]
-        elif mine is not None and theirs is None:
-            fail_value(f"mode {k} of the model has labels; got indices; pass a DataFrame of labels, or a SparseTensor.")
     check_coords(coords, None if shape is None else check_shape(shape, len(keys)), name="X")
     added: list[dict[Any, int] | None] = []
-    for k, (mine, theirs) in enumerate(zip(keys, batch.keys, strict=True)):
+    for k, (mine, theirs) in enumerate(zip(keys, given, strict=True)):
         if mine is None or theirs is None:
             added.append(None)
             continue
         unknown = dict.fromkeys(key for key in theirs if key not in mine)
+        if len(unknown) == len(set(theirs)):
+            check_same_kind(k, list(itertools.islice(mine, FEW)), list(unknown))
         new = {key: len(mine) + i for i, key in enumerate(unknown)}
         coords[:, k] = [mine[key] if key in mine else new[key] for key in theirs]
         added.append(new)

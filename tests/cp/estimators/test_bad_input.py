@@ -53,6 +53,8 @@ DATA = {
 @pytest.mark.parametrize("case", DATA)
 def test_fit_refuses_bad_entries(name, case):
     X, y, expected, words = DATA[case]
+    if (name, case) == ("classifier", "text in y"):  # which may be labels, if they are two
+        expected, words = ValueError, ["y must hold labels 0 and 1, or any two labels", "'a', 'b', 'c'"]
     refused(expected, words, lambda: CLASSES[name]().fit(X, y))
 
 
@@ -69,9 +71,42 @@ def test_tensor_refuses_repeated_cells():
 
 
 @pytest.mark.parametrize("bad", [2.0, -1.0, 0.5])
-def test_classifier_refuses_labels_other_than_0_and_1(bad):
-    words = ["y must hold labels 0 and 1", f"{bad:g}", "entry 1"]
+def test_classifier_refuses_a_third_label_and_says_what_serves_grades(bad):
+    words = ["y must hold labels 0 and 1, or any two labels", "got 3 different ones, such as", f"{bad}", "CPRegressor"]
     refused(ValueError, words, lambda: paper(tc.CPClassifier).fit(X0, changed(Y0, 1, bad)))
+
+
+def test_classifier_refuses_labels_of_one_class():
+    for y in (np.ones(len(Y0)), np.zeros(len(Y0), dtype=int), ["yes"] * len(Y0)):
+        words = ["y must hold labels of two classes; got only", "sample_zeros gives the zeros alone"]
+        refused(ValueError, words, lambda y=y: paper(tc.CPClassifier).fit(X0, y))
+    zeros = tc.SparseTensor(X0, np.ones(len(Y0))).sample_zeros(4, random_state=0)
+    refused(ValueError, ["got only 0.0"], lambda: paper(tc.CPClassifier).fit(zeros))
+    refused((ValueError, TypeError), ["y must"], lambda: paper(tc.CPClassifier).fit(X0, [None] * len(Y0)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_of_entries_are_refused_by_the_public_class(name):
+    X, y = entries(name)
+    for call in ("fit", "partial_fit"):
+        words = [f"{CLASSES[name].__name__}.{call} takes no sample_weight", "n times in X and y"]
+        refused(TypeError, words, lambda call=call: getattr(new(name), call)(X, y, sample_weight=y))
+
+
+ABSURD = [
+    ({"prior_scale": 1e300}, ["prior_scale", "1e+300", "[1e-70, 1e+70]"]),
+    ({"prior_scale": 1e-300}, ["prior_scale", "1e-300"]),
+    ({"noise_prior": (1e300, 1e-300)}, ["noise_prior[0]", "1e+300"]),
+    ({"noise_prior": (1.0, 1e-300)}, ["noise_prior[1]", "1e-300"]),
+    ({"noise_prior": (1.0, 1e300)}, ["noise_prior[1]", "1e+300"]),
+]
+
+
+@pytest.mark.parametrize("method", ["cep", "vmp", "gibbs", "wopt"])
+@pytest.mark.parametrize(("params", "words"), ABSURD, ids=str)
+def test_fit_refuses_numbers_that_leave_the_range_of_floating_point(method, params, words):
+    how = {"method": method, "interactions": "cp", "prior": "fixed"}
+    refused(ValueError, words, lambda: tc.CPRegressor(2, **how, **params).fit(X0, Y0))
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.5])
@@ -90,7 +125,7 @@ PARAMETERS = [
     ({"tol": None}, ["tol", "None"]),
     ({"max_iter": 0}, ["max_iter must be 'auto' or an integer >= 1", "0"]),
     ({"method": "vmpx"}, ["method must be one of 'auto', 'cep'", "'vmpx'"]),
-    ({"prior_scale": 0.0}, ["prior_scale must be", "a number > 0", "0.0"]),
+    ({"prior_scale": 0.0}, ["prior_scale must be", "a number in [1e-70, 1e+70]", "0.0"]),
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
     ({"prior": [0.0, 1.0]}, ["prior must be one of", "'fixed'", "or a tensorcep.Prior", "[0.0, 1.0]"]),

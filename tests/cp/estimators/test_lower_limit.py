@@ -186,3 +186,16 @@ def test_command_line_fits_and_scores_with_a_limit(tmp_path, monkeypatch, capsys
     assert tc.load("n.npz").lower_limit_ is None
     assert main(["fit", "data.csv", "-o", "o.npz", "--lower-limit", "1", "--likelihood", "poisson", *options]) != 0
     assert "--lower-limit is for real values; got --likelihood poisson" in capsys.readouterr().err
+
+
+def test_a_limit_above_values_is_refused_or_told():
+    X, y, _ = simulated()
+    how = {"max_iter": 2, "tol": 1e9, "random_state": 0}
+    with pytest.raises(ValueError, match=r"lower_limit must not be above all values, .* got 1e\+09"):
+        paper(tc.CPRegressor, 2, lower_limit=1e9, **how).fit(X, y)
+    below = np.count_nonzero(y < LIMIT + 0.1)
+    with pytest.warns(UserWarning, match=f"{below} of 1500 values lie below lower_limit=1.6, down to 1.5"):
+        paper(tc.CPRegressor, 2, lower_limit=LIMIT + 0.1, **how).fit(X, y)
+    with pytest.warns(UserWarning, match="lie below lower_limit"):
+        paper(tc.CPRegressor, 2, lower_limit=LIMIT + 0.1, **how).partial_fit(X, y)
+    paper(tc.CPRegressor, 2, lower_limit=LIMIT, **how).fit(X, y)

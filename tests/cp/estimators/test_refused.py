@@ -201,6 +201,30 @@ def test_a_batch_with_new_labels_is_undone_wherever_it_ends(params, tmp_path, mo
     assert picture(model, how["answers"], tmp_path) == picture(twin, how["answers"], tmp_path)
 
 
+def test_a_batch_that_was_learned_stays_whole_if_an_interrupt_follows(tmp_path, monkeypatch):
+    X, y = entries("regressor")
+    frame = pd.DataFrame({f"mode {k}": X[:, k].astype(str) for k in range(3)})
+    model, twin = (tc.CPRegressor(2, max_iter=3, tol=1e9, random_state=0) for _ in range(2))
+    new = frame[300:].assign(**{"mode 1": "new " + frame["mode 1"][300:]})
+    for one in (model, twin):
+        one.partial_fit(frame[:300], y[:300])
+    assign = tc.CPRegressor._assign
+
+    def interrupted(self, attributes):
+        assign(self, attributes)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tc.CPRegressor, "_assign", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(new, y[300:])
+    twin.partial_fit(new, y[300:])
+    asked = [lambda m: m.predict(new), lambda m: m.factors_]
+    assert picture(model, asked, tmp_path) == picture(twin, asked, tmp_path)
+    model.save(tmp_path / "model.npz")
+    assert [len(found) for found in tc.load(tmp_path / "model.npz").labels_] == list(model.shape_)
+
+
 def test_a_first_call_that_is_refused_leaves_nothing_behind():
     for name, cls in CLASSES.items():
         X, y = entries(name)

@@ -1,0 +1,74 @@
+"""What a stream has read of its files, so that a run that is resumed goes on with the same input."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+
+from tensorcep.core.checks import fail_value
+from tensorcep.entries.io import format_of
+from tensorcep.entries.io.lines import STDIN, open_lines
+
+BLOCK = 1 << 20
+
+
+class Witness:
+    """Checksums of the lines of files up to a position that moves on; each line is read once.
+
+    A parquet file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
+    """
+
+    def __init__(self, paths: Sequence[str], format: str | None) -> None:
+        self._paths, self._format = paths, format
+        self._whole: list[list[int | str]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the file that follows those that were read whole."""
+        self._count, self._sha = 0, hashlib.sha256()
+        n = len(self._whole)
+        self._lines = _lines_of(self._paths[n], self._format) if n < len(self._paths) else iter(())
+
+    def _advance(self, count: int | None) -> list[int | str]:
+        for line in itertools.islice(self._lines, count):
+            self._sha.update(line)
+            self._count += 1
+        return [self._count, self._sha.hexdigest()]
+
+    def until(self, file: int, line: int) -> list[list[int | str]]:
+        """Number and checksum of the lines of each file that was begun, where so many were read whole and so far."""
+        while len(self._whole) < file:
+            self._whole.append(self._advance(None))
+            self._begin()
+        return [*self._whole, self._advance(line - self._count)] if file < len(self._paths) else self._whole
+
+    def check(self, read: Sequence[Sequence[int | str]], file: int, line: int) -> None:
+        """Refuse files that do not begin with what was read of them.
+
+        Raises
+        ------
+        ValueError
+            With the name of the first one.
+        """
+        for path, (n, sha), (count, found) in zip(self._paths, read, self.until(file, line), strict=False):
+            if sha != found:
+                what = f"{count} lines where {n}" if count != n else f"other lines among the first {n} than"
+                fail_value(f"'{path}' has {what} were learned; give the same file to resume, or start anew.")
+
+
+def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
+    """Lines, whose ends do not count: one more may have come since."""
+    if path == STDIN or not os.path.isfile(path):
+        return
+    if format_of(path, format) == "parquet":
+        with open(path, "rb") as handle:
+            sha = hashlib.sha256()
+            while block := handle.read(BLOCK):
+                sha.update(block)
+            yield sha.digest()
+        return
+    with open_lines(path) as lines:
+        for text in lines:
+            yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"

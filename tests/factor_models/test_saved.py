@@ -1,0 +1,51 @@
+"""Files of factor models that are not right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorcep as tc
+
+X = np.random.default_rng(0).normal(size=(12, 4))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "model.npz"
+    tc.BayesianPCA(2, max_iter=3, tol=1e9, random_state=0).fit(X).save(path)
+    return path
+
+
+def rewritten(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a file again, without its checksum."""
+    with np.load(path) as archive:
+        content = {name: archive[name] for name in archive.files}
+    header = json.loads(content["header"].tobytes())
+    header.pop("checksum", None)
+    content["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez(path, **{**content, **arrays})
+
+
+WRONG = {
+    "posterior.moments.0.cov": (lambda a: -a, "a variance is negative"),
+    "posterior.moments.1.mean": (lambda a: a[:-1], "do not fit"),
+    "posterior.precisions.1.mean": (lambda a: -a, "a precision or dispersion is not positive"),
+    "posterior.sites.0.noise.mean": (lambda a: 0.0 * a, "a precision or dispersion is not positive"),
+    "posterior.moments.0.mean": (lambda a: a * np.nan, "not finite"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_load_refuses_arrays_that_make_no_sense(saved: Path, name: str) -> None:
+    change, words = WRONG[name]
+    with np.load(saved) as archive:
+        array = archive[name]
+    rewritten(saved, {name: array})
+    tc.load(saved)
+    rewritten(saved, {name: change(array)})
+    with pytest.raises(ValueError, match=words):
+        tc.load(saved)
