@@ -11,6 +11,7 @@ from tensorcep.core.records import Sized
 from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
 from tensorcep.factor_models.layout import Layout, Link, no_data
 from tensorcep.factor_models.relations import RelationPosterior
+from tensorcep.factor_models.units import Units
 
 NOTHING = np.zeros((1, 1))
 
@@ -26,6 +27,7 @@ class StoredLink(NamedTuple):
     bias: str
     groups: str
     known_r: Annotated[np.ndarray, Sized("groups")] | None
+    units: Units | None = None
 
 
 class FittedRelations(NamedTuple):
