@@ -37,7 +37,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     n_components: int | str | None = "auto"
     _: KW_ONLY
     init: str = "svd"
-    tol: float = 3e-4
+    tol: float = 1e-3
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

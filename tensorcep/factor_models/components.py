@@ -15,14 +15,14 @@ from tensorcep.factor_models.relations import Priors, RelationPosterior, Relatio
 from tensorcep.factor_models.settings import VB
 from tensorcep.factor_models.starts import build_problem
 from tensorcep.factor_models.summary import alive, chosen
+from tensorcep.factor_models.units import FLOOR
 from tensorcep.factor_models.vb import VB_ENGINE
 
 LEAST, MOST = 10, 40  # components that a fit starts from
 WORK = 1e9  # cells times squared components of a sweep, about a second
 TRIAL_SWEEPS = 20  # after which those that say nothing are left out
-START_VARIANCE = 1e-4  # below what data of unit variance say: larger, and the noise starts large and switches all off
-# One more cell in every group, with a hundredth of the column's variance: the floor of the noise.
-NOISE_PRIOR = (0.5, 5e-3)
+START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the noise starts large and switches all off
+NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
 
 
 class Fitted(NamedTuple):

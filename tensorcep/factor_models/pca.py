@@ -33,7 +33,7 @@ _SHARED = """n_components : int or "auto", default="auto"
     init : {"svd", "random"}, default="svd"
         Start at a truncated singular value decomposition, or at random.
     max_iter : int, default=500
-    tol : float, default=3e-4
+    tol : float, default=1e-3
         Stop when the latent means change by less than this fraction of their size.
     n_jobs : int, optional
         Threads for lists of cells; the result does not depend on it. Dense matrices use BLAS on one thread.

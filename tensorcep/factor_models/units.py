@@ -10,6 +10,7 @@ from tensorcep.core.records import Sized
 from tensorcep.factor_models.read import Matrix
 
 FEW = 10  # observed cells below which a column's own deviation says little (its error is a quarter)
+FLOOR = 0.01  # part of a column's variance that the prior of its noise counts as one more cell
 ROUNDING = 1e-12  # part of the mean below which a deviation is one of rounding
 
 
@@ -23,8 +24,8 @@ class Units(NamedTuple):
 def units_of(matrix: Matrix, centred: bool) -> Units:
     """Means of the columns where they are to be centred, otherwise 0, and the deviations from them.
 
-    A column that is constant, or has fewer than `FEW` cells, has no scale of its own: it gets one more cell at the
-    typical deviation, the median of the others'; where there are no others, of all cells together.
+    A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others'; where there
+    are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
     away, counts = matrix.less_columns(centre), matrix.column_counts()
@@ -34,7 +35,9 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     sound = (counts >= FEW) & (own > ROUNDING * np.abs(centre))
     whole = float(np.sqrt(squares.sum() / counts.sum())) or largest / counts.sum() or 1.0
     typical = float(np.median(own[sound])) if sound.any() else whole
-    scale = np.where(sound, own, np.sqrt((squares + typical**2) / np.maximum(counts, 1.0)))
+    few = np.sqrt((squares + typical**2) / np.maximum(counts, 1.0))
+    constant = own <= ROUNDING * np.abs(centre)
+    scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
     return Units(centre, scale)
 
 
