@@ -32,6 +32,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     _: KW_ONLY
     bias: str = "column"
+    standardize: bool = True
     absent: str = "missing"
     max_iter: int = 500
     tol: float = 1e-4
@@ -41,6 +42,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _checked_absent(self) -> str:
         return check_choice("absent", self.absent, ("missing", "zero"))
+
+    def _measured(self, link: Link) -> Link:
+        """The link with the units of its columns, where they are to be on their own scales."""
+        return link._replace(units=link.own_units) if self.standardize else link
 
     def _fitted(
         self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]

@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
 from tensorcep.factor_models.base import FactorModel, empty_relations
 from tensorcep.factor_models.cells import DenseCells
+from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.kinds import KINDS, kind_of
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.predict import predict_training
-from tensorcep.factor_models.read import Matrix, read_matrix
-from tensorcep.factor_models.relations import Priors, RelationPosterior
-from tensorcep.factor_models.starts import build_problem
+from tensorcep.factor_models.read import Matrix, as_array, read_matrix
+from tensorcep.factor_models.relations import RelationPosterior
 from tensorcep.factor_models.summary import by_energy, energies, shares
 
 # A component is active in a matrix where it explains this share of the variance that all of them explain there.
@@ -33,17 +33,16 @@ class BaseRelations(FactorModel):
     def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
         plan = plan_run(self)
-        rank = check_int("n_components", self.n_components)
+        rank = check_components(self.n_components)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
         links = self._planned_links(matrices, relations, names)
         check_links(plan, links)
         sizes = _entity_sizes(links, names)
         learned = [bool(self.ard) and name not in fixed for name in names]
         rng = check_random_state(self.random_state)
-        problem, where = build_problem(links, sizes, rank, learned, Priors(), rng, "random")
-        result = plan.fit(problem)
-        posterior: Any = result.posterior
-        energy = sum((shares(posterior, relation, rank) for relation in problem.relations), np.zeros(rank))
+        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random")
+        drawn = empty_relations(links, where)
+        energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
         posterior = by_energy(posterior, energy)
         self._set_fitted(result, self._fitted(posterior, links, where, names))
         return self
@@ -52,13 +51,15 @@ class BaseRelations(FactorModel):
         """How every matrix is modelled, as the parameters say."""
         bias = check_choice("bias", self.bias, BIASES)
         return [
-            Link(
-                self._matrix(matrices[m], likelihood, m),
-                names.index(row),
-                names.index(col),
-                likelihood,
-                bias=bias,
-                groups=self._groups(likelihood),
+            self._measured(
+                Link(
+                    self._matrix(matrices[m], likelihood, m),
+                    names.index(row),
+                    names.index(col),
+                    likelihood,
+                    bias=bias,
+                    groups=self._groups(likelihood),
+                )
             )
             for m, (row, col, likelihood) in enumerate(relations)
         ]
@@ -70,7 +71,7 @@ class BaseRelations(FactorModel):
         kind = kind_of(check_choice("likelihood", likelihood, DIRECT), "direct")
         absent = self._checked_absent()
         X = check_array(
-            X,
+            as_array(X),
             accept_sparse=["csr", "csc", "coo"],
             dtype=np.float64,
             ensure_all_finite="allow-nan",
@@ -84,8 +85,12 @@ class BaseRelations(FactorModel):
         K = where[0].rank
         relations = empty_relations(links, where)
         named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
-        noise = [sites.noise for sites in posterior.sites]
+        noise = [
+            None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
+            for sites, relation in zip(posterior.sites, relations, strict=True)
+        ]
         return {
+            "n_components_": K,
             "posterior_": posterior,
             "_links": links,
             "_where": where,
@@ -94,7 +99,7 @@ class BaseRelations(FactorModel):
             "relevance_": {name: 1.0 / precision.mean[:K] for name, _, precision in named},
             "explained_variance_": np.stack([energies(posterior, relation, K) for relation in relations]),
             "active_": np.stack([shares(posterior, relation, K) for relation in relations]) > ACTIVE_SHARE,
-            "noise_variance_": [None if precision is None else 1.0 / precision.mean for precision in noise],
+            "noise_variance_": noise,
         }
 
     def reconstruct(self, m: int) -> np.ndarray:

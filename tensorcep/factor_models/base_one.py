@@ -10,31 +10,34 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.core.checks import check_choice, check_random_state, fail_value
 from tensorcep.core.executor import n_threads
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
 from tensorcep.factor_models.predict import latent_training, parameters, predict_block, predict_training
-from tensorcep.factor_models.read import Matrix, read_matrix
-from tensorcep.factor_models.relations import Kind, Priors, RelationPosterior, RelationProblem
-from tensorcep.factor_models.starts import STARTS, build_problem
+from tensorcep.factor_models.read import Matrix, as_array, read_matrix
+from tensorcep.factor_models.relations import Kind, RelationPosterior, RelationProblem
+from tensorcep.factor_models.starts import STARTS
 from tensorcep.factor_models.state import State
-from tensorcep.factor_models.summary import by_energy, energies
+from tensorcep.factor_models.summary import by_energy, energies, shares
 
-FEATURES = ("n_features_in_", "feature_names_in_")
+FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
 
 @dataclass(eq=False, repr=False)
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
     """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I)."""
 
-    n_components: int | None = None
+    n_components: int | str | None = "auto"
     _: KW_ONLY
     init: str = "svd"
+    tol: float = 1e-3
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -51,8 +54,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            NaN, and cells that a sparse matrix does not store, are missing.
+        X : array-like, sparse matrix or SparseTensor of shape (n_samples, n_features)
+            NaN, and cells that a sparse matrix or a tensor does not store, are missing.
         y : ignored
 
         Returns
@@ -65,18 +68,15 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             On input or parameters that are not allowed, before any work.
         """
         plan, init = plan_run(self), check_choice("init", self.init, STARTS)
+        rank = check_components(self.n_components)
         link = self._planned_link()
         check_links(plan, [link])
         seen = copy.copy(self)  # takes the number of features and their names until the fit is done
         matrix = seen._read(X, link.kind, reset=True)
-        N, D = matrix.cells.shape
-        rank = min(10, N, D) if self.n_components is None else check_int("n_components", self.n_components)
-        links = [link._replace(matrix=matrix)]
-        rng = check_random_state(self.random_state)
-        problem, where = build_problem(links, [N, D], rank, [False, bool(self.ard)], Priors(), rng, init)
-        result = plan.fit(problem)
-        posterior: Any = result.posterior
-        posterior = by_energy(posterior, energies(posterior, problem.relations[0], rank))
+        links = [self._measured(link._replace(matrix=matrix))]
+        rng, learned = check_random_state(self.random_state), [False, bool(self.ard)]
+        result, posterior, where, rank = fit_components(plan, links, [*matrix.cells.shape], rank, learned, rng, init)
+        posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
         features = {name: value for name, value in vars(seen).items() if name in FEATURES}
         self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
         return self
@@ -90,8 +90,18 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
     def _read(self, X: Any, kind: Kind, reset: bool) -> Matrix:
         absent = self._checked_absent()
+        labels = X.labels if isinstance(X, SparseTensor) else (None, None)
+        if reset:
+            self.labels_ = labels
+        elif labels[1] is not None and getattr(self, "labels_", labels)[1] not in (None, labels[1]):
+            fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
         X = validate_data(
-            self, X, reset=reset, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, ensure_all_finite="allow-nan"
+            self,
+            as_array(X),
+            reset=reset,
+            accept_sparse=["csr", "csc", "coo"],
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
         )
         return read_matrix(X, kind.check, absent)
 
@@ -106,16 +116,19 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         rows, cols = posterior.moments
         sites, K = posterior.sites[0], where[1].rank
         bias = where[1].bias.get(0)
-        noise = None if sites.noise is None else 1.0 / sites.noise.mean
+        relation = empty_relations(links, where)[0]
+        loadings = relation.in_units(cols).mean
+        noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
         return {
+            "n_components_": K,
             "posterior_": posterior,
             "_where": where,
             "_links": [link.without_data() for link in links],
-            "components_": cols.mean[:, :K].T.copy(),
+            "components_": loadings[:, :K].T.copy(),
             "scores_": rows.mean[:, :K].copy(),
-            "explained_variance_": energies(posterior, empty_relations(links, where)[0], K),
+            "explained_variance_": energies(posterior, relation, K),
             "relevance_": 1.0 / posterior.precisions[1].mean[:K],
-            "mean_": np.zeros(len(cols.mean)) if bias is None else cols.mean[:, bias].copy(),
+            "mean_": np.zeros(len(loadings)) if bias is None else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
             "dispersion_": None if sites.r is None else sites.r.mean.copy(),
         }
@@ -155,7 +168,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         the components; for others the lower bound of that.
         """
         state, problem = self._new_rows(self._read_new(X))
-        values = row_bounds(problem.relations[0], state.sites[0], *state.latent[0])
+        relation = problem.relations[0]
+        values = row_bounds(relation, state.sites[0], *state.latent[0]) - relation.log_units()
         return values - row_divergences(problem.entities[0], state.moments[0])
 
     def score(self, X: Any, y: Any = None) -> float:

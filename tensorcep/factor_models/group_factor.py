@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
-from tensorcep.factor_models.base import scores_of
+from tensorcep.factor_models.base import empty_relations, scores_of
 from tensorcep.factor_models.base_many import BaseRelations
 from tensorcep.factor_models.layout import Layout, Link
 from tensorcep.factor_models.moments import Moments
@@ -90,8 +90,9 @@ class GroupFactorAnalysis(BaseRelations):
         self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
     ) -> dict[str, Any]:
         attributes = super()._fitted(posterior, links, where, names)
-        factors = attributes["factors_"]
-        loadings = [factors[names[link.col]] for link in links]
+        factors, K = attributes["factors_"], where[0].rank
+        columns = [(relation, posterior.moments[relation.col]) for relation in empty_relations(links, where)]
+        loadings = [relation.in_units(moments).mean[:, :K].copy() for relation, moments in columns]
         return {**attributes, "scores_": factors[ROWS], "loadings_": loadings}
 
     def _given(self, views: Sequence[Any]) -> Moments:

@@ -10,6 +10,7 @@ from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.kinds import kind_of
 from tensorcep.factor_models.read import Matrix
 from tensorcep.factor_models.relations import Kind, Relation, coded
+from tensorcep.factor_models.units import Units, standardised, units_of
 
 BIASES = ("column", "row", "both", "none")
 
@@ -25,6 +26,7 @@ class Link(NamedTuple):
     bias: str = "column"
     groups: str = "all"
     known_r: np.ndarray | None = None
+    units: Units | None = None
 
     @property
     def kind(self) -> Kind:
@@ -40,6 +42,16 @@ class Link(NamedTuple):
     def cols_have_bias(self) -> bool:
         """Whether every column has a bias in this matrix."""
         return self.bias in ("column", "both")
+
+    @property
+    def own_units(self) -> Units | None:
+        """The units of the columns of real data; None for others. A matrix without column biases is not centred."""
+        return units_of(self.matrix, self.cols_have_bias) if self.kind.theta == "noise" else None
+
+    @property
+    def modelled(self) -> Matrix:
+        """The matrix as the model sees it."""
+        return standardised(self.matrix, self.units)
 
     def without_data(self) -> Link:
         """The same link of a matrix of this shape of which nothing is observed."""
@@ -97,8 +109,10 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
         row_coords=np.array(rows),
         col_coords=np.array(cols),
         cells=link.matrix.cells,
-        x=coded(link.kind, link.matrix.cells, link.matrix.x),
+        x=coded(link.kind, link.matrix.cells, link.modelled.x),
         kind=link.kind,
         groups=link.groups,
         known_r=link.known_r,
+        units=link.units,
+        col_bias=col.bias.get(m, -1) if link.cols_have_bias else -1,
     )

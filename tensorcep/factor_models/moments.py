@@ -54,8 +54,17 @@ def second_moments(moments: Moments) -> np.ndarray:
     mean = moments.mean
     if moments.diagonal:
         return mean**2 + moments.cov
-    i, j = np.tril_indices(mean.shape[1])
-    return mean[:, i] * mean[:, j] + moments.cov
+    return products_of(mean) + moments.cov
+
+
+def products_of(mean: np.ndarray) -> np.ndarray:
+    """Packed u u' of every row, (n, P); slices of the rows of triangles, which is faster than their indices."""
+    n, C = mean.shape
+    out, p = np.empty((n, C * (C + 1) // 2)), 0
+    for a in range(C):
+        np.multiply(mean[:, : a + 1], mean[:, a, None], out=out[:, p : p + a + 1])
+        p += a + 1
+    return out
 
 
 def trace_weights(n_coords: int) -> np.ndarray:
@@ -78,9 +87,8 @@ def latent_moments(cells: Any, u: Moments, v: Moments, executor: Executor) -> tu
         return f, cells.products(left, right, executor)
     scale = trace_weights(u.mean.shape[1])
     n, m = (len(u.mean), len(scale)), (len(v.mean), len(scale))
-    outer = second_moments(Moments(u.mean, np.zeros((1, 1)), False))
-    left = np.hstack([outer * scale, np.broadcast_to(u.cov * scale, n)])
-    right = np.hstack([np.broadcast_to(v.cov, m), second_moments(v)])
+    left = np.hstack([products_of(u.mean), np.broadcast_to(u.cov, n)])
+    right = np.hstack([np.broadcast_to(v.cov * scale, m), second_moments(v) * scale])
     return f, cells.products(left, right, executor)
 
 
@@ -98,5 +106,6 @@ def log_det_cov(moments: Moments, free: np.ndarray) -> float:
     if moments.diagonal:
         log_det = np.log(moments.cov[:, free]).sum(axis=1)
     else:
-        log_det = np.linalg.slogdet(unpack(moments.cov[:, packed_index(free)], len(free)))[1]
+        own = unpack(moments.cov[:, packed_index(free)], len(free))
+        log_det = 2.0 * np.log(np.diagonal(np.linalg.cholesky(own), axis1=1, axis2=2)).sum(axis=1)
     return float(np.broadcast_to(log_det, n).sum()) if len(log_det) == 1 else float(log_det.sum())

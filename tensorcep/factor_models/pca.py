@@ -14,22 +14,26 @@ from tensorcep.factor_models.layout import Link, no_data
 
 NOTHING = no_data((1, 1))  # in place of the matrix while a fit is planned
 
-_SHARED = """n_components : int, optional
-        Number of components K; by default 10, or the smaller side of the matrix.
-    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb-factorized"
-        Fully factorised variational inference, the same with a joint Gaussian per row and per column, or sampling. A
+_SHARED = """n_components : int or "auto", default="auto"
+        Number of components K. By "auto" the fit starts from many, as the shape allows, at most 40 (fewer above a
+        million cells), and keeps those that say something.
+    method : {"vb", "vb-factorized", "gibbs"} or a record of settings, default="vb"
+        Variational inference with a joint Gaussian per row and per column, the same fully factorised, or sampling. A
         record of `tensorcep.factor_models.settings` says how: ``FactorisedVB(step=0.3)``, ``VB()``,
         ``Gibbs(burn_in=100, thin=2)``.
     ard : bool, default=True
         Learn a precision for every component, so that those not needed vanish.
     bias : {"column", "row", "both", "none"}, default="column"
         Offsets in the latent value.
+    standardize : bool, default=True
+        Fit real columns less their means (where columns have offsets) and divided by their standard deviations, so
+        that units do not matter; results are in the units of the data.
     absent : {"missing", "zero"}, default="missing"
         What cells that a sparse matrix does not store are. Zeros are stored: the matrix becomes a dense one.
     init : {"svd", "random"}, default="svd"
         Start at a truncated singular value decomposition, or at random.
     max_iter : int, default=500
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Stop when the latent means change by less than this fraction of their size.
     n_jobs : int, optional
         Threads for lists of cells; the result does not depend on it. Dense matrices use BLAS on one thread.
@@ -38,8 +42,9 @@ _SHARED = """n_components : int, optional
 
     Attributes
     ----------
+    n_components_ : int
     components_ : ndarray (K, n_features)
-        Posterior means of the loadings, in the order of their variance.
+        Posterior means of the loadings, in the order of their variance with columns on their own scales.
     scores_ : ndarray (n_samples, K)
         Posterior means of the training rows' scores.
     explained_variance_ : ndarray (K,)
@@ -61,9 +66,10 @@ _SHARED = """n_components : int, optional
 class BayesianPCA(BasePCA):
     """Principal component analysis of real, binary or count matrices with missing cells.
 
-    Real data have one noise variance; binary cells are Bernoulli(logistic(f)), counts negative binomial with
-    probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), only under Boehning's bound), where
-    f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the list of observed cells.
+    Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), counts
+    negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), only under
+    Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
+    list of observed cells.
 
     Parameters
     ----------
@@ -73,21 +79,24 @@ class BayesianPCA(BasePCA):
         Boehning's bound, for comparison.
     dispersion : {"column", "row", "all"} or float, default="column"
         What has a dispersion r of its own, or its value where it is known.
+    noise : {"column", "all"}, default="column"
+        What has a noise variance of its own in real data: every column, or all of them one, in units of their scales.
     {shared}
     """
 
     likelihood: str = "gaussian"
-    method: str | Settings = "vb-factorized"
+    method: str | Settings = "vb"
     augmentation: str = "direct"
     ard: bool = True
     _: KW_ONLY
     dispersion: str | float = "column"
+    noise: str = "column"
 
     def _planned_link(self) -> Link:
-        bias = self._checked_bias()
+        bias, noise = self._checked_bias(), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if self.likelihood == "gaussian":  # which no augmentation concerns
-            return Link(NOTHING, 0, 1, "gaussian", bias=bias)
+            return Link(NOTHING, 0, 1, "gaussian", bias=bias, groups=noise)
         link = Link(NOTHING, 0, 1, self.likelihood, augmentation, bias)
         if link.kind.theta != "r":
             return link
@@ -109,7 +118,7 @@ class BayesianFactorAnalysis(BasePCA):
     {shared}
     """
 
-    method: str | Settings = "vb-factorized"
+    method: str | Settings = "vb"
     ard: bool = True
 
     def _planned_link(self) -> Link:

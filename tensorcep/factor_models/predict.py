@@ -27,7 +27,8 @@ def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
 
 
 def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
-    """Mean and variance of the latent values of all cells of some rows and columns."""
+    """Mean and variance of the latent values of all cells of some rows and columns, in the units of the data."""
+    cols = relation.in_units(cols)
     if rows.diagonal != cols.diagonal:
         rows, cols = as_packed(rows), as_packed(cols)
     cells = DenseCells((len(rows.mean), len(cols.mean)))
@@ -41,6 +42,9 @@ def predict_block(
 ) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
+    if tau is not None and relation.kind.theta == "noise":
+        variance += 1.0 / relation.noise_in_units(tau)
+        return f, variance
     return observed(relation.kind, relation.groups, f, variance, tau, r)
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from tensorcep.core.checks import check_not_empty
+from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 
 # check(name, values) returns values that are allowed
@@ -34,21 +35,41 @@ class Matrix(NamedTuple):
         """The matrix with means (N, D) where nothing is observed, and standard deviations, 0 where something is."""
         return self.filled(mean), self._replace(x=np.zeros_like(self.x)).filled(np.sqrt(variance))
 
+    def column_counts(self) -> np.ndarray:
+        """Number of observed cells of each column."""
+        return np.asarray(self.cells.group_sums(self.cells.only_observed(np.ones((1,) * self.x.ndim)), "column"))
+
+    def less_columns(self, values: np.ndarray) -> np.ndarray:
+        """The observed cells less the value of their column, a cell array."""
+        return np.asarray(self.cells.only_observed(self.x - self.cells.spread(values, "column")))
+
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
-        sums = self.cells.group_sums(self.x, "column")
-        ones = self.cells.only_observed(np.ones((1,) * self.x.ndim))
-        counts = self.cells.group_sums(ones, "column")
+        sums, counts = self.cells.group_sums(self.x, "column"), self.column_counts()
         overall = sums.sum() / max(1.0, counts.sum())
         return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
 
     def sketchable(self) -> Any:
         """The matrix less its column means, 0 where nothing is observed; sparse where it is a list of cells."""
-        means = self.column_means()
+        away = self.less_columns(self.column_means())
         if isinstance(self.cells, DenseCells):
-            return self.cells.only_observed(self.x - means)
-        where = (self.cells.rows, self.cells.cols)
-        return sparse.csr_matrix((self.x - means[self.cells.cols], where), shape=self.cells.shape)
+            return away
+        return sparse.csr_matrix((away, (self.cells.rows, self.cells.cols)), shape=self.cells.shape)
+
+
+def as_array(X: Any) -> Any:
+    """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given.
+
+    Raises
+    ------
+    ValueError
+        If it has another order.
+    """
+    if not isinstance(X, SparseTensor):
+        return X
+    if len(X.shape) != 2:
+        fail_value(f"a SparseTensor must have 2 modes, rows and columns, to be a matrix; got {len(X.shape)}.")
+    return X.to_scipy() if X.density < LISTED_BELOW else X.to_dense()
 
 
 def read_matrix(X: Any, check: Check, absent: str, name: str = "X") -> Matrix:

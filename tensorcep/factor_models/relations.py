@@ -18,6 +18,7 @@ from tensorcep.core.gammas import Gammas
 from tensorcep.core.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 from tensorcep.factor_models.moments import Moments
+from tensorcep.factor_models.units import Units
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -144,6 +145,10 @@ class Relation(NamedTuple):
         Noise precision where it is not inferred.
     known_r : (groups,) float64 or None
         Dispersion where it is not inferred.
+    units : Units or None
+        What the observations are measured in; None where x holds them as they were given.
+    col_bias : int
+        The column entity's coordinate that is its bias, -1 where there is none.
     """
 
     row: int
@@ -156,6 +161,28 @@ class Relation(NamedTuple):
     groups: str = "all"
     known_noise: np.ndarray | None = None
     known_r: np.ndarray | None = None
+    units: Units | None = None
+    col_bias: int = -1
+
+    def in_units(self, cols: Moments) -> Moments:
+        """Moments of the columns whose latent values are in the units of the data."""
+        if self.units is None:
+            return cols
+        mean = cols.mean * self.units.scale[:, None]
+        if self.col_bias >= 0:
+            mean[:, self.col_bias] += self.units.centre
+        return Moments(mean, cols.cov * self.units.scale[:, None] ** 2, cols.diagonal)
+
+    def log_units(self) -> np.ndarray:
+        """Sums over the observed cells of each row of the logarithms of their units, (N,)."""
+        if self.units is None:
+            return np.zeros(self.cells.shape[0])
+        logs = self.cells.only_observed(self.cells.spread(np.log(self.units.scale), "column"))
+        return np.asarray(self.cells.group_sums(logs, "row"))
+
+    def noise_in_units(self, tau: np.ndarray) -> np.ndarray:
+        """Noise precisions in the units of the data, one for each column, or one for all."""
+        return tau if self.units is None else tau / self.units.scale**2
 
 
 class Entity(NamedTuple):
@@ -197,6 +224,8 @@ class RelationProblem(NamedTuple):
     priors : Priors
     precision_prior : (float, float)
         Shape and rate of the Gamma prior of the learned precisions.
+    start_variance : float
+        Largest variance of the rows' coordinates to start from.
     seed : int
     rank : int
         The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
@@ -208,6 +237,7 @@ class RelationProblem(NamedTuple):
     frozen: tuple[Moments | None, ...]
     priors: Priors = Priors()
     precision_prior: tuple[float, float] = (1e-3, 1e-3)
+    start_variance: float = 1.0
     seed: int = 0
     rank: int = 0
 

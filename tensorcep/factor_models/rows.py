@@ -25,7 +25,8 @@ def natural_parameters(
         precision = side.sums(sites.weight, second_moments(other), executor)
         if len(precision) > len(Lam):
             Lam = np.repeat(Lam, len(precision), axis=0)
-        Lam[:, packed_index(side.coords)] += precision
+        all_of_them = np.array_equal(side.coords, np.arange(C))
+        Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
         eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
     return Lam, eta
 

@@ -13,6 +13,7 @@ from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, t
 from tensorcep.factor_models.layout import Layout, Link, no_data
 from tensorcep.factor_models.moments import variances
 from tensorcep.factor_models.relations import RelationPosterior
+from tensorcep.factor_models.units import Units
 
 NOTHING = np.zeros((1, 1))
 
@@ -28,6 +29,7 @@ class StoredLink(NamedTuple):
     bias: str
     groups: str
     known_r: Annotated[np.ndarray, Sized("groups")] | None
+    units: Units | None = None
 
 
 class FittedRelations(NamedTuple):

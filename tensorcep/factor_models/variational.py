@@ -20,9 +20,9 @@ Latent = tuple[np.ndarray, np.ndarray]
 
 
 def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) -> State:
-    """Means as given, unit covariance of what is inferred, sites that fit."""
+    """Means as given, independent coordinates, sites that fit."""
     moments = tuple(
-        _start_moments(entity, mean, diagonal) if frozen is None else frozen
+        _start_moments(entity, mean, problem.start_variance, diagonal) if frozen is None else frozen
         for entity, mean, frozen in zip(problem.entities, problem.start, problem.frozen, strict=True)
     )
     precisions = tuple(known(entity.precision) for entity in problem.entities)
@@ -35,9 +35,9 @@ def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) ->
     return State(moments, precisions, sites, latent, tables)
 
 
-def _start_moments(entity: Entity, mean: np.ndarray, diagonal: bool) -> Moments:
+def _start_moments(entity: Entity, mean: np.ndarray, largest: float, diagonal: bool) -> Moments:
     C = len(entity.precision)
-    variance = np.where(np.arange(C) == entity.one, 0.0, np.minimum(1.0, 1.0 / entity.precision))
+    variance = np.where(np.arange(C) == entity.one, 0.0, np.minimum(largest, 1.0 / entity.precision))
     cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
     return Moments(mean.copy(), cov[None, :], diagonal)
 
