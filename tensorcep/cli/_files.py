@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import zipfile
 import zlib
 from contextlib import suppress
@@ -44,7 +45,8 @@ def kind_of_archive(path: str) -> str | None:
     """What the header of an .npz archive says it is; None for any other file, damaged ones too."""
     import numpy as np
 
-    check_file(path)
+    if not os.path.isfile(check_file(path)):
+        return None  # a pipe can be read only once
     with open(path, "rb") as handle:
         if handle.read(2) != b"PK":
             return None

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
+from tensorcep.entries.frames import mode_columns
 from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.labels import Labels
 
@@ -96,14 +97,14 @@ def _chosen(
     value: Any = chosen_value(args)
     modes: list[Any] | None = chosen_modes(args)
     known = [None if found is None else found.name for found in model.labels_]
-    if modes is None and None not in known and set(known) <= set(names):
-        modes = known
     if modes is None:
-        modes = [name for name in names if name != value]
-        if value is None and len(modes) == order + 1:
-            modes = modes[:-1]
+        others = [name for name in names if name != value]
+        by_name = None not in known and set(known) <= set(names)
+        if not by_name and value is None and len(others) == order + 1:
+            others = others[:-1]
+        modes = [others[at] for at in mode_columns(others, known, f"'{path}'")]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
-    if len(modes) != order:
+    if len(modes) != order:  # as --modes has it
         fail_value(
             f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
             f"columns {', '.join(map(str, names))}; name them with --modes."
@@ -149,14 +150,8 @@ def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
 
 
 def _as_labels(column: pd.Series, labels: Labels) -> pd.Series:
-    """Text from a file as labels of the model's kind; what does not fit is a label that the model does not know."""
+    """Text from a file as times, where the model's labels are; what is no time is a label that it does not know."""
     dtype = labels.index.dtype
-    if not pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_string_dtype(dtype):
-        return column
-    if pd.api.types.is_bool_dtype(dtype):
-        return column.map({"True": True, "False": False})
-    if pd.api.types.is_numeric_dtype(dtype):
-        return pd.to_numeric(column, errors="coerce")
-    if pd.api.types.is_datetime64_any_dtype(dtype):
+    if pd.api.types.is_string_dtype(column.dtype) and pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))
     return column

@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.spelling import spelled_as
 from tensorcep.entries.tensor import SparseTensor
 
 
@@ -147,6 +148,7 @@ def rows_of_keys(
         if mine is None or theirs is None:
             added.append(None)
             continue
+        theirs = spelled_as(mine, theirs)
         unknown = dict.fromkeys(key for key in theirs if key not in mine)
         new = {key: len(mine) + i for i, key in enumerate(unknown)}
         coords[:, k] = [mine[key] if key in mine else new[key] for key in theirs]
