@@ -50,6 +50,17 @@ class _Counted(io.RawIOBase):
         return count
 
 
+class _Chunks(io.BufferedReader):
+    """A buffered file that hands a decoder more at a time than the 8 KB which it asks for."""
+
+    def read1(self, size: int = -1) -> bytes:
+        return super().read1(max(size, IN_CACHE))
+
+
+class UnreadableError(ValueError):
+    """The bytes of a file are none of entries, whichever way they are parsed."""
+
+
 class Watched(io.RawIOBase):
     """Bytes on their way to a parser, which a line without end or a bomb must not reach.
 
@@ -58,9 +69,12 @@ class Watched(io.RawIOBase):
     numbers_as_names : bool or None
         Whether a field was seen that begins with a plus, or with a 0 before another character: only such text is
         another than that of the integer which a parser sees in it. None, as it is at first: do not look.
+    refusal : UnreadableError or None
+        What was raised; pandas' parser would hide it.
     """
 
     numbers_as_names: bool | None = None
+    refusal: UnreadableError | None = None
 
     def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
         super().__init__()
@@ -76,9 +90,9 @@ class Watched(io.RawIOBase):
         data = bytes(memoryview(buffer)[:count])
         self._count += count
         if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
-            fail_value(
-                f"'{self._name}' unpacks to more than {GROWTH} times its size; if that is right, unpack it first "
-                "(gunzip) and read what comes out."
+            self._refuse(
+                f"unpacks to more than {GROWTH} times its size; if that is right, unpack it first (gunzip) and read "
+                "what comes out"
             )
         self._check_lines(data)
         if self.numbers_as_names is False:
@@ -88,11 +102,13 @@ class Watched(io.RawIOBase):
     def _check_lines(self, data: bytes) -> None:
         ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
         if self._open + (min(ends) if ends else len(data)) > LONGEST:
-            fail_value(
-                f"'{self._name}' has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged."
-            )
+            self._refuse(f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged")
         last = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._open = len(data) - last - 1 if ends else self._open + len(data)
+
+    def _refuse(self, problem: str) -> None:
+        self.refusal = UnreadableError(f"'{self._name}' {problem}.")
+        raise self.refusal
 
     def _look_for_names(self, data: bytes) -> None:
         data = self._tail + data
@@ -152,7 +168,7 @@ def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterato
                 watched = Watched(unpacked, name, counted)
             else:
                 watched = Watched(plain, name)
-            yield io.BufferedReader(watched, BUFFER), counted, watched
+            yield _Chunks(watched, BUFFER), counted, watched
     except GZIP_ERRORS as error:
         raise ValueError(f"'{name}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
 
@@ -173,7 +189,7 @@ def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
 @contextlib.contextmanager
 def _lines(path: str, name: str | None) -> Iterator[Iterator[str]]:
     if path == STDIN:
-        watched = io.BufferedReader(Watched(sys.stdin.buffer, "standard input"), BUFFER)
+        watched = _Chunks(Watched(sys.stdin.buffer, "standard input"), BUFFER)
         yield io.TextIOWrapper(watched, encoding=ENCODING, errors=UNDECODED)
     else:
         with open_binary(path, name=name) as (handle, *_):

@@ -27,6 +27,7 @@ from tensorcep.entries.io.lines import (
     ENCODING,
     GZIP_ERRORS,
     UNDECODED,
+    UnreadableError,
     filled,
     is_text,
     open_binary,
@@ -61,7 +62,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
         try:
             coords, values, sizes = _parse(layout, dialect, verbose)
         except _PARSE_ERRORS as error:
-            if isinstance(error.__cause__, GZIP_ERRORS):
+            if _is_of_file(error):
                 raise
             failure = error
             continue
@@ -223,7 +224,7 @@ def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
     try:
         frame = _labelled_frame(layout, verbose)
     except _PARSE_ERRORS as error:
-        if isinstance(error.__cause__, GZIP_ERRORS):
+        if _is_of_file(error):
             raise
         find_bad_line(layout)
         raise ValueError(f"'{layout.path}' cannot be read ({error}); mend it.") from error
@@ -233,14 +234,21 @@ def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
     return frame.set_axis(list(layout.names), axis=1)
 
 
+def _is_of_file(error: Exception) -> bool:
+    """Whether a file cannot be read in any way, so that there is no line to look for."""
+    return isinstance(error, UnreadableError) or isinstance(error.__cause__, GZIP_ERRORS)
+
+
 def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
     types = _types(layout) if layout.modes else dict.fromkeys(range(layout.n_fields), object)
     try:
         frame, names = _whole_frame(layout, verbose, types)
     except UnicodeError:  # where it does not matter, in a column that nobody asked for, it shall not
-        frame, names = _whole_frame(layout, 0, {**dict.fromkeys(range(layout.n_fields), object), **types})
+        ignored = set(range(layout.n_fields)) - {*layout.modes, layout.value}
+        frame, names = _whole_frame(layout, 0, {**types, **dict.fromkeys(ignored, object)})
     _checked(frame, layout)
-    texts = [field for field in layout.modes or frame.columns if frame[field].dtype.kind == "O"]
+    # Integers beyond 64 bits are objects too.
+    texts = [k for k in layout.modes or frame.columns if pd.api.types.infer_dtype(frame[k], skipna=False) == "string"]
     if not all(is_text("".join(frame[field])) for field in texts if frame[field].dtype == object):
         raise _RefusedError
     # Integers are taken from pandas where each was written as Python would; what it made of others is undone.
@@ -257,7 +265,12 @@ def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> 
     options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False, "usecols": only}
     with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
         watched.numbers_as_names = False
-        return _read_csv(handle, types, options), watched.numbers_as_names
+        try:
+            return _read_csv(handle, types, options), watched.numbers_as_names
+        except _PARSE_ERRORS:
+            if watched.refusal is not None:
+                raise watched.refusal from None
+            raise
 
 
 def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
@@ -266,14 +279,16 @@ def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64],
     None where a line needs a closer look, since it does not hold exactly one good entry.
     """
     types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **_types(layout)}
+    text = "".join(lines)
+    if not is_text(text):
+        return None
     try:
         with np.errstate(invalid="ignore"):
-            frame = _read_csv(StringIO("".join(lines)), types, _general_dialect(layout))
+            frame = _read_csv(StringIO(text), types, _general_dialect(layout))
         coords, values, sizes = _checked(frame, layout)
     except _PARSE_ERRORS:
         return None
-    texts = [frame[field] for field in types if types[field] is object]
-    if any((column == "").any() or not is_text("".join(column)) for column in texts):
+    if any((frame[field] == "").any() for field in types if types[field] is object):
         return None
     if layout.shape is not None and (sizes > layout.shape).any():
         return None
