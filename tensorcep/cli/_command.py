@@ -59,7 +59,10 @@ def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = Fals
     group.add_argument(
         "--modes", type=_words, metavar="A,B,C", help="columns of the modes (default: all but the value)"
     )
-    group.add_argument("--value", metavar="COLUMN", help="column of the value (default: the last)")
+    value = group.add_mutually_exclusive_group()
+    value.add_argument("--value", metavar="COLUMN", help="column of the value (default: the last)")
+    if not fixed_rows:
+        value.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
     group.add_argument(
         "--no-header", dest="header", action="store_false", help="csv without column names; columns are 0, 1, ..."
     )
@@ -92,7 +95,7 @@ def shows_progress(args: argparse.Namespace) -> int:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """Read entries as `add_data_options` let the user describe them."""
-    from tensorcep.entries.io import read_tensor
+    from tensorcep.entries.io import LAST, read_tensor
 
     return read_tensor(
         path,
@@ -102,7 +105,7 @@ def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTe
         header=args.header,
         labels=args.labels,
         modes=chosen_modes(args),
-        value=chosen_value(args),
+        value=None if args.count else LAST if args.value is None else chosen_value(args),
         duplicates=args.duplicates,
         verbose=verbose,
     )

@@ -117,7 +117,7 @@ def _chosen(
         if value is None and len(modes) == order + 1:
             modes = modes[:-1]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
-    if len(modes) != order:
+    if len(modes) != order:  # as --modes has it
         fail_value(
             f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
             f"columns {', '.join(map(str, names))}; name them with --modes."
@@ -174,14 +174,8 @@ def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
 
 
 def _as_labels(column: pd.Series, labels: Labels) -> pd.Series:
-    """Text from a file as labels of the model's kind; what does not fit is a label that the model does not know."""
+    """Text from a file as times, where the model's labels are; what is no time is a label that it does not know."""
     dtype = labels.index.dtype
-    if not pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_string_dtype(dtype):
-        return column
-    if pd.api.types.is_bool_dtype(dtype):
-        return column.map({"True": True, "False": False})
-    if pd.api.types.is_numeric_dtype(dtype):
-        return pd.to_numeric(column, errors="coerce")
-    if pd.api.types.is_datetime64_any_dtype(dtype):
+    if pd.api.types.is_string_dtype(column.dtype) and pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))
     return column

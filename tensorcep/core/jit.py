@@ -15,27 +15,32 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from tensorcep.core.kernel_cache import cached
+
 # Re-association and contraction let reductions vectorise. NaN and infinity keep their meaning (no "nnan", "ninf"),
 # because the sweeps detect a failed update by testing for them.
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 
-kernel: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-
-# For kernels that allocate nothing: without reference counts. In a sweep the atomic counts of array views and of tuples
-# of arrays otherwise cost as much as the arithmetic.
-block_kernel: Callable[..., Any] = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False
-)
-
-# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
-# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
-inlined: Callable[..., Any] = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False, forceinline=True
-)
-
 # NUMBA_DISABLE_JIT=1: kernels run as Python, under a debugger or for coverage. NUMBA_BOUNDSCHECK=1: they are compiled
 # so that an index beyond an array raises IndexError.
 AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHECK)
+
+
+def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator of kernels of one kind."""
+    compiler = numba.njit(nogil=True, error_model="numpy", fastmath=FASTMATH, **options)
+    return lambda python: python if AS_PYTHON else cached(compiler(python), python)
+
+
+kernel = _compiled()
+
+# For kernels that allocate nothing: without reference counts. In a sweep the atomic counts of array views and of tuples
+# of arrays otherwise cost as much as the arithmetic.
+block_kernel = _compiled(_nrt=False)
+
+# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
+# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
+inlined = _compiled(_nrt=False, forceinline=True)
 
 f64 = types.float64
 i64 = types.int64

@@ -98,6 +98,13 @@ def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], polic
     return coords[keep], values[keep]
 
 
+def check_counting(policy: str) -> str:
+    """Return how to merge the events of a cell, of each of which the value is 1; refuse any other way."""
+    if check_choice("duplicates", policy, DUPLICATE_POLICIES) not in ("error", "sum"):
+        fail_value(f"duplicates must be left out with value=None, which counts the lines of a cell; got {policy!r}.")
+    return "sum"
+
+
 def _fail_duplicates(coords: Coords, order: NDArray[np.int64], repeats: NDArray[np.bool_]) -> None:
     at = np.flatnonzero(repeats)
     where = at[np.argmin(order[at])]

@@ -46,6 +46,8 @@ def scipy_parts(matrix: Any) -> Parts:
 
 def dense_parts(array: Any, mask: Any = None) -> Parts:
     """Return the observed cells of a dense array: those that are not NaN, or those where `mask` is true."""
+    if mask is None and isinstance(array, np.ma.MaskedArray):
+        mask = ~(np.ma.getmaskarray(array) | np.isnan(array.data))
     array = np.asarray(array)
     if array.ndim < 2:
         fail_value(f"a dense array must have at least two dimensions; got {array.ndim}.")

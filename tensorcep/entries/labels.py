@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,19 +13,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
+from tensorcep.entries.spelling import spelled_as
 
 
 class Labels:
     """A one-to-one map between labels and the rows 0, 1, ... of one mode.
 
     Labels never move: `extended` returns a new object in which every known label keeps its row and new ones follow,
-    so posteriors indexed by row stay valid while data stream in.
+    so posteriors indexed by row stay valid while data stream in. The number 7 and the text "7" are one label, whichever
+    of the two was there first, since files hold text.
 
     Parameters
     ----------
     values : array-like of shape (n,)
-        Distinct labels of any hashable kind: numbers, strings, dates with or without a time zone, categories
-        (their values are taken), tuples. None and NaN are not labels.
+        Distinct labels of any hashable kind: numbers, strings, dates with or without a time zone, periods, intervals,
+        categories (their values are taken), tuples. None and NaN are not labels.
     name : hashable, optional
         What the mode is called, used as column name by `to_pandas` and in csv and parquet files. Default: the name
         that `values` carries, if any.
@@ -106,6 +110,11 @@ class Labels:
         check_choice("unknown", unknown, ("error", "ignore"))
         wanted = _as_index(labels)
         rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
+        lost = rows < 0
+        if lost.any() and (wanted.dtype != self._index.dtype or wanted.dtype == object):
+            codes, distinct = pd.factorize(wanted[lost])
+            spelled = _objects(spelled_as(self._index, distinct.tolist()))
+            rows[lost] = np.asarray(self._index.get_indexer(spelled))[codes]
         if unknown == "error" and (rows < 0).any():
             missing = wanted[rows < 0].tolist()
             where = "" if self.name is None else f" of mode {self.name!r}"
@@ -118,7 +127,7 @@ class Labels:
     def extended(self, labels: Any) -> Labels:
         """Return labels with the unknown ones among `labels` appended in order of first appearance."""
         wanted = _as_index(labels)
-        fresh = wanted[np.asarray(self._index.get_indexer(wanted)) < 0].unique()
+        fresh = wanted[self.rows(wanted, unknown="ignore") < 0].unique()
         if len(fresh) == 0:
             return self
         if len(self) == 0:
@@ -169,41 +178,108 @@ def check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
 
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled."""
-    index = labels.index
+    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled.
+
+    Raises
+    ------
+    ValueError
+        On a label, or a name of the mode, that cannot be stored.
+    """
+    index, dtype = labels.index, labels.index.dtype
     if not (labels.name is None or isinstance(labels.name, (str, int))):
-        fail_value(f"the name of mode {k} must be text or an integer to be stored in an npz file; got {labels.name!r}.")
+        fail_value(f"the name of mode {k} must be text or an integer to be stored in a file; got {labels.name!r}.")
     described: dict[str, Any] = {"name": labels.name}
-    if isinstance(index.dtype, pd.DatetimeTZDtype):
-        arrays[f"labels_{k}"] = pd.DatetimeIndex(index).tz_convert("UTC").tz_localize(None).to_numpy()
-        return {**described, "kind": "array", "time_zone": str(index.dtype.tz)}
-    if isinstance(index.dtype, np.dtype) and not index.dtype.hasobject:
-        arrays[f"labels_{k}"] = index.to_numpy()
+    if isinstance(dtype, pd.IntervalDtype):
+        for side, ends in (("left", index.left), ("right", index.right)):  # type: ignore[attr-defined]
+            array = _plain_array(ends, described)
+            if array is None:
+                fail_value(f"intervals of {ends.dtype} in mode {k} cannot be stored in a file; convert them to text.")
+            arrays[f"labels_{k}_{side}"] = array
+        return {**described, "kind": "interval", "closed": index.closed}  # type: ignore[attr-defined]
+    array = _plain_array(index, described)
+    if array is not None:
+        arrays[f"labels_{k}"] = array
         return {**described, "kind": "array"}
     items = index.tolist()
-    if not all(isinstance(item, str) for item in items):
-        odd = next(item for item in items if not isinstance(item, str))
-        fail_value(f"label {odd!r} of mode {k} cannot be stored in an npz file; convert the labels to text or numbers.")
+    kind = "text"
+    if isinstance(dtype, pd.PeriodDtype):
+        items, described["dtype"] = [str(item) for item in items], str(dtype)
+    elif not all(isinstance(item, str) for item in items):
+        items, kind = [json.dumps(_described(item, k)) for item in items], "json"
     encoded = [item.encode("utf-8", "surrogatepass") for item in items]
     arrays[f"labels_{k}"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     arrays[f"labels_{k}_ends"] = np.cumsum([len(item) for item in encoded], dtype=np.int64)
-    return {**described, "kind": "text"}
+    return {**described, "kind": kind}
+
+
+def why_not_stored(labels: Labels | None, k: int) -> str | None:
+    """Return the sentence with which a file would refuse the labels of mode k; None if it would take them."""
+    if labels is not None:
+        try:
+            pack_labels(labels, k, {})
+        except ValueError as error:
+            return str(error)
+    return None
 
 
 def unpack_labels(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]) -> Labels:
     """Return the labels of mode k from what `pack_labels` described and stored."""
-    stored = arrays[f"labels_{k}"]
-    if described["kind"] == "text":
-        ends = arrays[f"labels_{k}_ends"].tolist()
-        data = stored.tobytes()
+    kind, index = described["kind"], pd.Index([])
+    if kind == "interval":
+        left, right = (_with_zone(arrays[f"labels_{k}_{side}"], described) for side in ("left", "right"))
+        index = pd.IntervalIndex.from_arrays(left, right, closed=described["closed"])
+    elif kind == "array":
+        index = _with_zone(arrays[f"labels_{k}"], described)
+    else:
+        ends, data = arrays[f"labels_{k}_ends"].tolist(), arrays[f"labels_{k}"].tobytes()
         if [0, *ends] != sorted([0, *ends]) or (ends or [0])[-1] != len(data):
             fail_value(f"the labels of mode {k} are damaged: they do not end where their text ends.")
         items = [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-        return Labels(items, name=described["name"])
+        if kind == "json":
+            return Labels(_objects([_rebuilt(json.loads(item)) for item in items]), name=described["name"])
+        index = pd.Index(items, dtype=described.get("dtype"))
+    return Labels(index, name=described["name"])
+
+
+def _plain_array(index: pd.Index, described: dict[str, Any]) -> NDArray[Any] | None:
+    """Return an index as an array that is no pickle, its time zone described; None if there is none."""
+    if isinstance(index.dtype, pd.DatetimeTZDtype):
+        described["time_zone"] = str(index.dtype.tz)
+        return pd.DatetimeIndex(index).tz_convert("UTC").tz_localize(None).to_numpy()
+    plain = isinstance(index.dtype, np.dtype) and not index.dtype.hasobject
+    return index.to_numpy() if plain else None
+
+
+def _with_zone(stored: NDArray[Any], described: dict[str, Any]) -> pd.Index:
     index = pd.Index(stored)
     if "time_zone" in described:
-        index = pd.DatetimeIndex(index).tz_localize("UTC").tz_convert(described["time_zone"])
-    return Labels(index, name=described["name"])
+        return pd.DatetimeIndex(index).tz_localize("UTC").tz_convert(described["time_zone"])
+    return index
+
+
+def _described(item: Any, k: int) -> Any:
+    """A label as JSON has it; what JSON has not, as an object that names its kind."""
+    if isinstance(item, np.generic):
+        item = item.item()
+    if isinstance(item, (str, int, float)):
+        return item
+    if isinstance(item, tuple):
+        return {"tuple": [_described(part, k) for part in item]}
+    if isinstance(item, dt.date) and not isinstance(item, dt.datetime):
+        return {"date": item.isoformat()}
+    fail_value(f"label {item!r} of mode {k} cannot be stored in a file; convert the labels to text or numbers.")
+
+
+def _rebuilt(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    if "date" in item:
+        return dt.date.fromisoformat(item["date"])
+    return tuple(_rebuilt(part) for part in item["tuple"])
+
+
+def _objects(items: list[Any]) -> pd.Index:
+    return pd.Index(items, dtype=object, tupleize_cols=False)
 
 
 def _as_index(values: Any) -> pd.Index:

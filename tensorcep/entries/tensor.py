@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tensorcep.core.checks import (
-    check_columns,
     check_coords,
     check_int,
     check_mask_or_rows,
@@ -20,12 +19,14 @@ from tensorcep.core.checks import (
     check_random_state,
     check_range,
     check_shape,
+    check_sizes,
     check_values,
     fail_value,
 )
 from tensorcep.entries import interop as _interop
 from tensorcep.entries.choices import cells_to_exclude, fold_rows, joined_entries, split_rows
-from tensorcep.entries.coo import TensorInfo, describe, merge_duplicates, sample_free_cells
+from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates, sample_free_cells
+from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, check_labels
 
 
@@ -69,8 +70,9 @@ class SparseTensor:
         values = check_values(self.values, coords.shape[0])
         labels = check_labels(self.labels, coords.shape[1])
         if self.shape is None:
-            sizes = [coords[:, k].max() + 1 if coords.shape[0] else 1 for k in range(coords.shape[1])]
+            sizes = [int(coords[:, k].max()) + 1 if coords.shape[0] else 1 for k in range(coords.shape[1])]
             shape = tuple(int(n) if found is None else len(found) for n, found in zip(sizes, labels, strict=True))
+            check_sizes(shape, coords.shape[0])
         else:
             shape = check_shape(self.shape, coords.shape[1])
         for k, found in enumerate(labels):
@@ -159,22 +161,14 @@ class SparseTensor:
         ----------
         modes : sequence of K column names
             Columns of any dtype; their sorted distinct values become the labels (see `Labels.from_column`).
-        value : column name, default="y"
+        value : column name or None, default="y"
+            None where a line is an event: the value of a cell is the number of its lines.
         labels : sequence of K Labels or None, optional
             Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
         """
-        check_mode_count(modes)
-        check_columns(df.columns, [*modes, value])
-        known = check_labels(labels, len(modes))
-        found, columns = [], []
-        for name, old in zip(modes, known, strict=True):
-            new, rows = Labels.from_column(df[name], name=name)
-            if old is not None:
-                old = old.extended(new)
-                rows, new = old.rows(new)[rows], old
-            found.append(new)
-            columns.append(rows)
-        return cls(np.stack(columns, axis=1), df[value].to_numpy(), labels=tuple(found), duplicates=duplicates)
+        policy = duplicates if value is not None else check_counting(duplicates)
+        coords, values, found = frame_entries(df, modes, value, labels)
+        return cls(coords, values, labels=found, duplicates=policy)
 
     def to_pandas(self, modes: Sequence[Any] | None = None, value: Any = "y") -> pd.DataFrame:
         """Return a long DataFrame; modes with labels hold these, the others row indices.
@@ -270,8 +264,9 @@ class SparseTensor:
     def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
 
-        Their `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before
-        you hold entries out, or divide the rate by the share of the ones that the fit gets.
+        They come alone: `with_zeros` adds them to the entries of this tensor. Their `zero_rate` is `n` over the number
+        of such cells. It is right for a fit to all ones: sample zeros before you hold entries out, or divide the rate
+        by the share of the ones that the fit gets.
 
         Parameters
         ----------
@@ -292,6 +287,10 @@ class SparseTensor:
         taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
         cells, share = sample_free_cells(n, taken, self.shape, rng)
         return self._with(cells, np.zeros(n), share or 1.0)
+
+    def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
+        """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them."""
+        return self.concatenate(self.sample_zeros(n, exclude, random_state))
 
     def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values."""

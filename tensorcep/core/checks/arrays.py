@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorcep.core.checks.settings import check_range
 
 INT64_MAX = 2**63 - 1
+MOST_ROWS, ROWS_PER_ENTRY = 10_000_000, 100  # indices above both are ids
 DUPLICATE_POLICIES = ("error", "mean", "sum", "last")
 
 
@@ -35,7 +36,7 @@ def check_coords(
 
     Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K.
     """
-    array = np.asarray(coords)
+    array = np.asarray(_unmasked(coords, name))
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(
             f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
@@ -57,6 +58,29 @@ def check_coords(
     return array
 
 
+def _unmasked(array: Any, name: str) -> Any:
+    """Return the array, unless some of it is masked: the numbers behind a mask are none."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        n = int(np.argwhere(np.ma.getmaskarray(array))[0][0])
+        raise ValueError(f"{name} must have no masked numbers; got some, the first at entry {n}; leave them out.")
+    return array
+
+
+def check_sizes(shape: Sequence[int], n_entries: int, given: bool = False) -> None:
+    """Refuse sizes that no model can have, or (where they are not `given`) that only ids lead to."""
+    for k, size in enumerate(shape):
+        if size > 2**31:
+            limit = "at most 2**31 rows in a mode"
+        elif not given and size > max(MOST_ROWS, ROWS_PER_ENTRY * n_entries):
+            limit = f"fewer rows for {n_entries} entries, unless shape= says otherwise"
+        else:
+            continue
+        raise ValueError(
+            f"there must be {limit}; got the index or size {size - 1} in mode {k}. A model keeps every row from 0 on: "
+            "make ids the labels of rows, by SparseTensor.from_pandas."
+        )
+
+
 def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     if array.dtype == bool or array.dtype.kind not in "iuf":
         if array.size or array.dtype.kind not in "O":
@@ -74,7 +98,7 @@ def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "values") -> NDArray[np.float64]:
     """Return values as a C-contiguous (N,) float64 array of finite numbers."""
-    array = np.asarray(values)
+    array = np.asarray(_unmasked(values, name))
     if array.dtype.kind not in "iufb":
         try:
             array = array.astype(np.float64, casting="unsafe" if array.dtype.kind == "O" else "safe")

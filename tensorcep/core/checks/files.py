@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from typing import Any
 
 
 def check_file(path: str | os.PathLike[str]) -> str:
-    """Return the path of an existing file as text."""
+    """Return the path of an existing file, or of a pipe, as text."""
     text = os.fspath(path)
     if not os.path.exists(text):
         raise FileNotFoundError(f"there is no file '{text}'; check the path.")
     if os.path.isdir(text):
         raise IsADirectoryError(f"'{text}' is a folder; give the path of a file.")
+    mode = os.stat(text).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # it may have no end
+        raise ValueError(f"'{text}' is a device; give the path of a file or a pipe.")
     return text
 
 

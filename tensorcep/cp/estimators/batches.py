@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Posterior, first_member
-from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, check_sizes, fail_value
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
@@ -169,6 +169,8 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
     coords, added = rows_of_keys(arrival, stream.keys, stream.names, model.shape)
+    n_entries = model.n_samples_seen_ + len(coords)
+    check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, **how)

@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.belief import Posterior
-from tensorcep.core.checks import check_coords, check_not_empty, check_shape, check_values, fail_value, warn_user
+from tensorcep.core.checks import (
+    check_coords,
+    check_not_empty,
+    check_shape,
+    check_sizes,
+    check_values,
+    fail_value,
+    warn_user,
+)
 from tensorcep.core.packing import offsets
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
@@ -58,9 +66,11 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
         coords = check_coords(X, name="X")
         values = check_values(y, len(coords), name="y")
         check_not_empty(len(coords), "X")
-        found = tuple(int(n) for n in coords.max(axis=0) + 1)
+        found = tuple(int(n) + 1 for n in coords.max(axis=0))
+        check_sizes(found, len(coords), shape is not None)
         labels = (None,) * coords.shape[1]
     check_not_empty(len(coords), "X")
+    check_sizes(found if shape is None else check_shape(shape, coords.shape[1]), len(coords), given=True)
     if shape is None:
         return coords, values, found, labels
     wanted = check_shape(shape, coords.shape[1])

@@ -23,6 +23,7 @@ from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, mat
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.spelling import spelled_as
 from tensorcep.entries.tensor import SparseTensor
 
 FEW = 100  # labels that say of which kind all are
@@ -151,6 +152,7 @@ def rows_of_keys(
         if mine is None or theirs is None:
             added.append(None)
             continue
+        theirs = spelled_as(mine, theirs)
         unknown = dict.fromkeys(key for key in theirs if key not in mine)
         if len(unknown) == len(set(theirs)):
             check_same_kind(k, list(itertools.islice(mine, FEW)), list(unknown))

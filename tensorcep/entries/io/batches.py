@@ -12,8 +12,8 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_file, check_int, fail_value
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.layout import Reading, format_of
-from tensorcep.entries.io.lines import STDIN, open_lines
+from tensorcep.entries.io.layout import LAST, Reading, format_of
+from tensorcep.entries.io.lines import STDIN, check_seekable, open_lines
 from tensorcep.entries.io.parquet import ParquetRows
 from tensorcep.entries.io.pieces import BadLine, TextLines
 
@@ -48,7 +48,8 @@ def read_batches(
     first_batch : int, optional
         Entries of the batch at the very beginning, if it is to be of another size.
     format, index_base, header, labels, modes, value
-        As in `read_tensor`. Labels of a csv file are text here, since a later line may hold any.
+        As in `read_tensor`, but None is the last column too, and labels of a csv file are text, since a later line may
+        hold any.
     bad_line : callable, optional
         Called as ``bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default a
         ValueError.
@@ -68,16 +69,18 @@ def read_batches(
         malformed line.
     """
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if not names:
+        fail_value("paths must name at least one file; got none.")
     check_int("batch_size", batch_size)
     size = batch_size if first_batch is None else check_int("first_batch", first_batch)
     check_choice("index_base", str(index_base), ("0", "1"))
     kinds = [_kind_of(name, format) for name in names]
-    how = Reading(index_base, header, labels, modes, value)
+    how = Reading(index_base, header, labels, modes, LAST if value is None else value)
     start = Position(*start)
     size = size if start == (0, 0) else batch_size
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
     pieces: list[Batch] = []
-    missing, columns = size, None
+    missing, columns, any_entry = size, None, start != (0, 0)
     for file in range(start.file, len(names)):
         first = Position(file, start.line if file == start.file else 0)
         with _opened(names[file], kinds[file], how, first, bad_line) as source:
@@ -85,11 +88,14 @@ def read_batches(
             while (piece := source.take(missing)) is not None:
                 pieces.append(piece)
                 missing -= piece.values.size
+                any_entry |= piece.values.size > 0
                 if missing == 0:
                     yield _joined(pieces)
                     pieces, missing = [], batch_size
     if any(piece.values.size for piece in pieces):
         yield _joined(pieces)
+    if not any_entry:
+        fail_value(f"{', '.join(names)}: no entries; at least one is needed.")
 
 
 def _kind_of(path: str, format: str | None) -> str:
@@ -98,6 +104,8 @@ def _kind_of(path: str, format: str | None) -> str:
     kind = format_of(check_file(path), format)
     if kind == "npz":
         fail_value(f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet.")
+    if kind == "parquet":
+        check_seekable(path, kind)
     return kind
 
 

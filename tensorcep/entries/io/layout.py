@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from tensorcep.core.checks import check_choice, check_columns, check_mode_count, check_shape, fail_value
-from tensorcep.entries.io.lines import number_in, rows
+from tensorcep.core.checks import check_choice, check_shape, fail_value
+from tensorcep.entries.frames import check_mode_columns
+from tensorcep.entries.io.lines import NOT_TEXT, is_text, number_in, rows
 
+LAST = "last column"
+VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
 EXTENSIONS = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
 
 
@@ -19,7 +22,7 @@ class Reading(NamedTuple):
     header: bool = True
     labels: bool | None = None
     modes: Any = None
-    value: Any = None
+    value: Any = LAST
     shape: Any = None
 
 
@@ -28,7 +31,8 @@ class Layout(NamedTuple):
 
     `separator` None means runs of blanks; `modes` and `value` are field positions, None for lines without a value;
     `names` are those of the fields; `skip` counts the lines before the first entry; indices count from `base`, unless
-    the modes are `labelled`; `shape` and `n_entries` are what the caller or the file's header promise.
+    the modes are `labelled`; `shape` and `n_entries` are what the caller or the file's header promise; `copy` is where
+    what came out of a pipe has been put.
     """
 
     path: str
@@ -42,6 +46,12 @@ class Layout(NamedTuple):
     labelled: bool = False
     shape: tuple[int, ...] | None = None
     n_entries: int | None = None
+    copy: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What to open; `path` is what the user knows."""
+        return self.copy or self.path
 
     @property
     def n_fields(self) -> int:
@@ -81,6 +91,8 @@ def layout_of(path: str, kind: str, lines: Iterable[str], how: Reading) -> Layou
 
 def tns_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
     """Return the layout of a FROSTT file; two fields in the first line make an extended header."""
+    if how.value is None:
+        fail_value(f"value=None is for csv and parquet; a line of '{path}' ends with its value.")
     head = []
     for number, fields in rows(lines, None, "#"):
         head.append((number, fields))
@@ -109,6 +121,13 @@ def tns_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
     )
 
 
+def fail_promise(layout: Layout, n_entries: int) -> NoReturn:
+    """Refuse a .tns file with another number of entries than its header says."""
+    fail_value(
+        f"'{layout.path}' holds {n_entries} entries where its header promises {layout.n_entries}; it may be truncated."
+    )
+
+
 def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
     numbers = [item for _, fields in head[:2] for item in fields]
     if all(item.isdecimal() for item in numbers):
@@ -128,9 +147,10 @@ def _csv_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
     comment = None if labelled else "#"
     skip, names = csv_names(path, lines, how.header, comment)
     modes, value = chosen_columns(path, names, how.modes, how.value)
-    fields, value_field = tuple(names.index(name) for name in modes), names.index(value)
+    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
     if not how.header:
         names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
+    if not how.header and value_field is not None:
         names[value_field] = "y"
     return Layout(
         path=path,
@@ -152,6 +172,8 @@ def csv_names(path: str, lines: Iterable[str], header: bool, comment: str | None
     if first is None:
         fail_value(f"'{path}' is empty; at least one entry is needed.")
     number, fields = first
+    if not all(is_text(field) for field in fields):
+        fail_value(f"line {number} of '{path}' {NOT_TEXT}.")
     if not header:
         return number - 1, list(range(len(fields)))
     names = [name.strip() for name in fields]
@@ -163,11 +185,7 @@ def csv_names(path: str, lines: Iterable[str], header: bool, comment: str | None
 
 
 def chosen_columns(path: str, names: list[Any], modes: Any, value: Any) -> tuple[list[Any], Any]:
-    """Return the columns of the modes, and of the value (default: the last)."""
-    value = names[-1] if value is None else value
+    """Return the columns of the modes (default: all others), and of the value, None where there is none."""
+    value = names[-1] if value == LAST and LAST not in names else value
     chosen = [name for name in names if name != value] if modes is None else list(modes)
-    check_columns(names, [*chosen, value], f"'{path}'")
-    check_mode_count(chosen, what=f"'{path}' must have")
-    if len({*chosen, value}) != len(chosen) + 1:
-        fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
-    return chosen, value
+    return check_mode_columns(names, chosen, value, f"'{path}'"), value

@@ -7,61 +7,204 @@ import csv
 import gzip
 import io
 import os
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
+import numpy as np
 from tqdm.auto import tqdm
+
+from tensorcep.core.checks import fail_value
 
 ENCODING = "utf-8-sig"  # plain UTF-8, with or without the mark that spreadsheets put first
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+UNDECODED = "surrogateescape"
+NOT_TEXT = "is not UTF-8 text; convert the file, for instance with iconv --from-code latin1 --to-code utf-8"
 STDIN = "-"
+
+BUFFER = 1 << 20
+IN_CACHE = 1 << 17  # bytes for several array operations in turn, which stay in the processor's cache
+LONGEST = 1 << 20  # bytes of a line: names and numbers take some hundreds
+LONG_FIELD = f"has a field of more than {csv.field_size_limit():,} characters; close its quote or mend it"
+GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a bomb to a thousandth
 
 
 class _Counted(io.RawIOBase):
-    """A raw file that moves a progress bar as it is read."""
+    """A raw file that counts what was read of it, and moves a progress bar."""
 
     def __init__(self, raw: io.RawIOBase | io.FileIO, bar: Any) -> None:
         super().__init__()
         self._raw, self._bar = raw, bar
+        self.count = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
         count = self._raw.readinto(buffer)
+        self.count += count or 0
         self._bar.update(count or 0)
         return count
 
 
+class _Chunks(io.BufferedReader):
+    """A buffered file that hands a decoder more at a time than the 8 KB which it asks for."""
+
+    def read1(self, size: int = -1) -> bytes:
+        return super().read1(max(size, IN_CACHE))
+
+
+class UnreadableError(ValueError):
+    """The bytes of a file are none of entries, whichever way they are parsed."""
+
+
+class Watched(io.RawIOBase):
+    """Bytes on their way to a parser, which a line without end or a bomb must not reach.
+
+    Attributes
+    ----------
+    numbers_as_names : bool or None
+        Whether a field was seen that begins with a plus, or with a 0 before another character: only such text is
+        another than that of the integer which a parser sees in it. None, as it is at first: do not look.
+    refusal : UnreadableError or None
+        What was raised; pandas' parser would hide it.
+    """
+
+    numbers_as_names: bool | None = None
+    refusal: UnreadableError | None = None
+
+    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+        super().__init__()
+        self._source, self._name, self._packed = source, name, packed
+        self._count, self._open = 0, 0
+        self._tail = b"\n"
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = self._source.readinto1(buffer)
+        data = bytes(memoryview(buffer)[:count])
+        self._count += count
+        if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
+            self._refuse(
+                f"unpacks to more than {GROWTH} times its size; if that is right, unpack it first (gunzip) and read "
+                "what comes out"
+            )
+        self._check_lines(data)
+        if self.numbers_as_names is False:
+            self._look_for_names(data)
+        return int(count)
+
+    def _check_lines(self, data: bytes) -> None:
+        ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
+        if self._open + (min(ends) if ends else len(data)) > LONGEST:
+            self._refuse(f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged")
+        last = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        self._open = len(data) - last - 1 if ends else self._open + len(data)
+
+    def _refuse(self, problem: str) -> None:
+        self.refusal = UnreadableError(f"'{self._name}' {problem}.")
+        raise self.refusal
+
+    def _look_for_names(self, data: bytes) -> None:
+        data = self._tail + data
+        self._tail = data[-2:]
+        for start in range(0, len(data), IN_CACHE):
+            chars = np.frombuffer(data, np.uint8)[start : start + IN_CACHE + 2]
+            found = chars[1:-1] == ord("0")
+            found &= chars[2:] > ord("/")
+            found |= chars[1:-1] == ord("+")
+            found &= chars[:-2] < ord("-")  # a separator, a quote, a blank or the end of a line
+            self.numbers_as_names = self.numbers_as_names or bool(found.any())
+
+
 @contextlib.contextmanager
-def open_binary(path: str, verbose: int = 0) -> Iterator[tuple[BinaryIO, Any]]:
-    """Yield a binary handle, decompressing what is gzip, and the raw file, which knows how much of it has been read."""
-    size = os.path.getsize(path)
+def on_disk(path: str) -> Iterator[str]:
+    """Yield the path of a file that can be read more than once: of what comes out of a pipe, a temporary copy."""
+    if os.path.isfile(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tensorcep-") as copy:
+        with open(path, "rb") as pipe:
+            shutil.copyfileobj(pipe, copy)
+        copy.flush()
+        yield copy.name
+
+
+def check_seekable(path: str, kind: str) -> str:
+    """Return the path of a file that is read from its end, unless it is a pipe."""
+    if not os.path.isfile(path):
+        fail_value(f"'{path}' is a pipe, from which {kind} cannot be read; write it to a file first.")
+    return path
+
+
+@contextlib.contextmanager
+def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterator[tuple[BinaryIO, _Counted, Watched]]:
+    """Yield a binary handle, decompressing what is gzip, and what counts and watches the bytes below it.
+
+    `name` is what errors call the file, if not by its path.
+    """
+    name = name or path
     try:
         with (
             open(path, "rb", buffering=0) as raw,
-            tqdm(total=size, desc=os.path.basename(path), unit="B", unit_scale=True, disable=not verbose) as bar,
-            io.BufferedReader(_Counted(raw, bar), 1 << 20) as plain,
+            tqdm(
+                total=os.path.getsize(path),
+                desc=os.path.basename(name),
+                unit="B",
+                unit_scale=True,
+                disable=not verbose,
+            ) as bar,
+            _Counted(raw, bar) as counted,
+            io.BufferedReader(counted, BUFFER) as plain,
+            contextlib.ExitStack() as stack,
         ):
-            if plain.peek(2)[:2] != b"\x1f\x8b":
-                yield plain, raw
+            if plain.peek(2)[:2] == b"\x1f\x8b":
+                unpacked = stack.enter_context(gzip.GzipFile(fileobj=plain))
+                watched = Watched(unpacked, name, counted)
             else:
-                with gzip.GzipFile(fileobj=plain) as unpacked:
-                    yield cast("BinaryIO", unpacked), raw
+                watched = Watched(plain, name)
+            yield _Chunks(watched, BUFFER), counted, watched
     except GZIP_ERRORS as error:
-        raise ValueError(f"'{path}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
+        raise ValueError(f"'{name}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
 
 
 @contextlib.contextmanager
-def open_lines(path: str) -> Iterator[Iterator[str]]:
-    """Yield the lines of a text file, or those of standard input as they arrive."""
+def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
+    """Yield the lines of a text file, or those of standard input as they arrive.
+
+    Bytes that are not UTF-8 become lone surrogates, so that two names stay two; `is_text` tells.
+    """
+    try:
+        with _lines(path, name) as lines:
+            yield lines
+    except csv.Error as error:
+        raise ValueError(f"{error} of '{name or path}' {LONG_FIELD}.") from error
+
+
+@contextlib.contextmanager
+def _lines(path: str, name: str | None) -> Iterator[Iterator[str]]:
     if path == STDIN:
-        yield io.TextIOWrapper(sys.stdin.buffer, encoding=ENCODING, errors="replace")
+        watched = _Chunks(Watched(sys.stdin.buffer, "standard input"), BUFFER)
+        yield io.TextIOWrapper(watched, encoding=ENCODING, errors=UNDECODED)
     else:
-        with open_binary(path) as (handle, _):
-            yield io.TextIOWrapper(handle, encoding=ENCODING, errors="replace")
+        with open_binary(path, name=name) as (handle, *_):
+            yield io.TextIOWrapper(handle, encoding=ENCODING, errors=UNDECODED)
+
+
+def is_text(text: str) -> bool:
+    """Whether all of a text was UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def filled(lines: Iterable[str], comment: str | None) -> Iterator[str]:
@@ -91,14 +234,17 @@ def rows(lines: Iterable[str], separator: str | None, comment: str | None) -> It
         return
     kept = lines if comment is None else (text.split(comment, 1)[0] for text in lines)
     reader = csv.reader(kept, delimiter=separator, skipinitialspace=True)
-    for fields in reader:
-        if len(fields) > 1 or (fields and fields[0].strip()):
-            yield reader.line_num, fields
+    try:
+        for fields in reader:
+            if len(fields) > 1 or (fields and fields[0].strip()):
+                yield reader.line_num, fields
+    except csv.Error as error:
+        raise csv.Error(f"line {reader.line_num}") from error  # open_lines knows the file
 
 
 def number_in(text: str) -> int | float | None:
     """Return the number that a field holds as the C parser sees it, or None."""
-    if "_" in text:
+    if "_" in text or not text.isascii():  # Python takes the digits of other scripts too
         return None
     with contextlib.suppress(ValueError):
         return int(text)

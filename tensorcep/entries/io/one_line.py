@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from typing import Any
 
 from tensorcep.core.checks import INT64_MAX, fail_value
 from tensorcep.entries.io.layout import Layout
-from tensorcep.entries.io.lines import number_in, open_lines, rows, split_line
+from tensorcep.entries.io.lines import LONG_FIELD, NOT_TEXT, is_text, number_in, open_lines, rows, split_line
 
 
 def find_bad_line(layout: Layout) -> None:
     """Raise ValueError for the first line that is not an entry, or for a file without entries; else return."""
     empty = True
-    with open_lines(layout.path) as lines:
+    with open_lines(layout.place, layout.path) as lines:
         for number, fields in rows(lines, layout.separator, layout.comment):
             if number > layout.skip:
                 empty = False
@@ -38,8 +39,14 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
             return f"{where}, but indices count from {layout.base}; {hint}"
         if layout.shape is not None and index - layout.base >= layout.shape[k]:
             return f"{where}, beyond the shape {layout.shape}; mend it or give a larger shape"
-        if index > INT64_MAX:
+        if index - layout.base >= INT64_MAX:  # the size is one more
             return f"{where}, which is larger than 64 bits hold; mend it"
+    if layout.labelled:
+        for field in layout.modes:
+            if not is_text(fields[field]):
+                return f"has the label {fields[field]!r}, which {NOT_TEXT}"
+            if fields[field] == "":
+                return "has an empty label; mend it"
     return None if layout.value is None else _value_problem(fields[layout.value], layout.value)
 
 
@@ -53,17 +60,17 @@ def _value_problem(text: str, field: int) -> str | None:
 
 
 def entry_in(text: str, layout: Layout) -> list[Any] | str | None:
-    """Return the indices from 0 or the labels of a line, then its value; what is wrong with it; or None for no entry.
-
-    Made for streams, of which no shape is promised.
-    """
-    fields = split_line(text, layout.separator, layout.comment)
+    """Return the indices from 0 or the labels of a line, then its value; what is wrong; or None for no entry."""
+    try:
+        fields = split_line(text, layout.separator, layout.comment)
+    except csv.Error:
+        return LONG_FIELD
     return (_plain_entry(text, fields, layout) or _checked_entry(fields, layout)) if fields else None
 
 
 def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | None:
     """Return the entry of an ordinary line in a third of the time; None for any other."""
-    if len(fields) != len(layout.names) or layout.value is None:
+    if len(fields) != len(layout.names) or layout.value is None or layout.shape is not None or not text.isascii():
         return None
     number, base = fields[layout.value], layout.base
     if "_" in (number if layout.labelled else text):
@@ -83,12 +90,9 @@ def _checked_entry(fields: list[str], layout: Layout) -> list[Any] | str:
     problem = line_problem(fields, layout)
     if problem is not None:
         return problem
+    entry: list[Any] = [fields[field] for field in layout.modes]
     if not layout.labelled:
-        entry: list[Any] = [int(_number(fields[field])) - layout.base for field in layout.modes]
-    else:
-        entry = [fields[field] for field in layout.modes]
-        if "" in entry:
-            return "has an empty label; mend it"
+        entry = [int(_number(field)) - layout.base for field in entry]
     return entry if layout.value is None else [*entry, float(_number(fields[layout.value]))]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from tensorcep.core.checks import INT64_MAX
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io.layout import Reading, chosen_columns
@@ -21,7 +22,13 @@ ROWS = 1 << 14  # decoded at a time
 def read_parquet(path: str) -> pd.DataFrame:
     """Return all columns of a parquet file."""
     with _explained(path):
-        return pd.read_parquet(path, engine="pyarrow")
+        return _flat(pd.read_parquet(path, engine="pyarrow"))
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the named levels of its index as columns, as its writer saw them."""
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(named) if named else frame
 
 
 @contextlib.contextmanager
@@ -29,8 +36,9 @@ def _explained(path: str) -> Iterator[None]:
     arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
     try:
         yield
-    except (arrow.ArrowException, OSError) as error:
-        raise ValueError(f"'{path}' is not a parquet file or is damaged ({error}); write it again.") from error
+    except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
 class ParquetRows:
@@ -49,7 +57,8 @@ class ParquetRows:
             from pyarrow.parquet import ParquetFile
 
             table = ParquetFile(path)
-            modes, value = chosen_columns(path, list(table.schema_arrow.names), how.modes, how.value)
+            names = list(_flat(table.schema_arrow.empty_table().to_pandas()).columns)
+        modes, value = chosen_columns(path, names, how.modes, how.value)
         self._columns = [*modes, value]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
         self._rows = self._decoded(table, start.line)
@@ -63,7 +72,8 @@ class ParquetRows:
                 return
             first, last = last, last + part.num_rows
             if last > skip:
-                frame = part.to_pandas()
+                with _explained(self.path):
+                    frame = _flat(part.to_pandas())
                 columns = (frame[name].tolist() for name in self._columns)
                 yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
 
@@ -88,6 +98,8 @@ def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | N
             return "has a missing label; drop it or fill it in"
         if name is None and (not isinstance(cell, int) or cell < base):
             return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
+        if name is None and cell - base >= INT64_MAX:
+            return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
     if not isinstance(row[-1], (int, float)) or not math.isfinite(row[-1]):
         return f"has the value {row[-1]!r}, which is not a finite number; mend it"
     return None

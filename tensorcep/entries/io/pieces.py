@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.layout import Reading, layout_of
+from tensorcep.entries.io.layout import Reading, fail_promise, layout_of
+from tensorcep.entries.io.lines import filled
 from tensorcep.entries.io.one_line import entry_in
 from tensorcep.entries.io.text import read_lines
 
@@ -49,15 +50,28 @@ class TextLines:
     ) -> None:
         head: list[str] = []
         layout = layout_of(path, kind, _noted(lines, head), how)
-        self._layout = layout._replace(shape=None)  # a stream may outgrow what the header promises
+        self._layout = layout
         self._bad_line = bad_line
         self.mode_names = layout.mode_names
         self._position = Position(start.file, max(start.line, layout.skip))
-        self._lines = itertools.islice(itertools.chain(head, lines), self._position.line, None)
+        self._lines = itertools.chain(head, lines)
+        self._n_filled = 0  # only counted where the header promises a number
+        for _ in range(layout.skip):
+            next(self._lines)
+        self._next_lines(self._position.line - layout.skip)
+
+    def _next_lines(self, count: int) -> list[str]:
+        lines = list(itertools.islice(self._lines, count))
+        promised = self._layout.n_entries
+        if promised is not None:
+            self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
+            if self._n_filled > promised or (len(lines) < count and self._n_filled < promised):
+                fail_promise(self._layout, self._n_filled)
+        return lines
 
     def take(self, count: int) -> Batch | None:
         """Return the entries of the next `count` lines or fewer, or None at the end."""
-        lines = list(itertools.islice(self._lines, min(count, MANY)))
+        lines = self._next_lines(min(count, MANY))
         first = self._position.line + 1
         self._position = Position(self._position.file, self._position.line + len(lines))
         together = read_lines(lines, self._layout) if len(lines) > FEW else None

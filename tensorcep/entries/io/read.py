@@ -10,9 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_choice, check_file, fail_value
-from tensorcep.entries.io.layout import Layout, Reading, chosen_columns, csv_names, format_of, layout_of, tns_layout
-from tensorcep.entries.io.lines import open_lines, rows
+from tensorcep.core.checks import check_choice, check_file, check_sizes, fail_value
+from tensorcep.entries.coo import check_counting
+from tensorcep.entries.io.layout import (
+    LAST,
+    VALUES,
+    Layout,
+    Reading,
+    chosen_columns,
+    csv_names,
+    format_of,
+    layout_of,
+    tns_layout,
+)
+from tensorcep.entries.io.lines import check_seekable, on_disk, open_lines, rows
 from tensorcep.entries.io.npz import read_npz
 from tensorcep.entries.io.parquet import read_parquet
 from tensorcep.entries.io.text import read_entries, read_frame
@@ -28,7 +39,7 @@ def read_tensor(
     header: bool = True,
     labels: bool | None = None,
     modes: Sequence[Any] | None = None,
-    value: Any = None,
+    value: Any = LAST,
     duplicates: str = "error",
     verbose: int = 0,
 ) -> SparseTensor:
@@ -37,7 +48,8 @@ def read_tensor(
     Parameters
     ----------
     path : path
-        Its extension says what it is, unless `format` does. A .tns (FROSTT) file has one entry per line: indices, then
+        Its extension says what it is, unless `format` does. What comes out of a pipe is first put into a temporary
+        file. A .tns (FROSTT) file has one entry per line: indices, then
         the value, separated by blanks; "#" starts a comment; two header lines (order and number of entries, then the
         sizes) may come first. A csv or parquet file has one line per entry. An npz file is one of `write_tensor`.
     format : {"tns", "csv", "parquet", "npz"}, optional
@@ -50,12 +62,16 @@ def read_tensor(
         Whether the first line of a csv file names its columns.
     labels : bool, optional
         Whether the mode columns of a csv or parquet file hold labels (numbers, text, dates) and not indices. Default:
-        True, but False for a csv file without header. Labels in a csv file are numbers where the whole column is.
-    modes, value : K columns, and one, optional
-        Their names, or their positions from 0 in a csv file without header. Default: the value is the last column and
-        every other column is a mode.
+        True, but False for a csv file without header. Labels in a csv file are numbers where the whole column is
+        written as Python writes numbers, and else text: 007 is not 7. To models the number 7 and the text "7" are the
+        same label.
+    modes : K columns, optional
+        Their names, or their positions from 0 in a csv file without header. Default: all but the value.
+    value : column or None, default="last column"
+        None for a log, of which each line is an event: the value of a cell is the number of its lines.
     duplicates : {"error", "mean", "sum", "last"}, default="error"
-        What to do with a cell that occurs more than once.
+        What to do with a cell that occurs more than once. "sum" of a last column that is not called y, value or count
+        needs that column to be named as the `value`, since it may be a mode of a log.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -74,19 +90,30 @@ def read_tensor(
     text = check_file(path)
     kind = format_of(text, format)
     check_choice("index_base", str(index_base), ("0", "1"))
-    if kind == "npz":
-        return read_npz(text, shape)
-    if kind == "parquet":
-        frame = read_parquet(text)
-        modes, value = chosen_columns(text, list(frame.columns), modes, value)
-        return _from_frame(frame, modes, value, labels is not False, shape, index_base, duplicates)
-    with open_lines(text) as lines:
-        layout = layout_of(text, kind, lines, Reading(index_base, header, labels, modes, value, shape))
-    if layout.labelled:
-        frame = read_frame(layout, verbose)
-        return _from_frame(frame, layout.mode_names, layout.value_name, True, shape, index_base, duplicates)
-    coords, values, sizes = read_entries(layout, verbose)
+    how = Reading(index_base, header, labels, modes, value, shape)
+    if kind in ("npz", "parquet"):
+        check_seekable(text, kind)
+        return read_npz(text, shape) if kind == "npz" else _from_parquet(text, how, duplicates)
+    with on_disk(text) as copy:
+        with open_lines(copy, text) as lines:
+            layout = layout_of(text, kind, lines, how)._replace(copy=copy)
+        _check_sum(how, layout.value_name, duplicates)
+        if layout.labelled:
+            frame = read_frame(layout, verbose)
+            return _from_frame(frame, layout.mode_names, layout.value_name, how, duplicates)
+        coords, values, sizes = read_entries(layout, verbose)
+    if layout.shape is None:
+        check_sizes(sizes, len(values))
+    if layout.value is None:
+        values, duplicates = np.ones(len(values)), check_counting(duplicates)
     return SparseTensor.from_checked(coords, values, sizes, duplicates)
+
+
+def _from_parquet(path: str, how: Reading, duplicates: str) -> SparseTensor:
+    frame = read_parquet(path)
+    modes, value = chosen_columns(path, list(frame.columns), how.modes, how.value)
+    _check_sum(how, value, duplicates)
+    return _from_frame(frame, modes, value, how, duplicates)
 
 
 def read_cells(
@@ -105,32 +132,49 @@ def read_cells(
     """
     if kind == "parquet":
         return read_parquet(path)
-    if kind == "csv":
-        with open_lines(path) as lines:
-            skip, names = csv_names(path, lines, header, None)
-        return read_frame(Layout(path, ",", None, tuple(names), tuple(range(len(names))), None, skip, labelled=True))
-    with open_lines(path) as lines:  # two fields may be a header: the third line tells
+    with on_disk(path) as copy:
+        if kind == "csv":
+            return _csv_cells(path, copy, header)
+        return _tns_cells(path, copy, n_modes, index_base, with_values)
+
+
+def _csv_cells(path: str, copy: str, header: bool) -> pd.DataFrame:
+    with open_lines(copy, path) as lines:
+        skip, names = csv_names(path, lines, header, None)
+    return read_frame(Layout(path, ",", None, tuple(names), (), None, skip, labelled=True, copy=copy))
+
+
+def _tns_cells(path: str, copy: str, n_modes: int, index_base: int, with_values: bool) -> pd.DataFrame:
+    with open_lines(copy, path) as lines:  # two fields may be a header: the third line tells
         widths = [len(fields) for _, fields in itertools.islice(rows(lines, None, "#"), 3)]
     if widths and widths[-1] == n_modes and not with_values:
         fields = tuple(range(n_modes))
-        layout = Layout(path, None, "#", (None,) * n_modes, fields, None, base=index_base)
+        layout = Layout(path, None, "#", (None,) * n_modes, fields, None, base=index_base, copy=copy)
         return pd.DataFrame(read_entries(layout)[0] + index_base)
     if widths and widths[-1] != n_modes + 1:
         wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
         fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-    with open_lines(path) as lines:
-        coords, values, _ = read_entries(tns_layout(path, lines, Reading(index_base)))
+    with open_lines(copy, path) as lines:
+        coords, values, _ = read_entries(tns_layout(path, lines, Reading(index_base))._replace(copy=copy))
     return pd.DataFrame(coords + index_base).assign(value=values)
 
 
-def _from_frame(
-    frame: pd.DataFrame, modes: Any, value: Any, labelled: bool, shape: Any, base: int, duplicates: str
-) -> SparseTensor:
-    if labelled:
-        if shape is not None:
+def _check_sum(how: Reading, value: Any, duplicates: str) -> None:
+    """Refuse to add up a last column that nobody said is the value, and that may be a mode of a log."""
+    if duplicates == "sum" and how.value == LAST and how.header and value not in (None, *VALUES):
+        fail_value(
+            f"duplicates='sum' would add up the last column, {value!r}; pass value={value!r} if it is the value, or "
+            "value=None if every line is an event to be counted."
+        )
+
+
+def _from_frame(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
+    if how.labels is not False:
+        if how.shape is not None:
             fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
         return SparseTensor.from_pandas(frame, modes, value, duplicates=duplicates)
     coords = frame[list(modes)].to_numpy()
+    base = how.index_base
     if coords.dtype.kind == "u":
         coords = coords.astype(np.int64)  # one below an unsigned 0 is no negative number
     if coords.dtype.kind in "iuf":
@@ -139,4 +183,7 @@ def _from_frame(
                 "the file has an index 0, but indices count from 1; pass index_base=0 if this file counts from 0."
             )
         coords = coords - base
-    return SparseTensor.from_coo(coords, frame[value].to_numpy(), shape, duplicates=duplicates)
+    values, policy = frame[value].to_numpy(), duplicates
+    if value is None:
+        values, policy = np.ones(len(frame)), check_counting(duplicates)
+    return SparseTensor.from_coo(coords, values, how.shape, duplicates=policy)

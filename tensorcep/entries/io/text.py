@@ -21,10 +21,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import fail_value
-from tensorcep.entries.io.layout import Layout
-from tensorcep.entries.io.lines import ENCODING, GZIP_ERRORS, filled, open_binary, open_lines, split_line
+from tensorcep.core.checks import INT64_MAX
+from tensorcep.entries.io.layout import Layout, fail_promise
+from tensorcep.entries.io.lines import (
+    ENCODING,
+    GZIP_ERRORS,
+    UNDECODED,
+    UnreadableError,
+    filled,
+    is_text,
+    open_binary,
+    open_lines,
+    split_line,
+)
 from tensorcep.entries.io.one_line import find_bad_line
+from tensorcep.entries.spelling import numbers_of
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 _PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
@@ -51,15 +62,12 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
         try:
             coords, values, sizes = _parse(layout, dialect, verbose)
         except _PARSE_ERRORS as error:
-            if isinstance(error.__cause__, GZIP_ERRORS):
+            if _is_of_file(error):
                 raise
             failure = error
             continue
         if layout.n_entries is not None and layout.n_entries != values.size:
-            fail_value(
-                f"'{layout.path}' holds {values.size} entries where its header promises {layout.n_entries}; "
-                "it may be truncated."
-            )
+            fail_promise(layout, values.size)
         return coords, values, layout.shape or sizes
     find_bad_line(layout)
     raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
@@ -69,7 +77,7 @@ def _plain_separator(layout: Layout) -> str | None:
     """Return the one character between the fields of the first entry, or None if it takes more to split them."""
     if layout.separator is not None:
         return layout.separator
-    with open_lines(layout.path) as lines:
+    with open_lines(layout.place, layout.path) as lines:
         for text in itertools.islice(lines, layout.skip, None):
             fields = split_line(text, None, layout.comment)
             if fields:
@@ -126,10 +134,11 @@ def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_
     """Yield the parsed blocks in the order of the file; a few are parsed at a time, and no more are in memory."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     waiting: collections.deque[Future[_Block]] = collections.deque()
-    with open_binary(layout.path, verbose) as (handle, raw), ThreadPoolExecutor(threads) as pool:
+    size = os.path.getsize(layout.place)
+    with open_binary(layout.place, verbose, layout.path) as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
         for _ in range(layout.skip):
             handle.readline()
-        for lines, share in _whole_lines(handle, raw, os.path.getsize(layout.path)):
+        for lines, share in _whole_lines(handle, counted, size):
             waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
@@ -137,13 +146,13 @@ def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_
             yield waiting.popleft().result()
 
 
-def _whole_lines(handle: BinaryIO, raw: Any, size: int) -> Iterator[tuple[bytes, float]]:
+def _whole_lines(handle: BinaryIO, counted: Any, size: int) -> Iterator[tuple[bytes, float]]:
     """Yield blocks of about BLOCK bytes that end with a line, each with the share of the file read so far."""
     rest = b""
     while data := handle.read(BLOCK):
         end = data.rfind(b"\n") + 1
         if end:
-            yield rest + data[:end], raw.tell() / size
+            yield rest + data[:end], counted.count / size
             rest = b""
         rest += data[end:]
     if rest:
@@ -170,7 +179,7 @@ def _checked(frame: pd.DataFrame, layout: Layout) -> tuple[NDArray[np.int64], ND
     sizes = np.zeros(len(layout.modes), dtype=np.int64)
     for k, field in enumerate([] if layout.labelled else layout.modes):
         column = frame[field].to_numpy()
-        if column.min() < layout.base:
+        if column.min() < layout.base or int(column.max()) - layout.base >= INT64_MAX:
             raise _RefusedError
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
@@ -195,35 +204,73 @@ def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFr
         na_filter=False,
         engine="c",
         encoding=ENCODING,
-        encoding_errors="replace",
+        encoding_errors=UNDECODED,
         **options,
     )
     return frame
 
 
 def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
-    """Return the columns of a file with labels, with their names; all of them as text where there is no value.
+    """Return the columns of a file with labels, with their names; all of them as text where no column is a mode.
 
-    pandas chooses the dtype of the labels by looking at the whole column, so this is not read in chunks.
+    Labels are numbers only where nothing is lost by it; see `tensorcep.entries.labels.numbers_of`. pandas looks at
+    a whole column for this, so it is not read in chunks.
+
+    Raises
+    ------
+    ValueError
+        With the number of the first bad line, counted from 1 with comments and headers.
     """
-    failure: Exception | None = None
-    options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False}
     try:
-        with open_binary(layout.path, verbose) as (handle, _):
-            frame = _read_csv(handle, _types(layout) or str, options)
-        _checked(frame, layout)
+        frame = _labelled_frame(layout, verbose)
     except _PARSE_ERRORS as error:
-        if isinstance(error.__cause__, GZIP_ERRORS):
+        if _is_of_file(error):
             raise
-        failure, frame = error, pd.DataFrame()
-    # A line that ends early leaves empty text in its last fields.
-    if failure is None and not any((frame[field] == "").any() for field in layout.modes):
-        return frame.set_axis(list(layout.names), axis=1)
-    if failure is None or layout.value is not None:
         find_bad_line(layout)
-    if failure is not None:
-        raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+        raise ValueError(f"'{layout.path}' cannot be read ({error}); mend it.") from error
+    # A line that ends early leaves empty text in its last fields.
+    if any((frame[field] == "").any() for field in frame.columns if frame[field].dtype.kind == "O"):
+        find_bad_line(layout)
     return frame.set_axis(list(layout.names), axis=1)
+
+
+def _is_of_file(error: Exception) -> bool:
+    """Whether a file cannot be read in any way, so that there is no line to look for."""
+    return isinstance(error, UnreadableError) or isinstance(error.__cause__, GZIP_ERRORS)
+
+
+def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
+    types = _types(layout) if layout.modes else dict.fromkeys(range(layout.n_fields), object)
+    try:
+        frame, names = _whole_frame(layout, verbose, types)
+    except UnicodeError:  # where it does not matter, in a column that nobody asked for, it shall not
+        ignored = set(range(layout.n_fields)) - {*layout.modes, layout.value}
+        frame, names = _whole_frame(layout, 0, {**types, **dict.fromkeys(ignored, object)})
+    _checked(frame, layout)
+    # Integers beyond 64 bits are objects too.
+    texts = [k for k in layout.modes or frame.columns if pd.api.types.infer_dtype(frame[k], skipna=False) == "string"]
+    if not all(is_text("".join(frame[field])) for field in texts if frame[field].dtype == object):
+        raise _RefusedError
+    # Integers are taken from pandas where each was written as Python would; what it made of others is undone.
+    doubted = [k for k in layout.modes if k not in texts and (names or frame[k].dtype != np.int64)]
+    if doubted:
+        as_text, _ = _whole_frame(layout, 0, dict.fromkeys(doubted, object), doubted)
+        for field in doubted:
+            frame[field] = numbers_of(as_text[field])
+    return frame
+
+
+def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
+    """Return a file as pandas reads it, and whether some text may be another than that of the integer in it."""
+    options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False, "usecols": only}
+    with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
+        watched.numbers_as_names = False
+        try:
+            return _read_csv(handle, types, options), watched.numbers_as_names
+        except _PARSE_ERRORS:
+            if watched.refusal is not None:
+                raise watched.refusal from None
+            raise
 
 
 def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
@@ -232,13 +279,18 @@ def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64],
     None where a line needs a closer look, since it does not hold exactly one good entry.
     """
     types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **_types(layout)}
+    text = "".join(lines)
+    if not is_text(text):
+        return None
     try:
         with np.errstate(invalid="ignore"):
-            frame = _read_csv(StringIO("".join(lines)), types, _general_dialect(layout))
-        coords, values, _ = _checked(frame, layout)
+            frame = _read_csv(StringIO(text), types, _general_dialect(layout))
+        coords, values, sizes = _checked(frame, layout)
     except _PARSE_ERRORS:
         return None
     if any((frame[field] == "").any() for field in types if types[field] is object):
+        return None
+    if layout.shape is not None and (sizes > layout.shape).any():
         return None
     if len(frame) != len(lines) and len(frame) != sum(1 for _ in filled(lines, layout.comment)):
         return None  # a quoted field spans lines

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_choice
+from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.files import atomic_write
 from tensorcep.entries.interop import column_names, optional_module
 from tensorcep.entries.io.layout import format_of
@@ -56,6 +56,9 @@ def write_tensor(
         return
     if kind == "tns" and any(found is not None for found in tensor.labels):
         warnings.warn("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", stacklevel=2)
+    empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
+    if kind == "csv" and empty:
+        fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
     if kind == "parquet":
         optional_module("pyarrow", "writing parquet files")
         with atomic_write(text) as handle:

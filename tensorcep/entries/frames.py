@@ -1,0 +1,84 @@
+"""Data frames: which columns are the modes, and entries from their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tensorcep.core.checks import check_columns, check_mode_count, check_not_empty, check_values, fail_value
+from tensorcep.entries.labels import Labels, check_labels
+
+
+def frame_entries(
+    frame: pd.DataFrame, modes: Sequence[Any], value: Any, labels: Any
+) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[Labels, ...]]:
+    """Return coordinates, values and labels of the lines of a long frame; see `SparseTensor.from_pandas`.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or there twice, or is two modes, or a mode and the value; if there are no lines; if there
+        is no label, or what cannot be one.
+    """
+    check_mode_count(modes)
+    modes = check_mode_columns(list(frame.columns), modes, value, "the DataFrame")
+    check_not_empty(len(frame), "the DataFrame")
+    known = check_labels(labels, len(modes))
+    found, rows = [], []
+    for name, old in zip(modes, known, strict=True):
+        new, at = labels_of_column(frame[name], name)
+        if old is not None:
+            old = old.extended(new)
+            at, new = old.rows(new)[at], old
+        found.append(new)
+        rows.append(at)
+    values = np.ones(len(frame)) if value is None else check_values(frame[value].to_numpy(), name=f"column {value!r}")
+    return np.stack(rows, axis=1), values, tuple(found)
+
+
+def labels_of_column(column: pd.Series, name: Any) -> tuple[Labels, NDArray[np.int64]]:
+    """Return the labels of a column and the row of each line; refuse what cannot be a label."""
+    try:
+        return Labels.from_column(column, name=name)
+    except TypeError as error:  # a list or a dict
+        raise ValueError(f"column {name!r} must hold labels, such as numbers, text or dates ({error}).") from error
+
+
+def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any, where: str) -> list[Any]:
+    """Return the modes as a list, if they and the value are different columns and each is there once."""
+    check_mode_count(modes, what=f"{where} must have")
+    chosen = list(modes)
+    wanted = chosen if value is None else [*chosen, value]
+    check_columns(columns, wanted, where)
+    twice = [name for name in wanted if list(columns).count(name) > 1]
+    if twice:
+        fail_value(f"{where} has more than one column {twice[0]!r}; rename one.")
+    if len(set(wanted)) != len(wanted):
+        fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
+    return chosen
+
+
+def mode_columns(columns: Sequence[Any], names: Sequence[Any], where: str = "X") -> list[int]:
+    """Return where the modes of a model stand among the columns of a frame or a file.
+
+    Columns are found by the names of the modes, in any order and among others. Where there are no names to go by, those
+    of a mode (None) or of the columns (positions), they are taken in their order.
+
+    Raises
+    ------
+    ValueError
+        If columns have other names than the modes, or are too few or too many to be taken in their order.
+    """
+    columns, modes = list(columns), list(names)
+    if None not in modes and set(modes) <= set(columns):
+        return [columns.index(name) for name in modes]
+    named = None not in modes and not all(isinstance(name, int) for name in columns)
+    if named or len(columns) != len(modes):
+        got = ", ".join(map(str, columns))
+        wanted = f"the modes {', '.join(map(str, modes))}" if named else f"{len(modes)} modes"
+        fail_value(f"{where} must have one column for each of {wanted}; got the columns {got}; rename or choose them.")
+    return list(range(len(columns)))
