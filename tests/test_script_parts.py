@@ -170,12 +170,12 @@ def test_accuracy_of_draws_is_that_of_their_distribution(rng):
     coords = np.zeros((4000, 3), dtype=np.int64)
     split = Split("alog", 1, (1, 1, 1), Entries(coords, y), [Entries(coords, y)])
     draws = rng.standard_normal((100, 4000))
-    found = accuracy.draw_scores(split, draws, accuracy.probability_below(split, draws))
+    found = accuracy.draw_scores(split, draws, accuracy.probability_below(split.held.y, draws))
     assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
     assert found["crps"] == pytest.approx(crps_gaussian(y, np.zeros(4000), np.ones(4000)), abs=0.01)
     # values and draws that pile up at a limit
     censored, piled = split._replace(tests=[Entries(coords, np.maximum(y, 0.0))]), np.maximum(draws, 0.0)
-    found = accuracy.draw_scores(censored, piled, accuracy.probability_below(censored, piled))
+    found = accuracy.draw_scores(censored, piled, accuracy.probability_below(censored.held.y, piled))
     assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
 
 

@@ -53,6 +53,7 @@ TINY = {
         "--methods laplace,wopt-ridge,cep-averaged --likelihoods gaussian,logit --true-rank 1 --shape 12,10,8 "
         "--density 0.4 --seeds 1"
     ),
+    "studies.gauntlet": "--part smoke",
     "studies.measure_accuracy": (
         "--methods default,cep,vmp --folds 1 --entries 400 --sets 2 --data alog,enron --ranks 2 --sweeps 4 "
         "--interactions main=1:cp=1 --priors learned --ensembles 2"
@@ -82,6 +83,7 @@ SLOW = {
     "speed.stream_kill_test",
     "studies.choose_defaults",
     "studies.engine_calibration",
+    "studies.gauntlet",
     "studies.measure_accuracy",
 }
 Rows = list[dict[str, Any]]

@@ -80,12 +80,12 @@ def value_scores(split: Split, mean: np.ndarray) -> dict[str, float]:
     return {"rmse": rmse(split.held.y, mean)}
 
 
-def probability_below(split: Split, draws: np.ndarray) -> np.ndarray:
-    """Probability below each held-out value among draws (S, n) of it, ties broken at random: uniform if calibrated.
+def probability_below(y: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Probability below each value among draws (S, n) of it, ties broken at random: uniform if calibrated.
 
     The rank of the value among S draws of the same distribution takes each of S + 1 places as often.
     """
-    below, ties = (draws < split.held.y).sum(axis=0), (draws == split.held.y).sum(axis=0)
+    below, ties = (draws < y).sum(axis=0), (draws == y).sum(axis=0)
     return (below + np.random.default_rng(0).random(len(below)) * (ties + 1)) / (len(draws) + 1)
 
 
@@ -125,7 +125,7 @@ def model_scores(model: Any, split: Split) -> tuple[dict[str, float], tuple[np.n
         return found, None
     found["coverage_90"] = coverage(held.y, *model.predict_interval(held.coords, 0.9).T)
     draws = model.sample_y(held.coords, DRAWS, random_state=0)
-    below = probability_below(split, draws)
+    below = probability_below(held.y, draws)
     return found | draw_scores(split, draws, below), (below,)
 
 

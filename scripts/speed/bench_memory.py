@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scripts.lib.common import Row, fresh_process, numbers, paper_model, parser, report, row, say, words
+from scripts.lib.memory import forget_peak, resident
 
 ORDER = 3
 WARM_UP_ENTRIES = 2_000
@@ -31,22 +30,6 @@ def derived_bytes(rank: int, dtype: str) -> dict[str, float]:
     noise_messages, latent_means = 2 * 8, 8
     packed = ORDER * 4 + 8 + 8 + 8  # rows, value, weight, permutation
     return {"messages": messages, "all": messages + noise_messages + packed + latent_means}
-
-
-def resident(field: str) -> int:
-    """VmRSS (now) or VmHWM (peak) of this process in bytes; where there is no /proc, the peak that getrusage knows."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    lines = status.read_text(encoding="ascii", errors="replace").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
-
-
-def forget_peak() -> None:
-    """Set the peak to the present value, where the system can."""
-    control = Path("/proc/self/clear_refs")
-    if control.exists():
-        control.write_text("5", encoding="ascii")
 
 
 def child(n: int, rank: int, dtype: str, sweeps: int, threads: int, seed: int) -> dict[str, float]:

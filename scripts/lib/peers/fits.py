@@ -86,7 +86,7 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     scored = (label_scores if labelled else value_scores)(split, found["predicted"])
     if "observations" in found:
         scored["log_score"] = float(found["log_density"].mean())
-        scored |= draw_scores(split, found["observations"], probability_below(split, found["observations"]))
+        scored |= draw_scores(split, found["observations"], probability_below(split.held.y, found["observations"]))
     scored |= {"seconds_fit": float(found["seconds"]), "cpu_seconds_fit": float(found["cpu_seconds"])}
     scored["sweeps_done"] = len(found["sweep_seconds"])
     label = f"{split.data} fold {split.fold} {name} rank {setting.rank} seed {seed}: "
