@@ -8,7 +8,7 @@ start. What the entries that all left out say then decides how much each pilot a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ def run_with_pilots(plan: Plan) -> Run:
         return continued(plan, begun)
     state, shares = with_weights(begun.state, options, beside)
     begun = begun._replace(state=state)
-    sampled = continued(plan, begun) if len(state.held.alive) else begun
+    sampled = continued(plan, begun) if len(state.chains.factors) else begun
     return _joined(sampled, flown, shares, plan)
 
 
@@ -95,7 +95,7 @@ def _embedded(rows: np.ndarray, pilot: Pilot, problem: Problem) -> np.ndarray:
 
 
 def _start(flown: Flown, problem: Problem) -> np.ndarray:
-    """Where the first chain starts: at the pilot's means, and at the problem's start in columns that it does not have."""
+    """Where the first chain starts: at the pilot's means; at the problem's start in columns that it does not have."""
     means = _embedded(flown.posterior.components().mean, flown.pilot, problem)[0]
     own = np.isin(np.arange(problem.rank), flown.pilot.columns)
     return np.where(own, means, np.asarray(problem.start))
@@ -122,17 +122,17 @@ def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float)
     """Draws from a pilot's posterior given all entries."""
     pilot, whole = flown.pilot, plan.problem
     problem = pilot.problem._replace(start=flown.posterior.components().mean[0])
-    settings = replace(pilot.settings, anneal=min(REFIT_ANNEAL, pilot.settings.get_params()["anneal"]))
+    settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
     posterior = _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS)
     rng = generator(whole.seed, Stream.PILOT, number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
     belief = posterior.components(unseen)
     rows = draw_rows(belief.mean[0], belief.cov[0], n, rng)  # type: ignore[index]
-    theta = None if belief.theta is None else belief.theta.draws(np.zeros(n, dtype=int), rng)[None]
+    theta: Any = None if belief.theta is None else belief.theta.draws(np.zeros(n, dtype=int), rng)[None]
     mode = None if belief.theta is None else belief.theta.mode
     if belief.theta is not None and posterior.noise is not None:
-        theta = theta / noise_ratio  # type: ignore[operator]
+        theta = theta / noise_ratio
     n_rows = len(posterior.eta)
     known, unknown = (_embedded(part, pilot, whole)[None] for part in (rows[:, :n_rows], rows[:, n_rows:]))
     return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
@@ -140,7 +140,7 @@ def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float)
 
 def _in_one_chain(parts: list[Draws]) -> Draws:
     """All draws, one chain after the other, in one."""
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in ("rows", "theta", "unknown"):
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:

@@ -119,7 +119,7 @@ def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen) -> t
     if name is None:
         return ()
     n_numbers = sum(problem.shape) * problem.rank
-    settings = with_numbers(SETTINGS[name](n_starts=1), problem.likelihood.name, True, chosen.max_iter, n_numbers)
+    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter, n_numbers)
     some = [chosen.parts]
     if isinstance(model.interactions, str) and model.interactions == "auto":
         some += [chosen.parts | {"main": 0, "pair": 0}, chosen.parts | {"pair": 0, "cp": 0}]

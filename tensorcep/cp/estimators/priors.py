@@ -198,8 +198,8 @@ def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
     factors = [np.asarray(factor, dtype=np.float64) for factor in init]
     if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
         fail_value(
-            f"init must be 'auto', 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got arrays of "
-            f"shapes {[factor.shape for factor in factors]}."
+            f"init must be 'auto', 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got "
+            f"arrays of shapes {[factor.shape for factor in factors]}."
         )
     if not all(np.isfinite(factor).all() for factor in factors):
         fail_value("init must be finite; got nan or infinity.")
