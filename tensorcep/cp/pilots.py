@@ -26,10 +26,12 @@ from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of
-from tensorcep.cp.spectral import with_spectral_start
+from tensorcep.cp.spectral import with_more_components, with_spectral_start
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
+# Times that a pilot looks for more components.
+ROUNDS = 4
 
 
 class Flown(NamedTuple):
@@ -62,9 +64,21 @@ def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
     """Run a pilot without the entries at these places."""
     entries, shape = plan.problem.entries, pilot.problem.shape
     kept = np.delete(np.arange(len(entries.permutation)), place)
-    problem = pilot.problem._replace(entries=pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape))
-    sweeps = pilot.settings.get_params()["anneal"] + PILOT_SWEEPS
-    return Flown(pilot, _run_pilot(pilot, pilot.settings, with_spectral_start(problem), plan, sweeps))
+    packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
+    return Flown(pilot, grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan))
+
+
+def grown(pilot: Pilot, plan: Plan) -> Posterior:
+    """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise."""
+    problem = with_spectral_start(pilot.problem)
+    fitted = _run_pilot(pilot, pilot.settings, problem, plan, pilot.settings.get_params()["anneal"] + PILOT_SWEEPS)
+    again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
+    for _ in range(ROUNDS):
+        more = with_more_components(problem, fitted)
+        if more is None:
+            break
+        fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
+    return fitted
 
 
 def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:

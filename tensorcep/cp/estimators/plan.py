@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.columns import columns_within, free_columns
 from tensorcep.cp.estimators.defaults import Chosen, choose
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
@@ -88,7 +89,7 @@ def plan_fit(
     problem, rows = _in_columns(model, whole, values, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    pilots = _pilots(model, problem, values, chosen) if method.sampler and spectral and chosen.learns_prior else ()
+    pilots = _pilots(model, problem, values, chosen, method) if spectral and chosen.learns_prior else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     work = Plan(method, settings, problem, *runs, *options)
     decided = {
@@ -113,15 +114,15 @@ def _in_columns(
     return whole._replace(**own), rows
 
 
-def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen) -> tuple[Pilot, ...]:
-    """Quick fits of all columns, and, where these are not asked for, of the CP component and of main effects alone."""
+def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:
+    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
     name = next((name for name in PILOTS if not METHODS[name].lacks(problem.likelihood)), None)
     if name is None:
         return ()
     n_numbers = sum(problem.shape) * problem.rank
     settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter, n_numbers)
     some = [chosen.parts]
-    if isinstance(model.interactions, str) and model.interactions == "auto":
+    if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
         some += [chosen.parts | {"main": 0, "pair": 0}, chosen.parts | {"pair": 0, "cp": 0}]
     pilots = []
     for parts in some:
