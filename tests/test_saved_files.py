@@ -83,6 +83,9 @@ def learn_more(model: Any, inputs: dict[str, np.ndarray], time: float | None = N
     X: Any = inputs["batch_coords"]
     if all(found is not None for found in model.labels_):
         X = pd.DataFrame({found.name: inputs[f"batch_names_{k}"] for k, found in enumerate(model.labels_)})
+        for found in model.labels_:  # 0.1 took the number 7 for another row than that of the text "7"
+            if isinstance(found[0], str) and X[found.name].dtype.kind in "iuf":
+                X[found.name] = "number " + X[found.name].astype(str)
     elif model.shape is not None:
         keep = (np.array(model.shape) > X).all(axis=1)
         X, y = X[keep], y[keep]
