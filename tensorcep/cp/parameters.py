@@ -12,6 +12,7 @@ from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma, Parameter
+from tensorcep.likelihoods.record import Likelihood
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
 ENOUGH = 10_000
@@ -78,19 +79,37 @@ class Learned(NamedTuple):
         return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b)}
 
 
+def own_law(theta: float) -> Gamma:
+    """The law of a parameter that is not learned."""
+    return Gamma(np.array([theta]), np.ones(1))
+
+
 def sampled_entries(problem: Problem) -> np.ndarray:
     """Flat places in the lanes of entries that say enough of a parameter that all share, evenly spaced."""
     n = len(problem.entries.permutation)
     return np.arange(n) if n <= ENOUGH else np.linspace(0, n - 1, ENOUGH).astype(np.int64)
 
 
-def law_of_rows(learned: Learned, law: Gamma, problem: Problem, mean: np.ndarray, cov: np.ndarray) -> Gamma:
-    """The law after `law`, given the packed moments of all columns of the rows."""
+def law_of_rows(
+    learned: Learned, law: Gamma, problem: Problem, mean: np.ndarray, cov: np.ndarray, step: float = 1.0
+) -> Gamma:
+    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows."""
     index, entries = sampled_entries(problem), problem.entries
     rows = np.ascontiguousarray(entries.rows[index // LANES, :, index % LANES], dtype=np.int64)
     m, v = np.empty(len(index)), np.empty(len(index))
     latent_moments(rows, mean, cov, m, v)
-    return learned.law_of_marginals(law, problem, index, m, v)
+    new = learned.law_of_marginals(law, problem, index, m, v)
+    return Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step))
+
+
+def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:
+    """The likelihood with what is known of its dispersion, a share `weight` of it, as the prior and the start."""
+    parameter = likelihood.parameter
+    if known is None or parameter is None:
+        return likelihood
+    (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
+    prior = (p + weight * (a - p), q + weight * (b - q))
+    return likelihood._replace(parameter=parameter._replace(prior=prior, start=a / b))
 
 
 def learned_parameter(problem: Problem, options: Any) -> Learned | None:

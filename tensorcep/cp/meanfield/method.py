@@ -33,7 +33,7 @@ from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mo
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import entries_by_row
-from tensorcep.cp.parameters import Learned, learned_parameter, sampled_entries
+from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
 from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, seen_rows, train_score
@@ -71,7 +71,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         augmentation=augmentation,
         sites=as_observed(problem, augmentation),
         learned=learned,
-        law=Gamma(np.array([problem.likelihood.default_theta]), np.ones(1)) if learned is None else learned.first_law(),
+        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
         counts=_counts(learned, problem),
         sweeps=0,
     )
