@@ -220,6 +220,19 @@ def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None,
     return posterior if problem.free is None else all_columns(posterior, problem.free)
 
 
+def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+    R = free.shape[1]
+    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
+    for k, row in enumerate(free):
+        where, n = np.flatnonzero(row), int(row.sum())
+        a, b = np.tril_indices(n)
+        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
+            first[k] : first[k + 1], : n * (n + 1) // 2
+        ]
+    return full
+
+
 def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
     """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
     first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]

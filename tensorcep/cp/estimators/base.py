@@ -54,8 +54,10 @@ class BaseCP(TakesMethod, StreamingCP):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
-        """The likelihood of a fit to the values y, and the fitted attributes that say what was decided."""
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
         return self._asked_likelihood(), {}
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -68,6 +70,10 @@ class BaseCP(TakesMethod, StreamingCP):
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
         return 0.0
+
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        """What the latent values that belong to y may be, (n,), from which scales are taken."""
+        return y
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         """Prior standard deviation of a factor element when prior_scale="auto"."""

@@ -235,11 +235,13 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                         known.pop(key, None)
 
 
-def prequential_scores(batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def prequential_scores(state: StreamState, batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Scores of the predictions of a batch before it is learned; y are the values as the likelihood has them."""
     known = batch.problem
     none = np.zeros(len(known.prior.eta), dtype=bool)
-    prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
+    prior = Posterior(
+        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, state.dispersion
+    )
     belief = prior.components()
     log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
     mean, _ = observed_moments(known.likelihood, belief, batch.rows)

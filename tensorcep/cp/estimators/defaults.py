@@ -41,6 +41,8 @@ STREAM_RANK = 8
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
 SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
+# Counts: variational message passing fits them as well as CEP in a tenth of the time.
+OTHERWISE = {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
@@ -181,4 +183,4 @@ def method_for(likelihood: Likelihood, shape: Sequence[int], parts: dict[str, in
     """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
     columns, sampler = free_columns(parts, len(shape)).shape[1], SAMPLERS.get(likelihood.name)
     too_large = 8.0 * Gibbs().n_chains * LEAST_DRAWS * columns * sum(shape) > DRAWS_BYTES
-    return "cep" if too_large or sampler is None else sampler
+    return OTHERWISE.get(likelihood.name, "cep") if too_large or sampler is None else sampler

@@ -73,7 +73,7 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming)
-    likelihood, own = model._decide_likelihood(values, chosen)
+    likelihood, own = model._decide_likelihood(values, chosen, coords)
     method = get_method(chosen.method, likelihood, chosen.learns_prior)
     own |= model._source_attributes(source, first=True)
     options = checked_options(model)

@@ -212,7 +212,7 @@ class StreamingCP(CPPredictions):
     def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
-        scores = prequential_scores(plan.batch, arrival.values, plan.y) if score else {}
+        scores = prequential_scores(plan.state, plan.batch, arrival.values, plan.y) if score else {}
         result, posterior, reservoir = learn_batch(plan)
         before = self.n_batches_
         with all_or_nothing(plan, lambda: self.n_batches_ > before):

@@ -15,8 +15,10 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
+from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.kernels import add_sums, scale_messages
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values
+from tensorcep.cp.parameters import law_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
@@ -51,7 +53,7 @@ def sweep(
     """
     entries, K, step, gaussian = problem.entries, len(problem.shape), state.pace.step, problem.noise_prior is not None
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
-    state = state._replace(rule=state.rule._replace(step=step, power=power))
+    state = state._replace(rule=state.rule._replace(step=step, power=power, theta=float(state.law.mean[0])))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
@@ -63,10 +65,11 @@ def sweep(
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
+    state = _with_learned_parameter(state, problem)
     f = latent_values(state.rows.mean, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
-    theta = state.noise[0] / state.noise[1] if gaussian else problem.likelihood.default_theta
+    theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
@@ -97,6 +100,16 @@ def _updated(
     if step != 1.0:
         a, b = state.noise[0] + step * (a - state.noise[0]), state.noise[1] + step * (b - state.noise[1])
     return state._replace(noise=(a, b))
+
+
+def _with_learned_parameter(state: MessageState, problem: Problem) -> MessageState:
+    """Move the law of the likelihood's parameter, if one is learned, as far as the messages move."""
+    if state.learned is None:
+        return state
+    mean, cov = state.rows.mean, state.rows.cov
+    if problem.free is not None:
+        mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    return state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, state.pace.step))
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:

@@ -18,11 +18,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior, row_dims
+from tensorcep.core.belief import Dispersion, GammaNoise, Posterior, row_dims
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.model import pack_entries
+from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
@@ -68,6 +69,8 @@ class StreamState(NamedTuple):
         Posterior and first prior of the Gaussian noise precision.
     time : float
         Time of the last batch.
+    dispersion : Dispersion or None
+        Posterior of the dispersion of negative-binomial counts.
     """
 
     rank: int
@@ -76,6 +79,7 @@ class StreamState(NamedTuple):
     noise: GammaNoise | None
     noise_prior: GammaNoise | None
     time: float
+    dispersion: Dispersion | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -142,7 +146,7 @@ def begin(
     packed = (posterior.Lam, posterior.eta, prior_Lam, prior_eta, posterior.seen, np.full(len(prior_eta), time))
     first = offsets(posterior.shape)
     modes = tuple(ModeRows(*(array[a:b].copy() for array in packed)) for a, b in itertools.pairwise(first))
-    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time)
+    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
 
 
 def grown(
@@ -202,7 +206,7 @@ def batch_of(
         entries=pack_entries(local_coords, y, shape),
         shape=shape,
         rank=state.rank,
-        likelihood=likelihood,
+        likelihood=likelihood_after(likelihood, state.dispersion, keep ** max(0.0, time - state.time)),
         prior=FixedPrior(np.concatenate([Lam for Lam, _ in parts]), np.concatenate([eta for _, eta in parts])),
         start=None,
         noise_prior=noise,
@@ -245,7 +249,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
         mode.eta[rows] = posterior.eta[a:b]
         mode.seen[rows] = True
         mode.time[rows] = batch.time
-    return state._replace(noise=posterior.noise, time=batch.time)
+    return state._replace(noise=posterior.noise, time=batch.time, dispersion=posterior.dispersion)
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
@@ -258,6 +262,7 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
         eta=np.concatenate([eta for _, eta in parts]),
         noise=state.noise,
         seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
+        dispersion=state.dispersion,
     )
 
 
