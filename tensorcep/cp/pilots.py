@@ -65,16 +65,27 @@ def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
     entries, shape = plan.problem.entries, pilot.problem.shape
     kept = np.delete(np.arange(len(entries.permutation)), place)
     packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
-    return Flown(pilot, grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan))
+    pilot_of_kept = pilot._replace(problem=pilot.problem._replace(entries=packed))
+    return Flown(pilot, grown(pilot_of_kept, plan, _rounds(pilot, plan)))
 
 
-def grown(pilot: Pilot, plan: Plan) -> Posterior:
+def _rounds(pilot: Pilot, plan: Plan) -> int:
+    """A pilot of all columns has the pairs of modes to find, too; beside one of the CP component it does not grow."""
+    return ROUNDS if len(pilot.columns) < plan.problem.rank or len(plan.pilots) == 1 else 0
+
+
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Posterior:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise."""
     problem = with_spectral_start(pilot.problem)
     fitted = _run_pilot(pilot, pilot.settings, problem, plan, pilot.settings.get_params()["anneal"] + PILOT_SWEEPS)
+    return _with_more(pilot._replace(problem=problem), fitted, plan, rounds)
+
+
+def _with_more(pilot: Pilot, fitted: Posterior, plan: Plan, rounds: int) -> Posterior:
+    """A fit with the components that it has left over, looked for so many times."""
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-    for _ in range(ROUNDS):
-        more = with_more_components(problem, fitted)
+    for _ in range(rounds):
+        more = with_more_components(pilot.problem, fitted)
         if more is None:
             break
         fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
@@ -138,6 +149,7 @@ def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float)
     problem = pilot.problem._replace(start=flown.posterior.components().mean[0])
     settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
     posterior = _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS)
+    posterior = _with_more(pilot, posterior, plan, _rounds(pilot, plan))
     rng = generator(whole.seed, Stream.PILOT, number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])

@@ -176,7 +176,7 @@ def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) 
             others = [j for j in range(K) if j != k]
             gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in others], axis=0)
             right = sums[k] @ _products(factors, coords, others) / count[k]
-            factors[k] = np.linalg.solve(gram + penalty, right.T).T
+            factors[k] = np.linalg.lstsq(gram + penalty, right.T, rcond=None)[0].T
     norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
     real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]

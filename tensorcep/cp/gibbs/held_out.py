@@ -38,6 +38,8 @@ WINDOW = 20
 LEAST_SHARE = 0.25
 # The steps that find the weights, and the least weight with which a chain goes on.
 STACKING_STEPS, LEAST_WEIGHT = 500, 0.02
+# A chain ends after this share of the burn-in if it then predicts less than this share of what the best one does.
+TRIAL_SHARE, LEAST_GAIN = 1.0 / 3.0, 0.5
 
 
 class HeldOut(NamedTuple):
@@ -156,6 +158,26 @@ def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
     likelihood.loglik(*flat, value, d1, d2)
     return value.reshape(f.shape)
+
+
+def promising(held: HeldOut, factors: np.ndarray) -> np.ndarray:
+    """The chains that are not far behind the best, by the variance of the values left out that their means explain.
+
+    They are compared by what is correlated with the values, so that a likelihood of any kind will do.
+    """
+    if not len(factors) > 1:
+        return np.arange(len(factors))
+    y = held.y - held.y.mean()
+    means = held.mean - held.mean.mean(axis=1, keepdims=True)
+    scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
+    gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2
+    return np.flatnonzero(gain >= LEAST_GAIN * gain.max())
+
+
+def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
+    """What is known of these chains."""
+    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "log_density")}
+    return held._replace(**mine)
 
 
 def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> tuple[HeldOut, np.ndarray]:

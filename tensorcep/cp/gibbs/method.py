@@ -38,7 +38,17 @@ from tensorcep.cp.gibbs.chains import (
     some_chains,
     start_chains,
 )
-from tensorcep.cp.gibbs.held_out import Beside, HeldOut, hold_out, law_of_noise, update_held, weighed
+from tensorcep.cp.gibbs.held_out import (
+    TRIAL_SHARE,
+    Beside,
+    HeldOut,
+    hold_out,
+    law_of_noise,
+    promising,
+    some_of,
+    update_held,
+    weighed,
+)
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
@@ -152,6 +162,10 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         of_entries = state.theta_at(left_out)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
         state = state._replace(held=held)
+        if options.weights == "stacked" and sweeps == int(TRIAL_SHARE * options.burn_in) > 0:
+            which = promising(held, chains.factors)
+            state = _some_chains(state, which)._replace(held=some_of(held, which))
+            chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
@@ -163,8 +177,12 @@ def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ())
     The second result is the same for the fits beside the chains.
     """
     held, shares = weighed(state.held, options, beside)  # type: ignore[arg-type]
-    f = state.f[held.alive] if state.f.size else state.f
-    return state._replace(chains=some_chains(state.chains, held.alive), f=f, held=held), shares
+    return _some_chains(state, held.alive)._replace(held=held), shares
+
+
+def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
+    f = state.f[which] if state.f.size else state.f
+    return state._replace(chains=some_chains(state.chains, which), f=f)
 
 
 def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut | None, executor: Executor) -> float:
