@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         print(f"method      {method_line(model)}")
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
-        for line in noise_lines(model):
+        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
             print(line)
         print(f"model       {args.output}")
 
@@ -273,9 +273,16 @@ def noise_lines(model: Any) -> list[str]:
         return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
     if not hasattr(model, "noise_precision_"):
         return []
-    lines = [f"noise       standard deviation {model.noise_precision_**-0.5:.4g}"]
+    known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
     limit = getattr(model, "lower_limit_", None)
     return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
+
+
+def health_lines(model: Any) -> list[str]:
+    """How far the fit is to be believed, but for what the other lines say."""
+    lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]
 
 
 def _default_likelihood(tensor: SparseTensor) -> str:

@@ -54,10 +54,10 @@ def run_with_pilots(plan: Plan) -> Run:
         return begun
     if begun.state.held is None or not burn_in:
         return continued(plan, begun)
-    state, shares = with_weights(begun.state, options, beside)
+    state = with_weights(begun.state, options, beside)
     begun = begun._replace(state=state)
     sampled = continued(plan, begun) if len(state.chains.factors) else begun
-    return _joined(sampled, flown, shares, plan)
+    return _joined(sampled, flown, plan)
 
 
 def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
@@ -126,19 +126,19 @@ def _start(flown: Flown, problem: Problem) -> np.ndarray:
     return np.where(own, means, np.asarray(problem.start))
 
 
-def _joined(sampled: Run, flown: list[Flown], shares: np.ndarray, plan: Plan) -> Run:
+def _joined(sampled: Run, flown: list[Flown], plan: Plan) -> Run:
     """The draws of the chains and of the pilots, as many of each as it counts."""
     state: GibbsState = sampled.state
     held: Any = state.held
     settings = plan.settings.get_params()
     n = -(-(plan.max_iter - settings["burn_in"]) // settings["thin"])
-    if not shares.any():
+    if not held.beside.any():
         return sampled
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
     parts = [sampled.posterior] if len(held.alive) else []
-    for i in np.flatnonzero(shares):
-        size = max(1, round(n * shares[i] / held.heaviest))
+    for i in np.flatnonzero(held.beside):
+        size = max(1, round(n * held.beside[i] / held.heaviest))
         parts.append(_draws_of(flown[i], size, plan, int(i), held.noise_ratio))
     return sampled._replace(posterior=_in_one_chain(parts))
 

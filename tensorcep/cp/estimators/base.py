@@ -12,6 +12,7 @@ from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import ENGINES
@@ -112,6 +113,9 @@ class BaseCP(TakesMethod, StreamingCP):
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
         result = run_plan(plan.work)
-        self._assign({**fitted_attributes(plan, result), **coding})
+        attributes = fitted_attributes(plan, result)
+        health = diagnose(self, plan.work, result, attributes["_belief"])
+        self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
+        warn_of_health(plan.work, result, health)
         return self

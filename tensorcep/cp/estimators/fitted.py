@@ -16,6 +16,9 @@ from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
 from tensorcep.priors.fixed import Prior
 
+# What is said of a run that ended at its last sweep.
+STOPPED = "stopped after max_iter="
+
 
 def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
     """All attributes that a fit sets.
@@ -85,7 +88,7 @@ def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
     last = max(result.trace["change"][ends])
     warn_user(
-        f"{plan.method.name} stopped after max_iter={plan.max_iter} sweeps with a relative change of {last:.2g} "
+        f"{plan.method.name} {STOPPED}{plan.max_iter} sweeps with a relative change of {last:.2g} "
         f"> tol={plan.tol:g}; increase max_iter, raise tol, or add damping.",
         ConvergenceWarning,
     )

@@ -121,11 +121,12 @@ def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen, meth
         return ()
     n_numbers = sum(problem.shape) * problem.rank
     settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter, n_numbers)
-    some = [chosen.parts]
+    some = {"all columns": chosen.parts}
     if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
-        some += [chosen.parts | {"main": 0, "pair": 0}, chosen.parts | {"pair": 0, "cp": 0}]
+        some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
     pilots = []
-    for parts in some:
+    for part, parts in some.items():
         own, _ = _in_columns(model, problem, y, chosen, parts, 1, seed=problem.seed)
-        pilots.append(Pilot(METHODS[name], settings, own, columns_within(parts, chosen.parts, len(problem.shape))))
+        columns = columns_within(parts, chosen.parts, len(problem.shape))
+        pilots.append(Pilot(part, METHODS[name], settings, own, columns))
     return tuple(pilots)

@@ -91,12 +91,12 @@ class GibbsState(NamedTuple):
         """Whether the entries have a precision that is learned."""
         return self.learned is not None and self.learned.parameter.is_precision
 
-    def theta_at(self, held: HeldOut) -> np.ndarray:
-        """The likelihood's parameter of the entries left out in every chain, (C, n)."""
+    def theta_at(self, place: np.ndarray) -> np.ndarray:
+        """The likelihood's parameter of the entries at these places in every chain, (C, n)."""
         theta = self.chains.theta
         if self.learned is None or self.learned.groups.mode is None:
-            return np.broadcast_to(theta[:, :1], held.mean.shape)
-        return theta[:, self.learned.groups.of_entry.ravel()[held.place]]
+            return np.broadcast_to(theta[:, :1], (len(theta), len(place)))
+        return theta[:, self.learned.groups.of_entry.ravel()[place]]
 
     def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
         """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
@@ -150,7 +150,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     sweeps = state.chains.sweeps
     if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
-        state, _ = with_weights(state, options)
+        state = with_weights(state, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
@@ -159,7 +159,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         chains.target[:] = problem.entries.y.ravel()
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
     if left_out is not None:
-        of_entries = state.theta_at(left_out)
+        of_entries = state.theta_at(left_out.place)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
         state = state._replace(held=held)
         if options.weights == "stacked" and sweeps == int(TRIAL_SHARE * options.burn_in) > 0:
@@ -171,13 +171,10 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> tuple[GibbsState, np.ndarray]:
-    """At the end of the burn-in: the chains that go on, and how far each is to be believed.
-
-    The second result is the same for the fits beside the chains.
-    """
-    held, shares = weighed(state.held, options, beside)  # type: ignore[arg-type]
-    return _some_chains(state, held.alive)._replace(held=held), shares
+def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
+    held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+    return _some_chains(state, held.alive)._replace(held=held)
 
 
 def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:

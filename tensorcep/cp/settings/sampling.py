@@ -71,7 +71,8 @@ class Gibbs(Sampler):
     noise : {"held-out", "sampled"}, default="held-out"
         "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
         ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
-        until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled".
+        until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled". From n of N
+        entries the noise is known less well than by the exact posterior, by a factor of about sqrt(N / n).
 
     References
     ----------
