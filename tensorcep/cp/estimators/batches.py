@@ -38,6 +38,7 @@ from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.entries.batch import Batch
 from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.record import per_row
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -116,7 +117,7 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coor
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
     time = 0.0 if arrival.time is None else arrival.time
-    Lam, eta = problem.prior.Lam, problem.prior.eta
+    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     state = begin(posterior, Lam, eta, problem.noise_prior, time)

@@ -25,7 +25,7 @@ from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional
+from tensorcep.priors.record import Conditional, of_mode, per_row
 
 
 class Chains(NamedTuple):
@@ -71,7 +71,7 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
     small, n = free_problem(problem), problem.entries.y.size
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
-    factors = np.ones((options.n_chains, *problem.prior.eta.shape))
+    factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
     for c in range(options.n_chains):
         given = c == 0 and small.start is not None
         start = small.start if given else _draws_from_prior(small, c)
@@ -86,7 +86,7 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = problem.prior.Lam, problem.prior.eta
+    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     rows, good = np.empty(eta.shape), np.empty(len(eta))
     row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
@@ -136,8 +136,7 @@ def draw_factors(
 def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
     if prior.modes is None:
-        mine = slice(*offsets(shape)[k : k + 2])
-        return prior.Lam[mine], prior.eta[mine]
+        return of_mode(prior.Lam, k, shape), of_mode(prior.eta, k, shape)
     mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
     return pack(precision), np.einsum("kij,kj->ki", precision, mean)
 
