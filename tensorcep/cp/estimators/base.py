@@ -105,7 +105,7 @@ class BaseCP(TakesMethod, StreamingCP):
         refuse_others(f"{type(self).__name__}.fit", others)
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
-        result = run_plan(plan.work)
+        result = run_plan(plan.work)._replace(state=None)  # states hold all messages and draws
         self._assign({**fitted_attributes(plan, result), **coding})
         warn_of_no_convergence(plan.work, result)
         return self

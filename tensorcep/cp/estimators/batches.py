@@ -165,7 +165,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     method = get_method(model.method_, likelihood)
     _, given = checked_method(model.method)
     settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
-    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter, 0)
+    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
