@@ -56,6 +56,7 @@ def _best_run(plan: Plan) -> Run:
             return trial
         if best is None or trial.trace["train_score"][-1] > best.trace["train_score"][-1]:
             best = trial
+        del trial  # its state holds all messages
     if best is None:
         raise ValueError("starts must hold at least one start; got none.")
     return continued(plan, best)

@@ -10,6 +10,7 @@ their nonlinear conjugate gradients are replaced by L-BFGS-B, and they have no p
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from tensorcep.cp.rows import (
 )
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
+from tensorcep.priors.record import for_kernel
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
@@ -141,7 +143,8 @@ def loss_and_gradient(
         record = ((down, factors, gradient),)
         executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
     apart, pull = factors - penalty.mean, np.empty_like(factors)
-    executor.run(packed_products, 0, len(factors), penalty.Lam, apart, pull)
+    for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
+        executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 

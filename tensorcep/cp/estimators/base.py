@@ -115,6 +115,7 @@ class BaseCP(TakesMethod, StreamingCP):
         result = run_plan(plan.work)
         attributes = fitted_attributes(plan, result)
         health = diagnose(self, plan.work, result, attributes["_belief"])
+        result = result._replace(state=None)  # states hold all messages and draws
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

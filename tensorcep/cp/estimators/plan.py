@@ -9,21 +9,19 @@ import numpy as np
 from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.columns import columns_within, free_columns
 from tensorcep.cp.estimators.defaults import Chosen, choose
+from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.priors.fixed import FixedPrior, Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
-
-
-# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
-PILOTS = ("vmp", "pg-vb")
 
 
 EMPTY = FixedPrior(np.zeros((0, 0)), np.zeros((0, 0)))
@@ -77,9 +75,11 @@ def plan_fit(
     method = get_method(chosen.method, likelihood, chosen.learns_prior)
     own |= model._source_attributes(source, first=True)
     options = checked_options(model)
-    n_numbers = sum(shape) * free_columns(chosen.parts, len(shape)).shape[1]
     learned = chosen.prior_name == "learned"
-    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, n_numbers)
+    size = size_of(len(values), shape, chosen.parts)
+    most_draws = room_for_draws(chosen.settings, size)
+    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
+    check_memory(settings, size, chosen.max_iter)
     values = model._checked_targets(values, likelihood)
     packed = pack_entries(coords, values, shape)
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
@@ -119,8 +119,7 @@ def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen, meth
     name = next((name for name in PILOTS if not METHODS[name].lacks(problem.likelihood)), None)
     if name is None:
         return ()
-    n_numbers = sum(problem.shape) * problem.rank
-    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter, n_numbers)
+    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter)
     some = {"all columns": chosen.parts}
     if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
         some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}

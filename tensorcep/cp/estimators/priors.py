@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_random_state, check_range,
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
-from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 from tensorcep.priors.record import RowPrior
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
     def prior_of_rows(self, shape: tuple[int, ...], rank: int) -> RowPrior:
         """The prior as methods take it."""
-        natural = natural_prior(self.prior, shape, rank)
+        natural = natural_lines(self.prior, shape, rank)
         return FixedPrior(*natural) if self.learner is None else self.learner(*natural)
 
 

@@ -174,7 +174,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     With a learned precision, whose law is optimal given the rest, entries and precision together give the log
     normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
     """
-    rest, sites, learned = rows_bound(state.prior, state.rows, executor), state.sites, state.learned
+    rest, sites, learned = rows_bound(state.prior, state.rows, problem.shape, executor), state.sites, state.learned
     if learned is not None and learned.parameter.is_precision:
         (a0, b0), n = learned.prior, len(problem.entries.permutation)
         a, b = float(state.law.a[0]), float(state.law.b[0])

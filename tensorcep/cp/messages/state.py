@@ -174,7 +174,7 @@ def _first_messages(
 
 
 def _empty_sums(problem: Problem) -> Sums:
-    entries, (n_rows, R) = problem.entries, problem.prior.eta.shape
+    entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
     weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
     counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
