@@ -34,6 +34,7 @@ from tensorcep.cp.stream.adf import (
     uniform_means,
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
+from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.entries.batch import Batch
@@ -119,7 +120,8 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coor
     Lam, eta = problem.prior.Lam, problem.prior.eta
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
-    state = begin(posterior, Lam, eta, problem.noise_prior, time)
+    too_much = untold(problem, posterior)
+    state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
     if not model.revisit:
@@ -127,8 +129,8 @@ def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coor
     y = model._checked_targets(arrival.values, problem.likelihood)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
-    permutation = problem.entries.permutation
-    return stream._replace(reservoir=with_new(empty, (coords, y, time), permutation, result.state.messages, **how))
+    sent = told_messages(result.state.messages, posterior, too_much)
+    return stream._replace(reservoir=with_new(empty, (coords, y, time), problem.entries.permutation, sent, **how))
 
 
 def continued_stream(model: BaseCP) -> Stream:
@@ -208,9 +210,11 @@ def learn_batch(plan: BatchPlan) -> Learned:
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
+    too_much = untold(problem, posterior)
+    told = with_told(problem, posterior, too_much)
     if plan.visit is None:
-        return Learned(result, posterior, None)
-    return Learned(result, *revisited(plan.visit, posterior, result.state.messages))
+        return Learned(result, told, None)
+    return Learned(result, *revisited(plan.visit, told, told_messages(result.state.messages, posterior, too_much)))
 
 
 @contextlib.contextmanager
