@@ -91,7 +91,7 @@ def test_beginning_stream_goes_on_after_save_and_load_with_the_same_bits(params,
     again = tc.load(tmp_path / "model.npz")
     for a in (300, 450, 600):
         for one in (model, again):
-            one.partial_fit(X[a : a + 150] + [a, 0, 0], y[a : a + 150])  # new rows too
+            one.partial_fit(X[a : a + 150] + np.array([a, 0, 0]), y[a : a + 150])  # new rows too
     np.testing.assert_array_equal(again.posterior_.eta, model.posterior_.eta)
     assert again._stream.standing == model._stream.standing
     assert again.n_revisited_ == model.n_revisited_
@@ -119,7 +119,7 @@ def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
 
     model.callbacks = stop
     with pytest.raises(KeyboardInterrupt):
-        model.partial_fit(X[100:300] + [30, 0, 0], y[100:300])
+        model.partial_fit(X[100:300] + np.array([30, 0, 0]), y[100:300])
     model.callbacks = None
     assert {name: value for name, value in vars(model).items() if before[name] is not value} == {}
     assert len(model._stream.kept.values) == 100
