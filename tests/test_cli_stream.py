@@ -55,7 +55,7 @@ def test_cli_stream_equals_the_library(data, capsys):
     model = tc.load("model.npz")
     good = [line for line in data.read_text().splitlines() if line.count(",") == 3]
     Path("good.csv").write_text("\n".join(good) + "\n")
-    same = tc.CPRegressor(2, prior="fixed", random_state=3, tol=0.01).stream("good.csv", batch_size=50)
+    same = tc.CPRegressor(2, random_state=3, tol=0.01).stream("good.csv", batch_size=50)
     np.testing.assert_array_equal(model.posterior_.eta, same.posterior_.eta)
     assert list(model.labels_[0]) == list(same.labels_[0])
     trace = np.genfromtxt("trace.csv", delimiter=",", names=True)

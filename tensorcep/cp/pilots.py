@@ -18,6 +18,7 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.settings import Settings
+from tensorcep.cp.from_spectra import with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import Beside, held_places
 from tensorcep.cp.gibbs.method import GibbsState, with_weights
@@ -27,7 +28,6 @@ from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of
-from tensorcep.cp.spectral import with_more_components, with_spectral_start
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2

@@ -8,9 +8,9 @@ import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.loop import Run, run
+from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.pilots import grown, run_with_pilots
 from tensorcep.cp.plan import Plan, continued
-from tensorcep.cp.spectral import with_spectral_start
 
 
 def run_plan(plan: Plan) -> Run:

@@ -13,10 +13,10 @@ from tensorcep.core.checks import check_choice, check_int, check_random_state, c
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
+from tensorcep.cp.estimators.beginning import Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
-from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -34,6 +34,7 @@ from tensorcep.cp.stream.adf import (
     uniform_means,
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
+from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.entries.batch import Batch
@@ -63,6 +64,8 @@ class BatchPlan(NamedTuple):
     max_iter : int
     y : (N,) float64
         Values as the likelihood has them.
+    coords : (N, K) int64
+        Rows of the entries.
     """
 
     stream: Stream
@@ -75,6 +78,7 @@ class BatchPlan(NamedTuple):
     options: RunOptions
     max_iter: int
     y: np.ndarray
+    coords: np.ndarray
 
     @property
     def joined(self) -> BatchProblem:
@@ -111,25 +115,30 @@ def check_stream(model: BaseCP) -> None:
         fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
 
 
-def first_stream(model: BaseCP, plan: FitPlan, result: Run, arrival: Batch, coords: np.ndarray) -> Stream:
-    """The stream after its first batch, at these coordinates, was learned as `fit` would."""
-    problem, posterior = plan.work.problem, result.posterior
+def first_stream(
+    model: BaseCP, begun: Begun, coords: np.ndarray, values: np.ndarray, time: float, before: Reservoir | None = None
+) -> Stream:
+    """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
+    plan, problem, result, posterior = begun.plan, begun.plan.work.problem, begun.run, begun.run.posterior
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
-    time = 0.0 if arrival.time is None else arrival.time
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
-    state = begin(posterior, Lam, eta, problem.noise_prior, time)
+    too_much = untold(problem, posterior)
+    state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
-    stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
+    keys, names = keys_of(plan.labels)
+    stream = Stream(state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept)
     if not model.revisit:
         return stream
-    y = model._checked_targets(arrival.values, problem.likelihood)
+    y = model._checked_targets(values, problem.likelihood)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
-    permutation = problem.entries.permutation
-    return stream._replace(reservoir=with_new(empty, (coords, y, time), permutation, result.state.messages, **how))
+    if before is not None:
+        empty = empty._replace(revisited=before.revisited, skipped=before.skipped)
+    sent = told_messages(result.state.messages, posterior, too_much)
+    return stream._replace(reservoir=with_new(empty, (coords, y, time), problem.entries.permutation, sent, **how))
 
 
 def continued_stream(model: BaseCP) -> Stream:
@@ -178,7 +187,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     if model.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, method, settings, options, max_iter, y)
+    return BatchPlan(stream, state, added, batch, visit, method, settings, options, max_iter, y, coords)
 
 
 def _checked_time(time: float | None, last: float, n_batches: int) -> float:
@@ -209,9 +218,11 @@ def learn_batch(plan: BatchPlan) -> Learned:
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
+    too_much = untold(problem, posterior)
+    told = with_told(problem, posterior, too_much)
     if plan.visit is None:
-        return Learned(result, posterior, None)
-    return Learned(result, *revisited(plan.visit, posterior, result.state.messages))
+        return Learned(result, told, None)
+    return Learned(result, *revisited(plan.visit, told, told_messages(result.state.messages, posterior, too_much)))
 
 
 @contextlib.contextmanager
@@ -236,14 +247,17 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                         known.pop(key, None)
 
 
-def prequential_scores(state: StreamState, batch: BatchProblem, values: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Scores of the predictions of a batch before it is learned; y are the values as the likelihood has them."""
+def prequential(plan: BatchPlan, values: np.ndarray, score: bool) -> tuple[np.ndarray, dict[str, float]]:
+    """The predictive means of a batch before it is learned, and, if asked, their scores."""
+    batch = plan.batch
     known = batch.problem
     none = np.zeros(len(known.prior.eta), dtype=bool)
     prior = Posterior(
-        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, state.dispersion
+        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, plan.state.dispersion
     )
     belief = prior.components()
-    log_score = observed_logpdf(known.likelihood, belief, batch.rows, y)
     mean, _ = observed_moments(known.likelihood, belief, batch.rows)
-    return {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}
+    if not score:
+        return mean, {}
+    log_score = observed_logpdf(known.likelihood, belief, batch.rows, plan.y)
+    return mean, {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}

@@ -36,8 +36,7 @@ MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
 VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
-# A stream learns its prior from the first batch alone, which may be small: it begins with the paper's prior, and with
-# this rank.
+# A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
@@ -68,6 +67,8 @@ class Chosen(NamedTuple):
         Fits that are mixed.
     uniform : bool
         Whether means of rows are drawn where the prior is fixed.
+    from_least : bool
+        Whether positive rows stand for values above the least one: in streams that choose their prior.
     """
 
     method: str
@@ -78,6 +79,7 @@ class Chosen(NamedTuple):
     max_iter: int
     members: int
     uniform: bool
+    from_least: bool
 
     @property
     def prior_name(self) -> str:
@@ -93,8 +95,10 @@ class Chosen(NamedTuple):
         return self.prior_name in LEARNED
 
 
-def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool) -> Chosen:
-    """What the fit of an estimator to so many entries is to be; `streaming`: to the first batch of a stream.
+def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool, stream_prior: str = "fixed") -> Chosen:
+    """What the fit of an estimator to so many entries is to be; `streaming`: to the first ones of a stream.
+
+    `stream_prior` is what prior="auto" stands for in a stream.
 
     Raises
     ------
@@ -103,7 +107,7 @@ def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool)
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     for option in options_of(model, model._asked_likelihood(), rank, streaming):
-        chosen = _chosen(model, n_entries, shape, streaming, *option)
+        chosen = _chosen(model, n_entries, shape, streaming, stream_prior, *option)
         if fits(chosen.settings, size_of(n_entries, shape, chosen.parts)):
             break
     return chosen
@@ -114,6 +118,7 @@ def _chosen(
     n_entries: int,
     shape: Sequence[int],
     streaming: bool,
+    stream_prior: str,
     name: str,
     settings: Settings | None,
     rank: int,
@@ -124,14 +129,16 @@ def _chosen(
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
-    if _is_auto(prior):
-        prior = "learned" if method.learns_prior and not streaming else "fixed"
+    left_open = _is_auto(prior)
+    if left_open:
+        prior = stream_prior if streaming else "learned" if method.learns_prior else "fixed"
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
     uniform = isinstance(model.prior_mean, str)
-    return Chosen(name, settings, rank, prior, given, sweeps, checked_ensemble(members, model.init), uniform)
+    members, from_least = checked_ensemble(members, model.init), streaming and left_open
+    return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least)
 
 
 def members_for(settings: Settings, n_entries: int, several: bool) -> int:

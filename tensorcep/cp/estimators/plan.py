@@ -51,6 +51,7 @@ def plan_fit(
     entries: tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]],
     source: Any,
     streaming: bool = False,
+    prior: str = "fixed",
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -62,7 +63,9 @@ def plan_fit(
     source : object
         What the user passed, which may know more than the entries.
     streaming : bool
-        Whether they are the first batch of a stream.
+        Whether they are the first entries of a stream.
+    prior : str
+        What prior="auto" stands for in a stream.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def plan_fit(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
-    chosen = choose(model, len(values), shape, streaming)
+    chosen = choose(model, len(values), shape, streaming, prior)
     likelihood, own = model._decide_likelihood(values, chosen, coords)
     method = get_method(chosen.method, likelihood, chosen.learns_prior)
     own |= model._source_attributes(source, first=True)

@@ -54,17 +54,18 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     fit_intercept : bool or "auto", default="auto"
         Whether the mean of the training values is subtracted before the fit and added to all predictions, so that the
         fit does not depend on where the scale of y begins. "auto" does it but for the paper's prior of positive rows
-        (prior="fixed" with interactions="cp", which streams begin with), a `Prior` or an `init` that is given, which
-        speak of y as it is, and values with a lower limit, from which they are counted.
+        (prior="fixed" with interactions="cp"), a `Prior` or an `init` that is given, which speak of y as it is, and
+        values with a lower limit, from which they are counted. A stream that chooses the paper's prior itself subtracts
+        the least value.
 
     Attributes
     ----------
     <attributes>
     level_ : float
-        What was subtracted from y: a prediction is level_ plus the latent value. A stream keeps that of its first
-        batch. 0 with a lower limit.
+        What was subtracted from y: a prediction is level_ plus the latent value. A stream keeps that of its beginning.
+        0 with a lower limit.
     lower_limit_ : float or None
-        The limit at which values are censored; None where none are. A stream keeps that of its first batch.
+        The limit at which values are censored; None where none are. A stream keeps that of its beginning.
     noise_precision_ : float
         Posterior mean of the noise precision.
 
@@ -111,7 +112,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             _check_limit(limit, y)
         if limit is not None:
             return censored_at(limit), {"lower_limit_": limit, "level_": 0.0}
-        level = float(np.mean(y)) if self._has_intercept(chosen) else 0.0
+        if self._has_intercept(chosen):
+            level = float(np.mean(y))
+        else:
+            level = float(np.min(y)) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
         return gaussian_about(level), {"lower_limit_": None, "level_": level}
 
     def _has_intercept(self, chosen: Chosen) -> bool:
@@ -120,6 +124,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             return bool(self.fit_intercept)
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
+
+    def _has_least(self, chosen: Chosen) -> bool:
+        """Whether the least value is subtracted before the fit."""
+        return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:

@@ -12,22 +12,23 @@ from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
 from tensorcep.cp.estimators.batches import (
+    BatchPlan,
     all_or_nothing,
     check_stream,
     first_stream,
     learn_batch,
     plan_batch,
-    prequential_scores,
+    prequential,
 )
+from tensorcep.cp.estimators.beginning import Begun, begin_with, due, kept_with
 from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
-from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
+from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
 
@@ -202,37 +203,83 @@ class StreamingCP(CPPredictions):
 
     def _learn_first(self, arrival: Batch) -> None:
         coords, shape, labels = training_rows(arrival, self.shape)
-        plan = plan_fit(self, (coords, arrival.values, shape, labels), arrival.tensor, streaming=True)
-        work = plan.work
-        result = run_plan(work)
-        stream = first_stream(self, plan, result, arrival, coords)
-        self._assign({**fitted_attributes(plan, result), "trace_": _without_seconds(result.trace), "_stream": stream})
-        warn_of_no_convergence(work, result)
+        time = 0.0 if arrival.time is None else arrival.time
+        self._begin(
+            begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor), coords, arrival.values, time
+        )
 
     def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
-        scores = prequential_scores(plan.state, plan.batch, arrival.values, plan.y) if score else {}
+        stream = plan.stream
+        predicted, scores = prequential(plan, arrival.values, score)
+        standing = stream.standing.after(arrival.values, predicted)
+        kept = kept_with(self, stream.kept, plan.coords, arrival.values)
+        if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
+            entries = (kept.coords, kept.values, plan.state.sizes, _labels_of(plan))
+            begun = begin_with(self, entries, arrival.tensor, standing, kept.prior)
+            others = {**source, "n_batches_": self.n_batches_ + 1}
+            self._begin(begun, *entries[:2], plan.batch.time, stream.reservoir, **others)
+        else:
+            self._go_on(plan, source, standing, kept)
+        return scores
+
+    def _begin(
+        self,
+        begun: Begun,
+        coords: np.ndarray,
+        values: np.ndarray,
+        time: float,
+        before: Reservoir | None = None,
+        **others: Any,
+    ) -> None:
+        """Set all attributes, `others` among them, after all entries so far were fitted together."""
+        result, (standing, is_due) = begun.run, begun.standing.told()
+        begun = begun._replace(standing=standing)
+        self._assign(
+            {
+                **fitted_attributes(begun.plan, result),
+                "converged_": result.converged and not standing.is_doubtful,
+                "trace_": _without_seconds(result.trace),
+                "_stream": first_stream(self, begun, coords, values, time, before),
+                **others,
+            }
+        )
+        warn_of_no_convergence(begun.plan.work, result)
+        if is_due:
+            warn_of_no_gain(standing)
+
+    def _go_on(self, plan: BatchPlan, source: dict[str, Any], standing: Standing, kept: Kept | None) -> None:
+        """Learn one more batch, the posterior so far being its prior."""
         result, posterior, reservoir = learn_batch(plan)
+        standing, is_due = standing.told()
         before = self.n_batches_
         with all_or_nothing(plan, lambda: self.n_batches_ > before):
             for known, new in zip(plan.stream.keys, plan.added, strict=True):
                 if known is not None and new is not None:
                     known.update(new)
             state = absorbed(plan.state, plan.joined, posterior)
+            changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "standing": standing, "kept": kept}
             self._assign(
                 {
                     **source,
-                    "_stream": plan.stream._replace(state=state, reservoir=reservoir),
+                    "_stream": plan.stream._replace(**changed),
                     "shape_": state.sizes,
                     "n_iter_": result.n_iter,
-                    "converged_": result.converged,
+                    "converged_": result.converged and not standing.is_doubtful,
                     "trace_": _without_seconds(result.trace),
                     "n_samples_seen_": self.n_samples_seen_ + len(plan.y),
                     "n_batches_": self.n_batches_ + 1,
                 }
             )
-        return scores
+        if is_due:
+            warn_of_no_gain(standing)
+
+
+def _labels_of(plan: BatchPlan) -> tuple[Labels | None, ...]:
+    """The labels of every mode, those that a batch brings included."""
+    each = zip(plan.stream.keys, plan.added, plan.stream.names, strict=True)
+    return tuple(None if known is None else Labels([*known, *(new or {})], name=name) for known, new, name in each)
 
 
 def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

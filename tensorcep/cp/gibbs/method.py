@@ -158,6 +158,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         chains.weight[:] = 1.0
         chains.target[:] = problem.entries.y.ravel()
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
+    change = relative_change(chains.factors, old)
     if left_out is not None:
         of_entries = state.theta_at(left_out.place)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
@@ -167,7 +168,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
             state = _some_chains(state, which)._replace(held=some_of(held, which))
             chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
-    sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
+    sweep = Sweep(change, noise, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 

@@ -5,8 +5,7 @@ it is streaming variational Bayes (POST). Only the rows that a batch touches are
 depend on the size of the tensor, and rows can be added at any time.
 
 Source: Wang and Zhe, Conditional Expectation Propagation, sec. 4.2 (ADF-CEP); Du et al., Probabilistic streaming tensor
-decomposition (POST). Where we differ: fresh messages and damped sweeps to a tolerance inside the batch, and the guard
-of `learn` instead of replacing bad messages.
+decomposition (POST). Where we differ: fresh messages, damped sweeps to a tolerance, and the guard of `learn`.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
+from tensorcep.cp.stream.standing import Kept, Standing
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import FixedPrior
 
@@ -103,6 +103,10 @@ class Stream(NamedTuple):
         Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
     reservoir : Reservoir or None
         Past entries that are learned again, where that was asked for.
+    standing : Standing
+        How well the stream predicts.
+    kept : Kept or None
+        Its entries, while it is beginning.
     """
 
     state: StreamState
@@ -111,6 +115,8 @@ class Stream(NamedTuple):
     seed: int
     uniform: bool
     reservoir: Reservoir | None = None
+    standing: Standing = Standing()
+    kept: Kept | None = None
 
 
 class StoredStream(NamedTuple):
@@ -120,6 +126,8 @@ class StoredStream(NamedTuple):
     seed: int
     uniform: bool
     reservoir: Reservoir | None
+    standing: Standing = Standing()
+    kept: Kept | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -277,12 +285,14 @@ def stored_stream(stream: Stream) -> StoredStream:
     """What a file holds of a stream: only the rows in use; its labels are those of the model."""
     state = stream.state
     modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
-    return StoredStream(state._replace(modes=tuple(modes)), stream.seed, stream.uniform, stream.reservoir)
+    shared = {name: getattr(stream, name) for name in StoredStream._fields}
+    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes))})
 
 
 def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:
     """The stream that a file holds, with the labels of the model."""
-    return Stream(stored.state, *keys_of(labels), stored.seed, stored.uniform, stored.reservoir)
+    keys, names = keys_of(labels)
+    return Stream(keys=keys, names=names, **stored._asdict())
 
 
 def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:

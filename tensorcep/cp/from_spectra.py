@@ -1,0 +1,94 @@
+"""The start of a problem from spectra: of the values, and of what a fit has left over (`tensorcep.cp.spectral`)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorcep.core.belief import Posterior
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of
+from tensorcep.cp.spectral import products, spectral_start
+from tensorcep.likelihoods.record import Likelihood
+
+# Sweeps that take main effects off.
+MAIN_SWEEPS = 3
+# The columns of a start that the data do not show, as a share of their size were all shown: an engine then finds weak
+# components in them, which it does not in smaller ones, and does not follow the noise, as it does in larger ones.
+SPARE = 0.5
+# A column of less than this share of the strongest is weak.
+WEAK = 0.1
+# Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
+SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
+
+
+def with_spectral_start(problem: Problem) -> Problem:
+    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
+    entries, start, free = problem.entries, np.array(problem.start), _free(problem)
+    coords = coords_of(entries, np.arange(len(entries.permutation)))
+    rest, first = working_values(problem.likelihood, entries.y.ravel()[: len(coords)]), entries.offsets
+    parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
+    for part in np.argsort(parts.sum(axis=1), kind="stable"):
+        columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
+        if len(modes) == 1:
+            rest = without_main_effects(coords, rest, problem.shape)
+            continue
+        sizes = [problem.shape[k] for k in modes]
+        factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
+        for k, factor in zip(modes, factors, strict=True):
+            start[first[k] : first[k + 1], columns] = factor
+        rest = rest - products(factors, coords[:, modes], range(len(modes))).sum(axis=1)
+    return problem._replace(start=start)
+
+
+def _free(problem: Problem) -> np.ndarray:
+    return np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
+
+
+def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
+    """The problem with a start at a fit's means, where weak columns of all modes hold what it has left over.
+
+    None where nothing more is found. Against less noise, spectra show what was hidden beside stronger components.
+    """
+    entries, free, start = problem.entries, _free(problem), fitted.components().mean[0].copy()
+    columns = np.flatnonzero(free.all(axis=0))
+    coords, first = coords_of(entries, np.arange(len(entries.permutation))), entries.offsets
+    modes = [start[a:b, columns] for a, b in itertools.pairwise(first)]
+    strength = np.prod([np.sqrt((rows**2).mean(axis=0)) for rows in modes], axis=0)
+    weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
+    if not len(weak):
+        return None
+    f = products([start[a:b] for a, b in itertools.pairwise(first)], coords, range(len(modes))).sum(axis=1)
+    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
+    more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
+    n = min(len(weak), more.n_found)
+    for k, factor in enumerate(more.factors):
+        start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
+    return problem._replace(start=start) if n else None
+
+
+def working_values(likelihood: Likelihood, y: np.ndarray, f: np.ndarray | None = None) -> np.ndarray:
+    """What values say of the latent values, by one step of Fisher's scoring from f: of real values the values.
+
+    Without f the step is from the constant that fits best.
+    """
+    theta, steps = np.full_like(y, likelihood.default_theta), 1 if f is not None else SCORING_STEPS
+    value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
+    f, score, information = np.zeros_like(y) if f is None else f, 0.0, 1.0
+    for step in range(steps):
+        f = f + np.clip(score / information, -1.0, 1.0) if step else f
+        likelihood.loglik(y, f, theta, value, d1, d2)
+        score, information = float(d1.mean()), max(float(-d2.mean()), LEAST_INFORMATION)
+    return f + d1 / information
+
+
+def without_main_effects(coords: np.ndarray, values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Values less one number per row of each mode, by sweeps of means that count one entry more than there are."""
+    rest = values - values.mean() if len(values) else values
+    for _ in range(MAIN_SWEEPS):
+        for k, n in enumerate(shape):
+            count = np.bincount(coords[:, k], minlength=n) + 1.0
+            rest = rest - (np.bincount(coords[:, k], weights=rest, minlength=n) / count)[coords[:, k]]
+    return rest

@@ -1,0 +1,175 @@
+"""How a stream begins where its prior is left to it: joint fits, the choice of a prior, and what it says of itself."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from helpers.models import paper
+from sklearn.exceptions import ConvergenceWarning
+
+import tensorcep as tc
+from tensorcep.cp.stream.standing import Standing
+
+quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@cache
+def signed():
+    """Entries of a zero-mean CP: 3000 to learn, 400 to predict."""
+    s = tc.simulate_cp((20, 15, 12), 2, 3400, noise_precision=10.0, latent_sd=1.0, random_state=0)
+    X, y = s.tensor.coords, s.tensor.values
+    order = np.random.default_rng(0).permutation(len(y))
+    return (X[order[:3000]], y[order[:3000]]), (X[order[3000:]], y[order[3000:]])
+
+
+def streamed(X, y, size=300, **params):
+    model = tc.CPRegressor(random_state=0, **{"rank": 2, **params})
+    return model.stream((X[a : a + size], y[a : a + size]) for a in range(0, len(y), size))
+
+
+def rmse(model, X, y):
+    return np.sqrt(np.mean((model.predict(X) - y) ** 2))
+
+
+@quiet
+def test_stream_learns_values_of_either_sign():
+    """The paper's prior, which a stream had before, stays at its mean: RMSE 1 where the noise is 0.32."""
+    train, test = signed()
+    model = streamed(*train)
+    assert rmse(model, *test) < 0.36
+    assert model.converged_
+    assert 7.0 < model.noise_precision_ < 13.0
+
+
+@quiet
+@pytest.mark.parametrize(("factor", "shift"), [(1.0, 100.0), (1e3, 0.0), (1e-3, 5.0)])
+def test_stream_does_not_depend_on_the_scale_of_values_or_where_it_begins(factor, shift):
+    (X, y), (Z, _) = signed()
+    plain, moved = streamed(X[:900], y[:900]), streamed(X[:900], factor * y[:900] + shift)
+    assert moved.prior_ == plain.prior_
+    np.testing.assert_allclose(moved.predict(Z), factor * plain.predict(Z) + shift, atol=1e-5 * factor)
+
+
+@quiet
+def test_positive_rows_stand_for_values_above_the_least():
+    s = tc.simulate_cp((12, 10, 8), 2, 800, noise_precision=25.0, prior_mean=0.9, prior_sd=0.3, random_state=3)
+    X, y = s.tensor.coords, s.tensor.values
+    model = tc.CPRegressor(8, random_state=0)
+    model.partial_fit(X[:60], y[:60])  # too few to compare priors
+    assert (model.prior_, model.level_) == ("fixed", y[:60].min())
+    named = tc.CPRegressor(8, prior="fixed", lower_limit=None, random_state=0).partial_fit(X[:60], y[:60])
+    assert named.level_ == 0.0
+
+
+@quiet
+def test_joint_fits_of_a_beginning_stream_come_when_its_entries_have_doubled_and_end():
+    X, y = signed()[0]
+    model, fitted = tc.CPRegressor(2, random_state=0), []
+    for a in range(0, 2400, 200):
+        model.partial_fit(X[a : a + 200], y[a : a + 200])
+        kept = model._stream.kept
+        assert kept is None or len(kept.values) == a + 200
+        fitted.append(None if kept is None else kept.fitted)
+        assert (model.n_samples_seen_, model.n_batches_) == (a + 200, a // 200 + 1)
+    # 20 for each of 94 elements are enough
+    assert fitted == [200, 400, 400, 800, 800, 800, 800, 1600, 1600, None, None, None]
+    whole = tc.CPRegressor(2, random_state=0).partial_fit(X[:2000], y[:2000])
+    model = streamed(X[:2000], y[:2000], 200)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+    assert model._stream.kept is None
+
+
+@quiet
+@pytest.mark.parametrize("params", [{}, {"revisit": 40}, {"method": "vmp"}])
+def test_beginning_stream_goes_on_after_save_and_load_with_the_same_bits(params, tmp_path):
+    X, y = signed()[0]
+    model = streamed(X[:300], y[:300], 150, **params)
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    for a in (300, 450, 600):
+        for one in (model, again):
+            one.partial_fit(X[a : a + 150] + np.array([a, 0, 0]), y[a : a + 150])  # new rows too
+    np.testing.assert_array_equal(again.posterior_.eta, model.posterior_.eta)
+    assert again._stream.standing == model._stream.standing
+    assert again.n_revisited_ == model.n_revisited_
+
+
+@quiet
+def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
+    X, y = signed()[0]
+    assert streamed(X[:200], y[:200], 100, forget=0.1)._stream.kept is None
+    assert paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])._stream.kept is None
+    model = streamed(X[:200], y[:200], 100)
+    assert model._stream.kept is not None
+    model.set_params(forget=0.1).partial_fit(X[200:300], y[200:300])
+    assert model._stream.kept is None
+
+
+@quiet
+def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
+    X, y = signed()[0]
+    model = streamed(X[:100], y[:100], 100)
+    before = dict(vars(model))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    model.callbacks = stop
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[100:300] + np.array([30, 0, 0]), y[100:300])
+    model.callbacks = None
+    assert {name: value for name, value in vars(model).items() if before[name] is not value} == {}
+    assert len(model._stream.kept.values) == 100
+
+
+@quiet
+def test_labels_of_a_new_batch_are_known_after_a_joint_fit():
+    import pandas as pd
+
+    X, y = signed()[0]
+    frame = pd.DataFrame({name: [f"{name}{i}" for i in X[:300, k]] for k, name in enumerate("abc")})
+    model = tc.CPRegressor(2, random_state=0)
+    for part in (slice(0, 100), slice(100, 300)):
+        model.partial_fit(frame[part], y[part])
+    assert model._stream.kept.fitted == 300
+    plain = np.stack([model.labels_[k].rows(frame[name]) for k, name in enumerate("abc")], axis=1)
+    assert plain.min() == 0
+    assert [len(labels) for labels in model.labels_] == list(model.shape_)
+    assert np.isfinite(model.predict(frame)).all()
+
+
+def test_stream_of_noise_is_never_converged_and_says_so_once():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, (20, 15, 12), (3000, 3)), rng.standard_normal(3000)
+    model, told = tc.CPRegressor(2, random_state=0), []
+    for a in range(0, 3000, 300):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.partial_fit(X[a : a + 300], y[a : a + 300])
+        told += [item for item in caught if "no better than a constant" in str(item.message)]
+        assert not model.converged_
+    assert len(told) == 1
+    assert told[0].category is ConvergenceWarning
+
+
+def test_standing_knows_a_gain_from_none_and_forgets():
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal(400) + 7.0
+    start = Standing().after(values, None)
+    assert start.mean == pytest.approx(values.mean())
+    assert (start.n, start.is_doubtful) == (0, False)
+    assert not start.after(values, values + 0.5 * rng.standard_normal(400)).is_doubtful
+    assert start.after(values, np.full(400, values.mean())).is_doubtful
+    assert start.after(values, values + 1.1 * rng.standard_normal(400)).is_doubtful
+    assert not start.after(np.full(400, start.mean), np.full(400, 3.0)).is_doubtful  # of a constant there is no gain
+    bad = start
+    for _ in range(100):
+        bad = bad.after(values, -values)
+    for _ in range(200):
+        bad = bad.after(values, values)
+    assert bad.n <= 10_000
+    assert not bad.is_doubtful
+    assert bad.mean == pytest.approx(values.mean())
