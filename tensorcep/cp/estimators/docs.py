@@ -36,8 +36,13 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         fewer the more entries there are.
     tol : float, default=3e-3
         Stop when a sweep changes the latent means of the training entries by less than this share of their size.
-    init : {{"random", "prior"}} or list of arrays (n_k, R), default="random"
-        The factors to start from.
+    init : {{"auto", "random", "prior"}} or list of arrays (n_k, R), default="auto"
+        The factors to start from. "auto": the first start comes from the spectra of the data, others are random;
+        under the prior of the CEP paper (see `prior_mean`) and under a Prior all are random. Where the prior is
+        learned, a quick mean-field fit, the pilot, goes on from the spectra. Samplers have pilots by default: the first
+        chain starts at the best one, and the draws are those of chains and pilots, as many of each as the entries that
+        all left out say; where no chain counts, sampling ends with the burn-in. "random": every start is random, and
+        there are no pilots. "prior": the prior's means.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"

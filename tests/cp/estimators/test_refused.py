@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from helpers.data import CLASSES, SHAPE, entries
 from helpers.unchanged import Raising, check_refused, check_refused_unfitted, picture
+from sklearn.base import clone
 
 import tensorcep as tc
 from tensorcep.cp.estimators import streaming
@@ -106,8 +107,11 @@ def test_a_refused_fit_changes_nothing(name, method, params, tmp_path):
 @EVERY
 def test_an_interrupted_fit_changes_nothing(name, method, params, tmp_path):
     model, (X, y) = fitted(name, MODELS.index((name, method, params))), entries(name)
+    sweeps: list[int] = []  # a sampler whose chains do not count ends with its burn-in
+    clone(model).set_params(callbacks=lambda sweep, *_: sweeps.append(sweep), tol=0.0, random_state=5).fit(X, y)
+    assert len(sweeps) > 1
     for error in (KeyboardInterrupt, RuntimeError):
-        for n in (1, 3):
+        for n in (1, len(sweeps)):
             given = {"callbacks": Raising(error, n), "tol": 0.0, "random_state": 5}
             how = {"answers": answers(name), "folder": tmp_path, "error": error, "params": given}
             check_refused(model, lambda: model.fit(X, y), what=f"{error.__name__} in call {n}", **how)
