@@ -58,7 +58,7 @@ def warn_of_wild_count(y: np.ndarray) -> None:
     largest, total = float(y.max()), float(y.sum())
     if len(y) > 1 and largest > max(total - largest, LARGE):
         warn_user(
-            f"one count, {largest:g}, is larger than the {len(y) - 1} others together and can decide the fit; check it, "
-            "or leave it out.",
+            f"one count, {largest:g}, is larger than the {len(y) - 1} others together and can decide the fit; check "
+            "it, or leave it out.",
             UserWarning,
         )
