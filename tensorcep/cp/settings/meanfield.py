@@ -14,6 +14,9 @@ from tensorcep.cp.settings.checks import Decided, check_annealing, check_pair, c
 class VMP(Settings):
     """Variational message passing, with a lower bound of the log evidence.
 
+    For counts, which no latent value makes Gaussian, entries are matched to the log likelihood at the present rows; the
+    bound is then that at the present dispersion, and may fall.
+
     Parameters
     ----------
     anneal : int or "auto", default="auto"
