@@ -17,6 +17,8 @@ import tensorcep as tc
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.belief import Draws, PointEstimate
 
+# Few sweeps on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 pytest.importorskip("xarray", reason="xarray is not installed: pip install 'tensorcep[arviz]'")
 
 

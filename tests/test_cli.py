@@ -515,13 +515,15 @@ def test_cli_fit_hints_at_a_likelihood_but_does_not_guess(
 
 
 @pytest.mark.filterwarnings("default")
-def test_cli_fit_that_does_not_converge_warns_in_one_line(
+def test_cli_fit_that_does_not_converge_warns_in_a_line_each(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 1, "-q") == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(r"warning: cep stopped after --max-iter 1 sweeps .*; increase --max-iter, raise .*\n", err)
+    stopped, nothing = err.splitlines()
+    assert re.fullmatch(r"warning: cep stopped after --max-iter 1 sweeps .*; increase --max-iter, raise .*", stopped)
+    assert re.fullmatch(r"warning: nothing but the mean was found: cep predicts its training entries .*", nothing)
 
 
 @pytest.mark.parametrize(("option", "shown"), [("--verbose", True), ("--quiet", False)])
@@ -529,7 +531,9 @@ def test_cli_fit_shows_progress_only_when_asked(
     option: str, shown: bool, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("fit", work / "plain.tns", "-o", tmp_path / "m.npz", *SMALL, option) == 0
-    assert ("sweep" in capsys.readouterr().err) == shown
+    out, err = capsys.readouterr()
+    assert ("sweep" in err) == shown
+    assert ("a constant" in out) == shown  # the table of its health
 
 
 # predict
@@ -765,7 +769,12 @@ def test_cli_info_of_a_model(work: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "12 x 7 x 5; labels of user, item, day" in text
     assert "method      cep, rank 2, fixed prior; columns: 2 of all modes\n" in text
     assert "converged" in text
-    assert "noise " in text
+    assert re.search(
+        r"^noise       standard deviation [\d.]+ \+- [\d.]+, of the approximate posterior$", text, re.MULTILINE
+    )
+    assert re.search(
+        r"^score       -?[\d.]+, a constant -?[\d.]+ \(mean log score of training entries\)$", text, re.MULTILINE
+    )
     assert cli("info", work / "poisson.npz") == 0
     text = capsys.readouterr().out
     assert "likelihood poisson" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 from helpers.models import paper
 from scipy.special import ndtri
+from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import metrics, plots
 from tensorcep.cp.select_rank import select_rank
@@ -34,9 +36,11 @@ def ax() -> Iterator[Any]:
 def model() -> CPRegressor:
     tensor = simulate_cp((9, 40, 3), 2, 500, random_state=1).tensor
     labels = [Labels([f"row {i}" for i in range(9)], name="place"), None, Labels([10, 20, 30])]
-    return paper(CPRegressor, 2, random_state=0).fit(
-        SparseTensor.from_coo(tensor.coords, tensor.values, (9, 40, 3), labels=labels)
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it finds nothing, which is drawn all the same
+        return paper(CPRegressor, 2, random_state=0).fit(
+            SparseTensor.from_coo(tensor.coords, tensor.values, (9, 40, 3), labels=labels)
+        )
 
 
 def bars(container: Any) -> np.ndarray:
@@ -48,7 +52,8 @@ def test_plots_draw_on_the_axes_given_and_return_them(ax: Any, model: CPRegresso
     y, p = np.array([0, 1, 1, 0]), np.array([0.1, 0.8, 0.6, 0.3])
     assert plots.plot_predictions(y, p, np.ones(4), ax=ax) is ax
     ax.clear()
-    assert plots.plot_convergence(model.trace_, ax=ax) is ax
+    assert plots.plot_convergence(model.trace_, diagnostics=model.diagnostics_, ax=ax) is ax
+    assert ax.texts[0].get_text() == str(model.diagnostics_)
     ax.clear()
     assert plots.plot_reliability(y, p, ax=ax) is ax
     ax.clear()

@@ -84,7 +84,12 @@ def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = Fals
 def add_talk_options(parser: argparse.ArgumentParser) -> None:
     """Add --verbose and --quiet."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("-v", "--verbose", action="store_true", help="show progress bars even if stderr is no terminal")
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show progress bars even if stderr is no terminal, and how far a fit is to be believed",
+    )
     group.add_argument("-q", "--quiet", action="store_true", help="show nothing but warnings and errors")
 
 

@@ -15,7 +15,7 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import fit_line, method_line, noise_lines
+from tensorcep.cli._fit import fit_line, health_lines, method_line, noise_lines
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import archive_kind
 
@@ -44,7 +44,7 @@ def describe_model(model: Any) -> str:
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}, {model.trace_['seconds'].sum():.2g} s in sweeps",
     ]
-    lines += noise_lines(model)
+    lines += [*noise_lines(model), *health_lines(model)]
     lines.append(f"settings    method {model.method}, tol {model.tol:g}")
     return "\n".join(lines)
 

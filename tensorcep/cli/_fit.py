@@ -6,6 +6,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -34,6 +36,7 @@ LIKELIHOODS = {
     "gaussian": ("CPRegressor", None),
     "probit": ("CPClassifier", "link"),
     "logit": ("CPClassifier", "link"),
+    "counts": ("CPCountRegressor", "likelihood"),
     "poisson": ("CPCountRegressor", "likelihood"),
     "negbinomial": ("CPCountRegressor", "likelihood"),
 }
@@ -71,7 +74,8 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts",
+        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
+        "counts: the one of these two that they ask for",
     )
     add_structure_options(group)
     add_special_options(group)
@@ -110,8 +114,8 @@ def add_method_option(group: Any) -> None:
     group.add_argument(
         "--method",
         default="auto",
-        help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs (pg-gibbs for logit) where it fits, "
-        "otherwise cep (default: auto)",
+        help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs (pg-gibbs for logit) where it fits, vmp "
+        "for counts, otherwise cep (default: auto)",
     )
 
 
@@ -179,6 +183,8 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     """
     name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
     params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
+    if args.likelihood == "counts":
+        params = {}
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
     elif isinstance(args.lower_limit, float):
@@ -211,7 +217,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         print(f"method      {method_line(model)}")
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
-        for line in noise_lines(model):
+        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
             print(line)
         print(f"model       {args.output}")
 
@@ -262,12 +268,21 @@ def method_line(model: Any) -> str:
 
 
 def noise_lines(model: Any) -> list[str]:
-    """What is known of the noise of real values, and of their limit."""
+    """What is known of the noise of real values, and of their limit; of the dispersion of counts."""
+    if getattr(model, "dispersion_", None) is not None:
+        return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
     if not hasattr(model, "noise_precision_"):
         return []
-    lines = [f"noise       standard deviation {model.noise_precision_**-0.5:.4g}"]
+    known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
     limit = getattr(model, "lower_limit_", None)
     return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
+
+
+def health_lines(model: Any) -> list[str]:
+    """How far the fit is to be believed, but for what the other lines say."""
+    lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]
 
 
 def _default_likelihood(tensor: SparseTensor) -> str:
@@ -277,7 +292,7 @@ def _default_likelihood(tensor: SparseTensor) -> str:
     if ((y == 0) | (y == 1)).all():
         return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
     if ((y >= 0) & (y == y.round())).all():
-        return f"{text}; every value is a whole number >= 0: for counts say --likelihood poisson"
+        return f"{text}; every value is a whole number >= 0: for counts say --likelihood counts"
     return text
 
 

@@ -7,7 +7,7 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Draws(NamedTuple):
     ----------
     shape : tuple of int
     rank : int
-    rows : (n_chains, n_draws, n_rows, R) float64
+    rows : (n_chains, n_draws, n_rows, R) float64 or float32
     theta : (n_chains, n_draws, m) float64 or None
         Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`.
     theta_mode : int or None
@@ -135,16 +135,38 @@ class Draws(NamedTuple):
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
-        values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
-        if unseen is not None and more is None:
+        values, more, whole = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown, self._whole()
+        if unseen is not None and whole is not None:
+            values, more = whole.reshape(-1, *whole.shape[2:]), None
+        elif unseen is not None and more is None:
             more = draw_rows(*unseen.moments(), len(values), np.random.default_rng(0))
         if unseen is not None and more is not None:
-            values = np.concatenate([values, more.reshape(len(values), *more.shape[-2:])], axis=1)
+            more = more.reshape(len(values), *more.shape[-2:]).astype(values.dtype, copy=False)
+            values = np.concatenate([values, more], axis=1)
         theta = None
         if self.theta is not None:
             each = self.theta.reshape(-1, self.theta.shape[-1])
             theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode))
         return Components(values, None, theta, n_chains=len(self.rows))
+
+    def _whole(self) -> np.ndarray | None:
+        """The array of which known and unknown rows are the parts (see `room_for_draws`), if there is one."""
+        whole = self.rows.base
+        if whole is None or self.unknown is None or self.unknown.base is not whole or whole.ndim != 4:
+            return None
+        n, K = self.rows.shape[2], self.unknown.shape[2]
+        return whole if whole.shape == (*self.rows.shape[:2], n + K, self.rank) else None
+
+    def within(self, belief: Components) -> Draws:
+        """The same draws as a part of the array of their components, so that they are stored once."""
+        return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
+
+
+def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for draws (n_chains, n_draws, n_rows, R) of known rows, and as many of unknown ones: parts of one."""
+    chains, draws, n, R = sizes
+    whole = np.empty((chains, draws, n + n_unknown, R), dtype)
+    return whole[:, :, :n], whole[:, :, n:]
 
 
 class PointEstimate(NamedTuple):

@@ -14,6 +14,9 @@ import numpy as np
 from tensorcep.core.packing import pack, unpack
 from tensorcep.kernels.rows import row_moments
 
+# Elements of the dense matrices of rows that exist at a time.
+CHUNK = 1 << 22
+
 
 class EntryTheta(NamedTuple):
     """The likelihood's parameter in each of C components.
@@ -67,7 +70,7 @@ class Components(NamedTuple):
 
     Attributes
     ----------
-    mean : (C, n_rows, R) float64
+    mean : (C, n_rows, R) float64, or float32 where they are draws
     cov : (C, n_rows, P) float64, or None
         Packed covariance of each row; None where the components are points.
     theta : EntryTheta or None
@@ -98,7 +101,7 @@ class Components(NamedTuple):
         """
         if self.cov is not None:
             return self.mean[0], self.cov[0]
-        mean = self.mean.mean(axis=0)
+        mean = self.mean.mean(axis=0, dtype=np.float64)
         centred = np.ascontiguousarray((self.mean - mean).transpose(1, 2, 0))
         return mean, pack(centred @ centred.transpose(0, 2, 1) / max(1, self.size - 1))
 
@@ -122,6 +125,10 @@ def moments_of_rows(Lam: np.ndarray, eta: np.ndarray, mean: np.ndarray, cov: np.
 
 def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
     """Draws (n_draws, n_rows, R) of rows with mean (n_rows, R) and packed covariance (n_rows, P)."""
-    root = np.linalg.cholesky(unpack(cov, mean.shape[1]))
-    noise = rng.standard_normal((n_draws, *mean.shape))
-    return mean + np.einsum("nij,dnj->dni", root, noise)
+    n, R = mean.shape
+    out = rng.standard_normal((n_draws, n, R))
+    size = max(1, CHUNK // R**2)
+    for part in (slice(a, a + size) for a in range(0, n, size)):
+        root = np.linalg.cholesky(unpack(cov[part], R))
+        out[:, part] = mean[part] + np.einsum("nij,dnj->dni", root, out[:, part])
+    return out

@@ -112,7 +112,7 @@ class Aligned(NamedTuple):
 def align(draws: np.ndarray, layout: Layout, n_chains: int) -> Aligned:
     """Align draws (n, n_rows, R) of several chains, one chain after the other: to one of them, then to their mean."""
     each = len(draws) // n_chains
-    start = _typical(draws[each - 1 :: each], layout)
+    start = _typical(draws[each - 1 :: each].astype(np.float64, copy=False), layout)
     mean = _moments(draws, start, layout).mean
     return _moments(draws, reference_from(mean, layout), layout)
 
@@ -145,7 +145,7 @@ def _chunks(draws: np.ndarray) -> Iterator[np.ndarray]:
     """The draws (n, n_rows, R), as many at a time as fit."""
     size = max(1, CHUNK // max(1, draws[:1].size))
     for a in range(0, len(draws), size):
-        yield draws[a : a + size]
+        yield draws[a : a + size].astype(np.float64, copy=False)
 
 
 def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows: slice = slice(None)) -> np.ndarray:

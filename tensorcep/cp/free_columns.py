@@ -17,9 +17,10 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, latent_of_entries, seen_rows
+from tensorcep.cp.rows import RowState, diagonal, latent_of_entries, seen_rows
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
+from tensorcep.priors.record import of_mode
 
 
 def padded_columns(used: np.ndarray) -> np.ndarray:
@@ -182,16 +183,22 @@ def free_problem(problem: Problem) -> Problem:
     free = problem.free
     if free is None:
         return problem
-    rows = np.repeat(np.arange(len(free)), problem.shape)
+    K, prior, start = len(free), problem.prior, problem.start
     index = padded_columns(free)
-    used = index >= 0
-    Lam = _taken(unpack(problem.prior.Lam, problem.rank), index[rows])
-    eta = np.take_along_axis(problem.prior.eta, np.maximum(index, 0)[rows], axis=1) * used[rows]
-    start = problem.start
-    if start is not None:
-        start = np.take_along_axis(start, np.maximum(index, 0)[rows], axis=1) * used[rows]
-    prior = problem.prior.in_columns(pack(Lam), eta, index)
+    modes = np.arange(K) if len(prior.Lam) == K else np.repeat(np.arange(K), problem.shape)
+    Lam = pack(_taken(unpack(prior.Lam, problem.rank), index[modes]))
+    prior = prior.in_columns(Lam, _columns(prior.eta, index, problem.shape), index)
+    start = None if start is None else _columns(start, index, problem.shape)
     return problem._replace(rank=index.shape[1], prior=prior, start=start)
+
+
+def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The columns index (K, Q) of each mode, of lines for each row or for each mode; padding is 0."""
+    out = np.zeros((len(lines), index.shape[1]))
+    for k, own in enumerate(index):
+        n = np.count_nonzero(own >= 0)
+        of_mode(out, k, shape)[:, :n] = of_mode(lines, k, shape)[:, own[:n]]
+    return out
 
 
 def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -220,20 +227,34 @@ def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None,
     return posterior if problem.free is None else all_columns(posterior, problem.free)
 
 
+def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+    R = free.shape[1]
+    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
+    for k, row in enumerate(free):
+        where, n = np.flatnonzero(row), int(row.sum())
+        a, b = np.tril_indices(n)
+        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
+            first[k] : first[k + 1], : n * (n + 1) // 2
+        ]
+    return full
+
+
 def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
     """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
-    first, Q, R = offsets(posterior.shape), posterior.rank, free.shape[1]
-    Lam, eta = np.zeros((len(posterior.eta), R, R)), np.full((len(posterior.eta), R), CLAMPED)
-    Lam[:, np.arange(R), np.arange(R)] = CLAMPED
+    first, R = offsets(posterior.shape), free.shape[1]
+    Lam, eta = np.zeros((len(posterior.eta), R * (R + 1) // 2)), np.full((len(posterior.eta), R), CLAMPED)
+    Lam[:, diagonal(R)] = CLAMPED
     modes = posterior.mode_prior
     precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
     for k, row in enumerate(free):
         n, mine = int(row.sum()), slice(first[k], first[k + 1])
         where = np.flatnonzero(row)
-        Lam[mine, where[:, None], where] = unpack(posterior.Lam[mine], Q)[:, :n, :n]
+        i, j = np.tril_indices(n)
+        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = posterior.Lam[mine, : len(i)]
         eta[mine, where] = posterior.eta[mine, :n]
         if modes is not None:
             precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
             mean[k, where] = modes.mean[k, :n]
     modes = None if modes is None else ModePrior(mean, precision)
-    return posterior._replace(rank=R, Lam=pack(Lam), eta=eta, mode_prior=modes)
+    return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)

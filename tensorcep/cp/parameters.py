@@ -8,8 +8,14 @@ import numpy as np
 
 from tensorcep.core.belief import Dispersion, GammaNoise
 from tensorcep.core.checks import check_int
+from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma, Parameter
+from tensorcep.likelihoods.record import Likelihood
+
+# Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
+ENOUGH = 10_000
 
 
 class Groups(NamedTuple):
@@ -53,11 +59,57 @@ class Learned(NamedTuple):
     prior: tuple[float, float]
     groups: Groups
 
+    def first_law(self) -> Gamma:
+        """Its law to begin with; without a start of its own the prior."""
+        (a, b), start, size = self.prior, self.parameter.start, self.groups.size
+        return Gamma(np.full(size, a), np.full(size, b if start is None else a / start))
+
+    def law_of_marginals(self, law: Gamma, problem: Problem, index: np.ndarray, m: np.ndarray, v: np.ndarray) -> Gamma:
+        """The law after `law`, given the mean and variance of f of the entries `index`, flat places in the lanes."""
+        y, n = problem.entries.y.ravel()[index], len(problem.entries.permutation)
+        if not len(index):
+            return law
+        share = len(index) / n
+        return self.parameter.law_of_marginals(y, m, v, share, self.prior, float(law.mean[0]))  # type: ignore[misc]
+
     def result(self, law: Gamma) -> dict[str, Any]:
         """Its part of a `Posterior`."""
         if self.parameter.is_precision:
             return {"noise": GammaNoise(float(law.a[0]), float(law.b[0]))}
         return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b)}
+
+
+def own_law(theta: float) -> Gamma:
+    """The law of a parameter that is not learned."""
+    return Gamma(np.array([theta]), np.ones(1))
+
+
+def sampled_entries(problem: Problem) -> np.ndarray:
+    """Flat places in the lanes of entries that say enough of a parameter that all share, evenly spaced."""
+    n = len(problem.entries.permutation)
+    return np.arange(n) if n <= ENOUGH else np.linspace(0, n - 1, ENOUGH).astype(np.int64)
+
+
+def law_of_rows(
+    learned: Learned, law: Gamma, problem: Problem, mean: np.ndarray, cov: np.ndarray, step: float = 1.0
+) -> Gamma:
+    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows."""
+    index, entries = sampled_entries(problem), problem.entries
+    rows = np.ascontiguousarray(entries.rows[index // LANES, :, index % LANES], dtype=np.int64)
+    m, v = np.empty(len(index)), np.empty(len(index))
+    latent_moments(rows, mean, cov, m, v)
+    new = learned.law_of_marginals(law, problem, index, m, v)
+    return Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step))
+
+
+def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:
+    """The likelihood with what is known of its dispersion, a share `weight` of it, as the prior and the start."""
+    parameter = likelihood.parameter
+    if known is None or parameter is None:
+        return likelihood
+    (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
+    prior = (p + weight * (a - p), q + weight * (b - q))
+    return likelihood._replace(parameter=parameter._replace(prior=prior, start=a / b))
 
 
 def learned_parameter(problem: Problem, options: Any) -> Learned | None:

@@ -18,6 +18,7 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.settings import Settings
+from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import Beside, held_places
 from tensorcep.cp.gibbs.method import GibbsState, with_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
@@ -26,24 +27,27 @@ from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of
-from tensorcep.cp.spectral import with_spectral_start
+from tensorcep.cp.spectral import with_more_components, with_spectral_start
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
+# Times that a pilot looks for more components.
+ROUNDS = 4
 
 
 class Flown(NamedTuple):
-    """A pilot and what it found without the entries that were left out."""
+    """A pilot, the row means that it found without the entries that were left out, and what it says of these."""
 
     pilot: Pilot
-    posterior: Posterior
+    mean: np.ndarray
+    beside: Beside
 
 
 def run_with_pilots(plan: Plan) -> Run:
     """Run a sampler beside its pilots."""
     place, options = held_places(plan.problem), plan.settings
     flown = [_fly(pilot, plan, place) for pilot in plan.pilots]
-    beside = [_beside(one, plan.problem, place) for one in flown]
+    beside = [one.beside for one in flown]
     best = int(np.argmax([one.log_density.mean() for one in beside])) if len(place) else 0
     plan = plan._replace(problem=plan.problem._replace(start=_start(flown[best], plan.problem)))
     burn_in = options.get_params()["burn_in"]
@@ -52,19 +56,42 @@ def run_with_pilots(plan: Plan) -> Run:
         return begun
     if begun.state.held is None or not burn_in:
         return continued(plan, begun)
-    state, shares = with_weights(begun.state, options, beside)
+    state = with_weights(begun.state, options, beside)
     begun = begun._replace(state=state)
-    sampled = continued(plan, begun) if len(state.chains.factors) else begun
-    return _joined(sampled, flown, shares, plan)
+    return _joined(continued(plan, begun) if len(state.chains.factors) else begun, flown, plan)
 
 
 def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
     """Run a pilot without the entries at these places."""
     entries, shape = plan.problem.entries, pilot.problem.shape
     kept = np.delete(np.arange(len(entries.permutation)), place)
-    problem = pilot.problem._replace(entries=pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape))
-    sweeps = pilot.settings.get_params()["anneal"] + PILOT_SWEEPS
-    return Flown(pilot, _run_pilot(pilot, pilot.settings, with_spectral_start(problem), plan, sweeps))
+    packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
+    pilot_of_kept = pilot._replace(problem=pilot.problem._replace(entries=packed))
+    belief = grown(pilot_of_kept, plan, _rounds(pilot, plan)).components()
+    return Flown(pilot, belief.mean[0], _beside(belief, plan.problem, place))
+
+
+def _rounds(pilot: Pilot, plan: Plan) -> int:
+    """A pilot of all columns has the pairs of modes to find, too; beside one of the CP component it does not grow."""
+    return ROUNDS if len(pilot.columns) < plan.problem.rank or len(plan.pilots) == 1 else 0
+
+
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Posterior:
+    """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise."""
+    problem = with_spectral_start(pilot.problem)
+    fitted = _run_pilot(pilot, pilot.settings, problem, plan, pilot.settings.get_params()["anneal"] + PILOT_SWEEPS)
+    return _with_more(pilot._replace(problem=problem), fitted, plan, rounds)
+
+
+def _with_more(pilot: Pilot, fitted: Posterior, plan: Plan, rounds: int) -> Posterior:
+    """A fit with the components that it has left over, looked for so many times."""
+    again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
+    for _ in range(rounds):
+        more = with_more_components(pilot.problem, fitted)
+        if more is None:
+            break
+        fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
+    return fitted
 
 
 def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:
@@ -73,14 +100,13 @@ def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, m
     return posterior
 
 
-def _beside(flown: Flown, problem: Problem, place: np.ndarray) -> Beside:
+def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     """What a pilot says of the entries that were left out."""
     entries = problem.entries
     rows = coords_of(entries, place) + entries.offsets[:-1]
-    belief, y = flown.posterior.components(), entries.y.ravel()[place]
     mean, spread = latent(belief, rows)
-    theta = flown.posterior.theta
-    noise = 1.0 / float(theta.values[0, 0]) if theta is not None else 1.0
+    noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
+    y = entries.y.ravel()[place]
     return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)
 
 
@@ -96,34 +122,45 @@ def _embedded(rows: np.ndarray, pilot: Pilot, problem: Problem) -> np.ndarray:
 
 def _start(flown: Flown, problem: Problem) -> np.ndarray:
     """Where the first chain starts: at the pilot's means; at the problem's start in columns that it does not have."""
-    means = _embedded(flown.posterior.components().mean, flown.pilot, problem)[0]
+    means = _embedded(flown.mean[None], flown.pilot, problem)[0]
     own = np.isin(np.arange(problem.rank), flown.pilot.columns)
     return np.where(own, means, np.asarray(problem.start))
 
 
-def _joined(sampled: Run, flown: list[Flown], shares: np.ndarray, plan: Plan) -> Run:
+def _joined(sampled: Run, flown: list[Flown], plan: Plan) -> Run:
     """The draws of the chains and of the pilots, as many of each as it counts."""
     state: GibbsState = sampled.state
     held: Any = state.held
     settings = plan.settings.get_params()
     n = -(-(plan.max_iter - settings["burn_in"]) // settings["thin"])
-    if not shares.any():
+    if not held.beside.any():
         return sampled
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
-    parts = [sampled.posterior] if len(held.alive) else []
-    for i in np.flatnonzero(shares):
-        size = max(1, round(n * shares[i] / held.heaviest))
+    parts, rows = [], []
+    if len(held.alive):
+        own, shares_of_chains = sampled.posterior, held.weights[held.alive] / held.heaviest
+        rows = list(own.rows.reshape(-1, *own.rows.shape[2:]))
+        if state.chains.kept:  # the same, of which one copy is enough
+            rows = [state.chains.kept[d][c] for d, c in taken(state.chains, shares_of_chains)]
+        unknown = None if own.unknown is None else own.unknown.copy()
+        parts = [own._replace(rows=np.empty((1, 0, *rows[0].shape)), unknown=unknown)]
+        del own
+    sampled = sampled._replace(posterior=None)
+    for i in np.flatnonzero(held.beside):
+        size = max(1, round(n * held.beside[i] / held.heaviest))
         parts.append(_draws_of(flown[i], size, plan, int(i), held.noise_ratio))
-    return sampled._replace(posterior=_in_one_chain(parts))
+        rows += list(parts[-1].rows[0])
+    return sampled._replace(posterior=_in_one_chain(parts, rows))
 
 
 def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float) -> Draws:
     """Draws from a pilot's posterior given all entries."""
     pilot, whole = flown.pilot, plan.problem
-    problem = pilot.problem._replace(start=flown.posterior.components().mean[0])
+    problem = pilot.problem._replace(start=flown.mean)
     settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
     posterior = _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS)
+    posterior = _with_more(pilot, posterior, plan, _rounds(pilot, plan))
     rng = generator(whole.seed, Stream.PILOT, number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
@@ -134,15 +171,19 @@ def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float)
     if belief.theta is not None and posterior.noise is not None:
         theta = theta / noise_ratio
     n_rows = len(posterior.eta)
-    known, unknown = (_embedded(part, pilot, whole)[None] for part in (rows[:, :n_rows], rows[:, n_rows:]))
+    dtype = plan.settings.get_params()["dtype"]
+    parts = (rows[:, :n_rows], rows[:, n_rows:])
+    known, unknown = (_embedded(part, pilot, whole)[None].astype(dtype, copy=False) for part in parts)
     return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
 
 
-def _in_one_chain(parts: list[Draws]) -> Draws:
-    """All draws, one chain after the other, in one."""
+def _in_one_chain(parts: list[Draws], rows: list[np.ndarray]) -> Draws:
+    """All draws, one chain after the other, in one; `rows` are theirs."""
     fields: dict[str, Any] = {}
-    for name in ("rows", "theta", "unknown"):
+    for name in ("theta", "unknown"):
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
+    unknown = fields["unknown"][0] if "unknown" in fields else ()
+    fields["rows"], fields["unknown"] = stacked(rows, unknown, (1, len(rows)))
     return parts[0]._replace(**fields)

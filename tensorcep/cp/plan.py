@@ -16,11 +16,14 @@ class Pilot(NamedTuple):
 
     Attributes
     ----------
+    name : str
+        Of its columns.
     method, settings, problem
     columns : (Q,) int64
         The plan's columns that are the problem's.
     """
 
+    name: str
     method: AnyMethod
     settings: Settings
     problem: Problem

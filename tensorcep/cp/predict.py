@@ -40,7 +40,13 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
 def draw_latent(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The latent value (n_draws, n) at packed rows (n, K) in draws (n_draws, n_rows, R) of all rows."""
     out = np.empty((len(draws), len(rows)))
-    latent_of_draws(draws, np.ascontiguousarray(rows), out)
+    if draws.dtype == np.float64:
+        latent_of_draws(draws, np.ascontiguousarray(rows), out)
+        return out
+    used, index = np.unique(rows, return_inverse=True)
+    index = index.reshape(rows.shape)
+    for s in range(len(draws)):
+        latent_of_draws(draws[s : s + 1, used].astype(np.float64), index, out[s : s + 1])
     return out
 
 

@@ -6,16 +6,18 @@ before the rows of a sweep, from those of the sweep before: coordinate ascent, s
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.packing import offsets
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional, conditional_of_modes, moments_per_mode
+from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, moments_per_mode
 
 
 class PriorFactor(NamedTuple):
@@ -25,8 +27,8 @@ class PriorFactor(NamedTuple):
     ----------
     now : Conditional
         The prior, or its expectation where it is learned.
-    mean : (n_rows, R)
-        Means of `now`.
+    mean : (n, R)
+        Means of `now`, a line for each row or for each mode.
     half_log_det : (n_rows,)
         log|Lam| / 2 of `now`.
     bound : float
@@ -41,8 +43,12 @@ class PriorFactor(NamedTuple):
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     """The prior to begin with; `rows` hold it, with its moments."""
-    mean, half_log_det = rows.mean.copy(), np.empty(len(rows.mean))
-    row_divergences(0, len(mean), rows, problem.prior.Lam, mean, half_log_det)
+    shape, given = problem.shape, problem.prior
+    shared = len(given.Lam) == len(given.eta) == len(shape)
+    mean = rows.mean[offsets(shape)[:-1]] if shared else rows.mean.copy()
+    half_log_det = np.empty(len(rows.mean))
+    for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
+        row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
     return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
 
 
@@ -54,13 +60,13 @@ def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> P
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
-    mean = np.repeat(modes.mean, problem.shape, axis=0)
-    now = conditional_of_modes(modes, problem.shape, now.seen)
-    return PriorFactor(now, mean, half_log_det, problem.prior.bound(posterior))
+    return PriorFactor(conditional_of_modes(modes, now.seen), modes.mean, half_log_det, problem.prior.bound(posterior))
 
 
-def rows_bound(prior: PriorFactor, rows: RowState, executor: Executor) -> float:
+def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence = np.empty(len(rows.mean))
-    executor.run(row_divergences, 0, len(divergence), rows, prior.now.Lam, prior.mean, divergence, align=LANES)
+    for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
+        lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
+        executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum())

@@ -12,7 +12,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.priors.record import Conditional, first_conditional
+from tensorcep.priors.record import Conditional, first_conditional, per_row
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -30,7 +30,7 @@ class RowState(NamedTuple):
 
 def rows_at_prior(problem: Problem) -> RowState:
     """Rows with the prior's natural parameters; their moments are not set yet (see `refresh_rows`)."""
-    Lam, eta = problem.prior.Lam.copy(), problem.prior.eta.copy()
+    Lam, eta = (np.array(per_row(part, problem.shape)) for part in (problem.prior.Lam, problem.prior.eta))
     return RowState(Lam, eta, np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta)))
 
 
@@ -123,7 +123,7 @@ def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> f
 
 def seen_rows(problem: Problem) -> np.ndarray:
     """Whether a training entry touches the row, (n_rows,) bool."""
-    seen = np.zeros(len(problem.prior.eta), dtype=bool)
+    seen = np.zeros(sum(problem.shape), dtype=bool)
     used = problem.entries.weight[:, None, :] > 0
     seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
     return seen

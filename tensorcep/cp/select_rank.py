@@ -19,6 +19,7 @@ from tensorcep.core.checks import check_choice, check_int, check_random_state, f
 from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.entries import training_entries
+from tensorcep.cp.estimators.fitted import STOPPED
 
 RULES = ("one_standard_error", "best")
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -219,8 +220,11 @@ def _scores(
 
 
 def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int) -> None:
-    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once."""
-    slow = sum(issubclass(item.category, ConvergenceWarning) for item in caught)
+    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once.
+
+    What else a fit says of its health, its score says too.
+    """
+    slow = sum(STOPPED in str(item.message) for item in caught)
     if slow:
         text = f"{slow} of {n_ranks * n_folds} fits stopped before they converged; increase max_iter, or raise tol."
         warn_user(text, ConvergenceWarning)

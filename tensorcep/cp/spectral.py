@@ -7,6 +7,7 @@ were held out say which components are real, and how large they are.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController
 
+from tensorcep.core.belief import Posterior
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of
 from tensorcep.cp.small_cp import decompose
@@ -45,6 +47,13 @@ MIN_ENTRIES = 50
 
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3
+# The columns of a start that the data do not show, as a share of their size were all shown: an engine then finds weak
+# components in them, which it does not in smaller ones, and does not follow the noise, as it does in larger ones.
+SPARE = 0.5
+# A column of less than this share of the strongest is weak.
+WEAK = 0.1
+# Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
+SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
 
 
 class SpectralStart(NamedTuple):
@@ -110,14 +119,15 @@ def spectral_start(
         found = _components(coords[used], clipped[used], shape, rank, rng)
         found = _spread_out(found, coords[used], clipped[used])
         strength, correlation = _strengths(found, coords[held], clipped[held])
-    kept = np.argsort(-np.abs(strength), kind="stable")[: np.count_nonzero(strength)]
-    scale = np.abs(strength[kept] * spread) ** (1.0 / len(shape))
+    order, n_found = np.argsort(-np.abs(strength), kind="stable"), int(np.count_nonzero(strength))
+    scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
+    scale[n_found:] = spare * unit  # what is not sure may be there all the same
     for k, factor in enumerate(factors):
         rows = np.unique(coords[used, k])
-        factor[rows, : len(kept)] = found[k][np.ix_(rows, kept)] * scale
+        factor[rows, : len(order)] = found[k][np.ix_(rows, order)] * scale
         if k == 0:
-            factor[:, : len(kept)] *= np.sign(strength[kept])
-    return SpectralStart(factors, len(kept), correlation)
+            factor[:, :n_found] *= np.sign(strength[order[:n_found]])
+    return SpectralStart(factors, n_found, correlation)
 
 
 @cache
@@ -166,7 +176,7 @@ def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) 
             others = [j for j in range(K) if j != k]
             gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in others], axis=0)
             right = sums[k] @ _products(factors, coords, others) / count[k]
-            factors[k] = np.linalg.solve(gram + penalty, right.T).T
+            factors[k] = np.linalg.lstsq(gram + penalty, right.T, rcond=None)[0].T
     norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
     real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
@@ -241,8 +251,7 @@ def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray
 
 def with_spectral_start(problem: Problem) -> Problem:
     """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
-    entries, start = problem.entries, np.array(problem.start)
-    free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
+    entries, start, free = problem.entries, np.array(problem.start), _free(problem)
     coords = coords_of(entries, np.arange(len(entries.permutation)))
     rest, first = working_values(problem.likelihood, entries.y.ravel()[: len(coords)]), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
@@ -252,19 +261,52 @@ def with_spectral_start(problem: Problem) -> Problem:
             rest = without_main_effects(coords, rest, problem.shape)
             continue
         sizes = [problem.shape[k] for k in modes]
-        factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed).factors
+        factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         rest = rest - _products(factors, coords[:, modes], range(len(modes))).sum(axis=1)
     return problem._replace(start=start)
 
 
-def working_values(likelihood: Likelihood, y: np.ndarray) -> np.ndarray:
-    """What values say of the latent values, by one step of Fisher's scoring from 0: of real values the values."""
+def _free(problem: Problem) -> np.ndarray:
+    return np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
+
+
+def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
+    """The problem with a start at a fit's means, where weak columns of all modes hold what it has left over.
+
+    None where nothing more is found. Against less noise, spectra show what was hidden beside stronger components.
+    """
+    entries, free, start = problem.entries, _free(problem), fitted.components().mean[0].copy()
+    columns = np.flatnonzero(free.all(axis=0))
+    coords, first = coords_of(entries, np.arange(len(entries.permutation))), entries.offsets
+    modes = [start[a:b, columns] for a, b in itertools.pairwise(first)]
+    strength = np.prod([np.sqrt((rows**2).mean(axis=0)) for rows in modes], axis=0)
+    weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
+    if not len(weak):
+        return None
+    f = _products([start[a:b] for a, b in itertools.pairwise(first)], coords, range(len(modes))).sum(axis=1)
+    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
+    more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
+    n = min(len(weak), more.n_found)
+    for k, factor in enumerate(more.factors):
+        start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
+    return problem._replace(start=start) if n else None
+
+
+def working_values(likelihood: Likelihood, y: np.ndarray, f: np.ndarray | None = None) -> np.ndarray:
+    """What values say of the latent values, by one step of Fisher's scoring from f: of real values the values.
+
+    Without f the step is from the constant that fits best.
+    """
+    theta, steps = np.full_like(y, likelihood.default_theta), 1 if f is not None else SCORING_STEPS
     value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
-    likelihood.loglik(y, np.zeros_like(y), np.full_like(y, likelihood.default_theta), value, d1, d2)
-    information = float(-d2.mean()) if len(y) else 1.0
-    return d1 / information if information > 0.0 else d1
+    f, score, information = np.zeros_like(y) if f is None else f, 0.0, 1.0
+    for step in range(steps):
+        f = f + np.clip(score / information, -1.0, 1.0) if step else f
+        likelihood.loglik(y, f, theta, value, d1, d2)
+        score, information = float(d1.mean()), max(float(-d2.mean()), LEAST_INFORMATION)
+    return f + d1 / information
 
 
 def without_main_effects(coords: np.ndarray, values: np.ndarray, shape: Sequence[int]) -> np.ndarray:

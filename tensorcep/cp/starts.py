@@ -8,16 +8,19 @@ import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.loop import Run, run
-from tensorcep.cp.pilots import run_with_pilots
+from tensorcep.cp.pilots import grown, run_with_pilots
 from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.spectral import with_spectral_start
 
 
 def run_plan(plan: Plan) -> Run:
     """Run a plan, from what the data say of where to start."""
-    if plan.pilots:
+    if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
-    if plan.spectral:
+    if plan.pilots:
+        start = grown(plan.pilots[0], plan).components().mean[0]
+        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
+    elif plan.spectral:
         problem = with_spectral_start(plan.problem)
         plan = plan._replace(problem=problem, starts=(problem.start, *plan.starts[1:]))
     return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
@@ -53,6 +56,7 @@ def _best_run(plan: Plan) -> Run:
             return trial
         if best is None or trial.trace["train_score"][-1] > best.trace["train_score"][-1]:
             best = trial
+        del trial  # its state holds all messages
     if best is None:
         raise ValueError("starts must hold at least one start; got none.")
     return continued(plan, best)

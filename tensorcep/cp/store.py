@@ -14,6 +14,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.core.records import RECORD, Sized, read_as
 from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
 from tensorcep.core.store import write_model as write_record
+from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream.adf import ModeRows, StoredStream, stored_stream, stream_of
 from tensorcep.cp.stream.reservoir import Sample
@@ -44,6 +45,7 @@ class FittedCP(NamedTuple):
     own: dict[str, Any]
     trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
     stream: StoredStream | None
+    diagnostics: Diagnostics | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -72,6 +74,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         own={name: getattr(model, name) for name in model._own_attributes},
         trace=model.trace_,
         stream=None if stream is None else stored_stream(stream),
+        diagnostics=model.diagnostics_,
     )
     write_record(path, model, fitted, extra)
 
@@ -100,6 +103,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "n_samples_seen_": fitted.n_samples_seen,
             "n_batches_": fitted.n_batches,
             "trace_": fitted.trace,
+            "diagnostics_": fitted.diagnostics,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,

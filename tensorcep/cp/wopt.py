@@ -10,6 +10,7 @@ their nonlinear conjugate gradients are replaced by L-BFGS-B, and they have no p
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_chunks
+from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     latent_of_entries,
@@ -34,6 +36,7 @@ from tensorcep.cp.rows import (
 )
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
+from tensorcep.priors.record import for_kernel
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
@@ -63,7 +66,9 @@ class WOPTState(NamedTuple):
     f : (n_blocks, LANES)
         Latent values of the entries.
     theta : float
-        Noise precision.
+        Noise precision, or what else is the likelihood's parameter.
+    learned : Learned or None
+        What is learned of the likelihood beside a noise precision.
     """
 
     factors: np.ndarray
@@ -72,6 +77,7 @@ class WOPTState(NamedTuple):
     penalty: Penalty
     f: np.ndarray
     theta: float
+    learned: Learned | None
 
 
 def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
@@ -88,7 +94,18 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
         factors[clamped] = 1.0
         free &= ~clamped
     f = latent_of_entries(problem.entries, factors, executor)
-    return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, _precision(problem, f))
+    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
+    theta = _precision(problem, f) if learned is None else float(learned.first_law().mean[0])
+    return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, theta, learned)
+
+
+def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
+    """The likelihood's parameter given the factors: the mean of the precision, or the mode of a dispersion."""
+    if state.learned is None:
+        return _precision(problem, f)
+    index = sampled_entries(problem)
+    m = f.ravel()[index]
+    return float(state.learned.law_of_marginals(own_law(state.theta), problem, index, m, np.zeros_like(m)).mean[0])
 
 
 def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
@@ -108,11 +125,16 @@ def _precision(problem: Problem, f: np.ndarray) -> float:
 
 
 def loss_and_gradient(
-    factors: np.ndarray, by_row: EntriesByRow, penalty: Penalty, problem: Problem, executor: Executor
+    factors: np.ndarray,
+    by_row: EntriesByRow,
+    penalty: Penalty,
+    problem: Problem,
+    executor: Executor,
+    theta: float = 1.0,
 ) -> tuple[float, np.ndarray]:
-    """Minus the log likelihood at noise precision 1, plus the penalty, and its gradient (n_rows, R)."""
+    """Minus the log likelihood, of real values at noise precision 1, plus the penalty, and its gradient (n_rows, R)."""
     f = latent_of_entries(problem.entries, factors, executor)
-    value, slope, _ = log_likelihoods(problem, f, problem.likelihood.default_theta, executor)
+    value, slope, _ = log_likelihoods(problem, f, theta, executor)
     value = np.where(value > -HUGE, value, -HUGE)  # of nan too
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     gradient = np.empty_like(factors)
@@ -121,7 +143,8 @@ def loss_and_gradient(
         record = ((down, factors, gradient),)
         executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
     apart, pull = factors - penalty.mean, np.empty_like(factors)
-    executor.run(packed_products, 0, len(factors), penalty.Lam, apart, pull)
+    for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
+        executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
@@ -134,10 +157,11 @@ def _pools() -> ThreadpoolController:
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, free = state.factors.copy(), state.free
+    theta = problem.likelihood.default_theta if state.learned is None else state.theta
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors[free] = x
-        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor)
+        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor, theta)
         return loss, gradient[free]
 
     if free.any():
@@ -147,7 +171,7 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
         with _pools().limit(limits=1, user_api="blas"):
             factors[free] = minimize(objective, factors[free], jac=True, method="L-BFGS-B", options=limits).x
     f = latent_of_entries(problem.entries, factors, executor)
-    theta = _precision(problem, f)
+    theta = _theta(state, problem, f)
     sweep = Sweep(
         change=relative_change(f, state.f),
         noise_precision=theta if problem.noise_prior is not None else np.nan,
@@ -157,8 +181,8 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
 
 
 def finish(state: WOPTState, problem: Problem) -> PointEstimate:
-    """The factors, and the noise precision that goes with them."""
-    theta = state.theta if problem.noise_prior is not None else None
+    """The factors, and the noise precision or the dispersion that goes with them."""
+    theta = state.theta if problem.noise_prior is not None or state.learned is not None else None
     return PointEstimate(problem.shape, problem.rank, state.factors, theta, seen_rows(problem))
 
 

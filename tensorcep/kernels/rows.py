@@ -97,20 +97,23 @@ def packed_products(first, last, Lam, x, out):
 def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
     """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
 
-    The prior itself gives log|prior_Lam_i| / 2.
+    The prior itself gives log|prior_Lam_i| / 2. The last lines of prior_Lam and prior_mean serve the rows beyond them.
     """
     R, P = rows.mean.shape[1], rows.Lam.shape[1]
     a, b, s, d, t, inv_diag, ok = 0, P, 2 * P, 3 * P, 3 * P + R, 3 * P + 2 * R, 3 * P + 3 * R
     w = np.zeros((ok + 3, LANES))
-    index = np.empty(LANES, dtype=np.int32)
+    index, line = np.empty(LANES, dtype=np.int32), np.empty(LANES, dtype=np.int32)
     for block in range(first, last, LANES):
         for lane in range(LANES):
             index[lane] = min(block + lane, last - 1)
+            line[lane] = min(index[lane], len(prior_Lam) - 1)
         gather(index, rows.Lam, w, a)
-        gather(index, prior_Lam, w, b)
+        gather(line, prior_Lam, w, b)
         gather(index, rows.cov, w, s)
         gather(index, rows.mean, w, d)
-        gather(index, prior_mean, w, t)
+        for lane in range(LANES):
+            line[lane] = min(index[lane], len(prior_mean) - 1)
+        gather(line, prior_mean, w, t)
         subtract(w, d, d, t, R)
         cholesky(w, a, inv_diag, ok, R)
         trace_product(w, b, s, ok + 1, R)

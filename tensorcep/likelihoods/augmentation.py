@@ -33,6 +33,9 @@ class Augmentation(NamedTuple):
         `kernels.streams`. None as for `expected`.
     weighted : bool
         Whether weights differ from 1. What is expected then depends on E[f^2] alone, and otherwise on E[f] alone.
+    matched : bool
+        Whether there is no auxiliary variable, but a Gaussian matched to the log likelihood. What is expected then
+        depends on both E[f] and E[f^2].
     hides : callable
         ``hides(y) -> bool``, elementwise: whether the entry has an auxiliary variable; it is as without `expected` and
         `drawn` otherwise.
@@ -44,5 +47,6 @@ class Augmentation(NamedTuple):
     expected: Any = None
     drawn: Any = None
     weighted: bool = False
+    matched: bool = False
     hides: Callable[[np.ndarray], np.ndarray] = _every
     exponents: Callable[[np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None

@@ -17,11 +17,10 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.polya_gamma import draw_crt, draw_pg, pg_expected
+from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
@@ -29,7 +28,10 @@ from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws
-from tensorcep.likelihoods.parameter import Counting, Parameter
+from tensorcep.likelihoods.dispersion import DISPERSION
+from tensorcep.likelihoods.dispersion import NODES as MARGINAL_NODES
+from tensorcep.likelihoods.dispersion import WEIGHTS as MARGINAL_WEIGHTS
+from tensorcep.likelihoods.poisson import MOST_MOVE
 from tensorcep.likelihoods.record import Likelihood
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
@@ -41,6 +43,7 @@ SHARP = 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
 MAX_NEWTON = 60
+NODES, WEIGHTS = tuple(MARGINAL_NODES.tolist()), tuple(MARGINAL_WEIGHTS.tolist())
 EDGE_STEPS = 5
 
 
@@ -87,8 +90,9 @@ def _mode(y, r, m, v):
             high = f
         step = slope / ((y + r) * p * q + 1.0 / v)
         new = f + step
-        f = new if low < new < high else 0.5 * (low + high)
-        if abs(step) <= 1e-7 * math.sqrt(v) or high - low <= 1e-12 * abs(f):
+        close = abs(step) <= 1e-7 * math.sqrt(v)  # a step that is lost in rounding ends at the bracket itself
+        f = new if close or low < new < high else 0.5 * (low + high)
+        if close or high - low <= 1e-12 * abs(f):
             break
     return f
 
@@ -240,41 +244,25 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 target[b, lane] = 0.5 * (y[b, lane] - theta[b, lane])
 
 
-@block_kernel
-def draw_tables(first, last, y, used, r, key, tables, s):
-    """tables ~ CRT(y, r) of each entry."""
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0
+@kernel
+def matched(y, f, square, theta, weight, target, spread, constant):
+    """Write the Gaussian that has the expected slope and curvature of the log likelihood (see `poisson.matched`)."""
+    for i in range(y.shape[0]):
+        n = y[i] + theta[i]
+        sd = math.sqrt(max(square[i] - f[i] * f[i], 0.0))
+        mean, spread_p, soft = 0.0, 0.0, 0.0
+        for j in range(len(NODES)):
+            x = f[i] + sd * NODES[j]
+            p, q, tail = _logistic(x)
+            mean += WEIGHTS[j] * p
+            spread_p += WEIGHTS[j] * p * q
+            soft += WEIGHTS[j] * (tail + max(x, 0.0))
+        slope = y[i] - n * mean
+        weight[i] = max(n * spread_p, abs(slope) / MOST_MOVE)
+        target[i] = slope + weight[i] * f[i]
+        spread[i] = 0.0
+        constant[i] = y[i] * f[i] - n * soft - target[i] * f[i] + 0.5 * weight[i] * square[i]
 
-
-def expected_tables(y: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Return the expected number of tables, E[CRT(y, r)]."""
-    return np.asarray(r * (digamma(r + y) - digamma(r)))
-
-
-def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
-    """Return log(1 + e^f), or its tangent bound at E[f] = f and E[f^2] = square."""
-    if square is None:
-        return np.logaddexp(0.0, f)
-    xi = np.sqrt(square)
-    return np.asarray(0.5 * f + (0.5 * xi + np.log1p(np.exp(-xi))))
-
-
-def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Return log Gamma(y + r) - log Gamma(r) - log y!."""
-    return np.asarray(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0))
-
-
-# From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
-DISPERSION = Parameter(
-    "dispersion",
-    prior=(1.0, 0.1),
-    start=1.0,
-    by_row=True,
-    counting=Counting(expected_tables, draw_tables, softplus, log_constant),
-)
 
 NEGBINOMIAL = Likelihood(
     "negbinomial",
@@ -289,4 +277,5 @@ NEGBINOMIAL = Likelihood(
     parameter=DISPERSION,
     observes="counts",
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
+    matched=Augmentation(matched, weighted=True, matched=True),
 )

@@ -74,6 +74,9 @@ class Parameter(NamedTuple):
     counting : Counting or None
         How the entries speak of it. None: it is a precision, by which their weights are multiplied, and an entry adds
         1/2 to the shape and (target - f)^2 / 2 to the rate of its law.
+    law_of_marginals : callable or None
+        ``law_of_marginals(y, m, v, share, prior, start) -> Gamma``: its law where Gaussian marginals N(m, v) of f are
+        all that is known, those of a share of the entries.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Parameter(NamedTuple):
     start: float | None = None
     by_row: bool = False
     counting: Counting | None = None
+    law_of_marginals: Callable[..., Gamma] | None = None
 
     @property
     def is_precision(self) -> bool:

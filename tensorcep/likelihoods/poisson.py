@@ -22,6 +22,7 @@ from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.counts import mixture_cdf, mixture_quantile, poisson_draws
 from tensorcep.likelihoods.record import Likelihood
 
@@ -33,6 +34,8 @@ STRIP_SLOPE = math.pi / 4.0
 SHARP = 30.0
 # log y! by Stirling's series from here on: its first term left out is below 1e-18.
 STIRLING_FROM = 16.0
+# How far the Gaussian that stands for an entry may lie from the present f.
+MOST_MOVE = 2.0
 
 
 @kernel
@@ -185,6 +188,23 @@ def loglik(y, f, theta, value, d1, d2):
         d2[n] = -rate
 
 
+@kernel
+def matched(y, f, square, theta, weight, target, spread, constant):
+    """Write the Gaussian in f that has the expected slope and curvature of the log likelihood at E[f] and E[f^2].
+
+    With it the best Gaussian law of f is a fixed point (Khan and Lin 2017, conjugate-computation variational
+    inference). The weight is larger where the entry alone would move f by more than MOST_MOVE: only the variance of
+    surprising counts then differs.
+    """
+    for n in range(y.shape[0]):
+        rate = exp(f[n] + 0.5 * max(square[n] - f[n] * f[n], 0.0))
+        slope = y[n] - rate
+        weight[n] = max(rate, abs(slope) / MOST_MOVE)
+        target[n] = slope + weight[n] * f[n]
+        spread[n] = 0.0
+        constant[n] = y[n] * f[n] - rate - target[n] * f[n] + 0.5 * weight[n] * square[n] - math.lgamma(y[n] + 1.0)
+
+
 def check_y(y: ArrayLike) -> np.ndarray:
     """Return counts as (n,) float64."""
     return check_counts("y", check_values(y, name="y"))
@@ -215,4 +235,16 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
 
 
-POISSON = Likelihood("poisson", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample, observes="counts")
+POISSON = Likelihood(
+    "poisson",
+    1.0,
+    check_y,
+    tilted,
+    loglik,
+    predict,
+    quantile,
+    logpdf,
+    sample,
+    matched=Augmentation(matched, weighted=True, matched=True),
+    observes="counts",
+)

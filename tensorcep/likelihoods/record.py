@@ -42,6 +42,8 @@ class Likelihood(NamedTuple):
         A normal latent value per entry, of mean f; its precision is theta where that is one, and 1 otherwise.
     pg : Augmentation or None
         A Polya-Gamma variable per entry.
+    matched : Augmentation or None
+        No variable, but a Gaussian in f per entry that is matched to the log likelihood at the present f.
     mixture_quantile : callable or None
         ``mixture_quantile(q, m, v, theta) -> (n,)`` for (C, n) arrays: the q-quantile of the mixture of C equally
         likely components, where it can be had better than from a pool of quantiles of the components.
@@ -69,11 +71,17 @@ class Likelihood(NamedTuple):
     parameter: Parameter | None = None
     normal: Augmentation | None = None
     pg: Augmentation | None = None
+    matched: Augmentation | None = None
     tilted2: Any = None
     mixture_quantile: Callable[..., np.ndarray] | None = None
     limit: float | None = None
     f_is_log_odds: bool = False
     observes: str | None = None
+
+    @property
+    def mean_field(self) -> Augmentation | None:
+        """What makes entries Gaussian in f for variational message passing."""
+        return self.normal or self.matched
 
     @property
     def censored(self) -> bool:

@@ -12,7 +12,9 @@ from tensorcep.core.checks import check_choice, check_not_empty, check_range, ch
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 
 
-def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None, ax: Any = None) -> Any:
+def plot_convergence(
+    trace: Mapping[str, ArrayLike], *, tol: float | None = None, diagnostics: Any = None, ax: Any = None
+) -> Any:
     """Draw the relative change of the latent means in every sweep, on a log scale.
 
     Parameters
@@ -21,6 +23,8 @@ def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None
         The `trace_` of a fitted estimator.
     tol : float, optional
         The tolerance, drawn as a line.
+    diagnostics : Diagnostics, optional
+        The `diagnostics_` of a fitted estimator, whose table is written below.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
     """
@@ -36,6 +40,9 @@ def plot_convergence(trace: Mapping[str, ArrayLike], *, tol: float | None = None
     if tol is not None:
         ax.axhline(tol, color=GUIDE, linestyle="--", linewidth=1, label=f"tolerance {tol:g}")
         ax.legend(loc="upper right", frameon=False)
+    if diagnostics is not None:
+        how = {"xycoords": "axes fraction", "va": "top", "family": "monospace", "fontsize": 6}
+        ax.annotate(str(diagnostics), (0.0, -0.2), annotation_clip=False, **how)
     ax.set_yscale("log")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return finish(ax, "Convergence", "sweep", "relative change of the latent means")

@@ -47,8 +47,23 @@ def natural_prior(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.nda
     return np.ascontiguousarray(np.concatenate(Lam)), np.ascontiguousarray(np.concatenate(eta))
 
 
+def natural_lines(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same with one line for each mode where all its rows share it: Lam (n, P) and eta (n, R)."""
+    if any(np.ndim(precision) > 2 for precision in prior.precision):
+        return natural_prior(prior, shape, rank)
+    one, centres = (1,) * len(shape), [np.asarray(mean, dtype=np.float64) for mean in prior.mean]
+    if all(centre.ndim < 2 for centre in centres):
+        return natural_prior(prior, one, rank)
+    Lam, _ = natural_prior(prior._replace(mean=[0.0] * len(shape)), one, rank)
+    eta = []
+    for n, centre, precision in zip(shape, centres, unpack(Lam, rank), strict=True):
+        each = np.broadcast_to(precision, (n, rank, rank)), np.broadcast_to(centre, (n, rank))
+        eta.append(np.einsum("nij,nj->ni", *each))
+    return Lam, np.ascontiguousarray(np.concatenate(eta))
+
+
 class FixedPrior(NamedTuple):
-    """A prior that stays as it is given (see `record.RowPrior`): Lam (n_rows, P) and eta (n_rows, R)."""
+    """A prior that stays as it is given (see `record.RowPrior`): Lam (n, P) and eta (n, R)."""
 
     Lam: np.ndarray
     eta: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,8 +21,9 @@ class RowPrior(Protocol):
 
     Attributes
     ----------
-    Lam, eta : (n_rows, P), (n_rows, R) float64
-        Natural parameters of every row to begin with.
+    Lam, eta : (n, P), (n, R) float64
+        Natural parameters to begin with: a line for each row, or one for each mode where all its rows share it (see
+        `per_row`).
     learned : bool
         Whether it has parameters that are learned.
     """
@@ -61,8 +63,8 @@ class Conditional(NamedTuple):
 
     Attributes
     ----------
-    Lam, eta : (n_rows, P), (n_rows, R) float64
-        Natural parameters.
+    Lam, eta : (n, P), (n, R) float64
+        Natural parameters: a line for each row, or one for each mode (see `per_row`).
     modes : ModePrior or None
         The same per mode, where it is learned.
     seen : (n_rows,) bool
@@ -75,21 +77,35 @@ class Conditional(NamedTuple):
     seen: np.ndarray
 
 
+def per_row(lines: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """A line for each row, of such lines or of one for each mode."""
+    return np.repeat(lines, shape, axis=0) if len(lines) == len(shape) else lines
+
+
+def of_mode(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
+    """A line for each row of mode k, or one for all of them."""
+    return lines[k : k + 1] if len(lines) == len(shape) else lines[slice(*offsets(shape)[k : k + 2])]
+
+
+def for_kernel(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
+    """Lines of which line min(i, last) is that of packed row i, a row of mode k."""
+    return lines[k : k + 1] if len(lines) == len(shape) else lines
+
+
 def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
-    """The prior to begin with; arrays of its own where it is going to be learned."""
+    """The prior to begin with."""
     if not prior.learned:
         return Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
     first = offsets(shape)[:-1]  # all rows of a mode begin with the same prior
-    precision = unpack(prior.Lam[first], prior.eta.shape[1])
-    mean = np.linalg.solve(precision, prior.eta[first][..., None])[..., 0]
-    return Conditional(prior.Lam.copy(), prior.eta.copy(), ModePrior(mean, precision), seen)
+    Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
+    precision = unpack(Lam, eta.shape[1])
+    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
+    return Conditional(Lam, eta, ModePrior(mean, precision), seen)
 
 
-def conditional_of_modes(modes: ModePrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
+def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:
     """The prior of every row from that of its mode."""
-    Lam = np.repeat(pack(modes.precision), shape, axis=0)
-    eta = np.repeat(np.einsum("kij,kj->ki", modes.precision, modes.mean), shape, axis=0)
-    return Conditional(Lam, eta, modes, seen)
+    return Conditional(pack(modes.precision), np.einsum("kij,kj->ki", modes.precision, modes.mean), modes, seen)
 
 
 def moments_per_mode(

@@ -62,6 +62,7 @@ def test_compare_labels_gives_ranking_and_calibration_of_probabilities() -> None
     assert np.isnan(compare(train, only_ones, ["vmp"], estimator=new("classifier", **QUICK)).loc["vmp", "auc"])
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so large a ridge leaves nothing
 def test_compare_passes_parameters_to_one_method_only() -> None:
     train, test = split("regressor")
     shrunk = {"wopt": {"method": tc.WOPT(ridge=1e6)}}

@@ -6,6 +6,7 @@ import gzip
 import importlib
 import os
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tensorcep import CPRegressor
+from tensorcep.cli import main
 from tensorcep.entries.frames import mode_columns
 from tensorcep.entries.io import lines as _lines
 from tensorcep.entries.io import read_batches, read_tensor, write_tensor
@@ -284,3 +287,25 @@ def test_tensor_with_zeros_keeps_the_entries() -> None:
     np.testing.assert_array_equal(both.coords, np.concatenate([ones.coords, zeros.coords]))
     assert both.values.tolist() == [1.0, 1.0] + [0.0] * 6
     assert both.zero_rate == zeros.zero_rate == 6 / 17
+
+
+def test_stream_of_text_knows_the_numbers_of_a_whole_file(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv", "a,b,y\n" + "".join(f"{i},{j},{i * j}\n" for i in range(1, 8) for j in range(1, 9)))
+    tensor = read_tensor(path)
+    for first in (path, [tensor]):
+        model = CPRegressor(1, method="vmp", max_iter=5, tol=0.0, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.stream(first).partial_fit(tensor).stream(path)
+            frame = tensor.to_pandas().drop(columns="y")
+            np.testing.assert_allclose(model.predict(tensor), model.predict(frame), rtol=1e-12)
+        assert model.shape_ == (7, 8)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_cli_info_of_a_pipe_describes_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    text = b"a,b\n" + b"x,1\n" * 100_000 + b"y,2\n"
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(text,), daemon=True).start()
+    assert main(["info", "--format", "csv", "--count", str(tmp_path / "pipe")]) == 0
+    assert "entries  2 (density 50 %)" in capsys.readouterr().out

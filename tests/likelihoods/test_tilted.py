@@ -219,3 +219,10 @@ def test_tilted_and_loglik_are_callable_by_address(name):
     _through_address(address_of(record.tilted, TILTED_SIGNATURE), y, m, v, theta, *found)
     np.testing.assert_array_equal(found, tilted_moments(record.tilted, y, m, v, theta))
     assert address_of(record.loglik, LOGLIK_SIGNATURE) != 0
+
+
+def test_tilted_negbinomial_where_the_count_is_what_the_cavity_expects():
+    """The mode is the cavity's mean to rounding, which is an end of its own bracket."""
+    for y, r in [(300.0, 2.0), (300.0, 80.0), (300.0, 1e4), (1e5, 2.0)]:
+        points = [(y, np.log(y / r), v) for v in (1e-3, 0.05, 1.0, 5.0)]
+        assert (worst_errors("negbinomial", points, theta=r) < 1e-9).all()

@@ -23,13 +23,15 @@ from tensorcep.cp.rows import RowState, refresh_rows
 from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add
 from tensorcep.kernels.slots import LANES, damp, scale
+from tensorcep.priors.record import per_row
 
 
 def averaged_rows(state: MessageState, problem: Problem, executor: Executor) -> GivenRows:
     """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one."""
     rows, prior = state.rows, state.prior
     counts = np.maximum(state.sums.counts, 1.0)[:, None]
-    average = RowState((rows.Lam - prior.Lam) / counts, (rows.eta - prior.eta) / counts, *rows[2:])
+    Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
+    average = RowState((rows.Lam - Lam) / counts, (rows.eta - eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
     refresh_rows(cavity, 0, len(counts), executor)
     others, noise, n = cavity, state.noise, problem.entries.weight.sum()

@@ -12,6 +12,7 @@ from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import ENGINES
@@ -54,8 +55,10 @@ class BaseCP(TakesMethod, StreamingCP):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
-        """The likelihood of a fit to the values y, and the fitted attributes that say what was decided."""
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
         return self._asked_likelihood(), {}
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -68,6 +71,10 @@ class BaseCP(TakesMethod, StreamingCP):
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
         return 0.0
+
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        """What the latent values that belong to y may be, (n,), from which scales are taken."""
+        return y
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         """Prior standard deviation of a factor element when prior_scale="auto"."""
@@ -106,6 +113,10 @@ class BaseCP(TakesMethod, StreamingCP):
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
         result = run_plan(plan.work)
-        self._assign({**fitted_attributes(plan, result), **coding})
+        attributes = fitted_attributes(plan, result)
+        health = diagnose(self, plan.work, result, attributes["_belief"])
+        result = result._replace(state=None)  # states hold all messages and draws
+        self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
+        warn_of_health(plan.work, result, health)
         return self

@@ -39,6 +39,7 @@ from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.entries.batch import Batch
 from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.record import per_row
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -121,7 +122,7 @@ def first_stream(
     plan, problem, result, posterior = begun.plan, begun.plan.work.problem, begun.run, begun.run.posterior
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
-    Lam, eta = problem.prior.Lam, problem.prior.eta
+    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     too_much = untold(problem, posterior)
@@ -173,7 +174,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     method = get_method(model.method_, likelihood)
     _, given = checked_method(model.method)
     settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
-    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter, 0)
+    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
@@ -251,7 +252,9 @@ def prequential(plan: BatchPlan, values: np.ndarray, score: bool) -> tuple[np.nd
     batch = plan.batch
     known = batch.problem
     none = np.zeros(len(known.prior.eta), dtype=bool)
-    prior = Posterior(known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none)
+    prior = Posterior(
+        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, plan.state.dispersion
+    )
     belief = prior.components()
     mean, _ = observed_moments(known.likelihood, belief, batch.rows)
     if not score:

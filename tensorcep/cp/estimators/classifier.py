@@ -86,7 +86,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         link = self._given_link()
         return get_likelihood("logit" if link == "auto" else link)
 
-    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
         link = self._given_link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"

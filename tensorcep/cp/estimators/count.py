@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
-from tensorcep.core.checks import check_choice, check_range
+from tensorcep.core.checks import check_choice, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.options import matching_scale
+from tensorcep.cp.estimators.overdispersion import overdispersion_of, warn_of_wild_count
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.settings.names import checked_method
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -28,30 +32,97 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     Parameters
     ----------
     <parameters>
-    likelihood : {"poisson", "negbinomial"}, default="poisson"
-        Poisson counts, or negative-binomial ones: the mean r e^f comes with the variance r e^f (1 + e^f).
-    dispersion : float, default=1
-        r of negative-binomial counts. The methods "pg-vb" and "pg-gibbs" infer it instead (see `PGVB` and `PGGibbs`).
+    likelihood : {"auto", "poisson", "negbinomial"}, default="auto"
+        Poisson counts, or negative-binomial ones: the mean r e^f comes with the variance r e^f (1 + e^f). "auto" is
+        "poisson" where the counts vary about a quick fit of main effects no more than Poisson ones (a score test, 3
+        standard errors), and for methods that serve one of them alone that one.
+    dispersion : float or "learned", default="learned"
+        r of negative-binomial counts. A number is kept.
 
     Attributes
     ----------
     <attributes>
+    likelihood_ : str
+        "poisson" or "negbinomial".
     """
 
     _: KW_ONLY
-    likelihood: str = "poisson"
-    dispersion: float = 1.0
+    likelihood: str = "auto"
+    dispersion: float | str = "learned"
+
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "likelihood_", "_fixed_dispersion")
 
     def _likelihood(self) -> Likelihood:
-        r = check_range("dispersion", self.dispersion, 0.0, include_low=False)
-        record = get_likelihood(check_choice("likelihood", self.likelihood, names_of("counts")))
-        return record._replace(default_theta=r) if record.parameter is not None else record
+        if "likelihood_" in vars(self):
+            return _with_dispersion(self.likelihood_, self._fixed_dispersion)
+        infers = str(self.method_).startswith("pg-")  # a file of version 0.1, where other methods kept the parameter
+        return _with_dispersion(self.likelihood, None if infers else self._given_dispersion())
+
+    def _likelihoods(self) -> list[Likelihood]:
+        names = names_of("counts") if self._given_name() == "auto" else (self._given_name(),)
+        return [get_likelihood(name) for name in names]
+
+    def _given_name(self) -> str:
+        """The parameter likelihood after its check."""
+        return check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
+
+    def _given_dispersion(self) -> float | None:
+        """The parameter dispersion after its check; None where it is to be learned."""
+        given = word_or_range("dispersion", self.dispersion, ("learned",), 0.0, include_low=False)
+        return None if given == "learned" else float(given)
+
+    def _asked_likelihood(self) -> Likelihood:
+        name, method = self._given_name(), checked_method(self.method)[0]
+        self._given_dispersion()
+        if name != "auto":
+            return get_likelihood(name)
+        fits = [one for one in self._likelihoods() if method == "auto" or not METHODS[method].lacks(one)]
+        return (fits or self._likelihoods())[0]
+
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """That of the counts, its dispersion starting where main effects leave it."""
+        y = get_likelihood("poisson").check_y(y)
+        found, name, fixed = overdispersion_of(coords, y), self._given_name(), self._given_dispersion()
+        if name == "auto":
+            name = "negbinomial" if found.clear else "poisson"
+            if METHODS[chosen.method].lacks(get_likelihood(name)):
+                name = self._asked_likelihood().name
+        record = _with_dispersion(name, fixed)
+        if record.parameter is not None:
+            record = record._replace(parameter=record.parameter._replace(start=found.r))
+        warn_of_wild_count(y)
+        return record, {"likelihood_": name, "_fixed_dispersion": fixed}
+
+    @property
+    def dispersion_(self) -> float | np.ndarray | None:
+        """Posterior mean of r, or the number that was given; None for Poisson counts."""
+        theta, likelihood = self._fitted_belief().theta, self._likelihood()
+        if likelihood.name == "poisson":
+            return None
+        if theta is None:
+            return float(likelihood.default_theta)
+        return float(theta.values.mean()) if theta.mode is None else theta.values.mean(axis=0)
+
+    @property
+    def dispersion_std_(self) -> float | np.ndarray | None:
+        """Posterior standard deviation of r; None where it was given or has no law."""
+        theta = self._fitted_belief().theta
+        if theta is None or (theta.gamma is None and len(theta.values) == 1):
+            return None
+        within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
+        sd = np.sqrt(within + theta.values.var(axis=0))
+        return float(sd[0]) if theta.mode is None else sd
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
-        return float(np.log(max(float(np.mean(y)), 0.5 / len(y))))
+        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)))) - _log_dispersion(likelihood)
+
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        return np.asarray(np.log(y + 0.5)) - _log_dispersion(likelihood)
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(float(np.mean(np.log(np.maximum(y, 0.0) + 0.5) ** 2)), order, rank)
+        return matching_scale(float(np.mean(y**2)), order, rank)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
@@ -64,3 +135,17 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor."""
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+
+
+def _with_dispersion(name: str, fixed: float | None) -> Likelihood:
+    """The likelihood of this name, with its dispersion fixed if a number is given."""
+    record = get_likelihood(name)
+    if fixed is None or record.parameter is None:
+        return record
+    return record._replace(default_theta=fixed, parameter=None)
+
+
+def _log_dispersion(likelihood: Likelihood) -> float:
+    """Log of the dispersion that a fit starts with; 0 for Poisson counts."""
+    start = None if likelihood.parameter is None else likelihood.parameter.start
+    return 0.0 if likelihood.name == "poisson" else float(np.log(start or likelihood.default_theta))

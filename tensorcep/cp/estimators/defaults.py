@@ -6,18 +6,20 @@ The rules look at the numbers of entries, rows and modes alone, never at how a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.settings import Settings
-from tensorcep.cp.columns import free_columns, parts_of
+from tensorcep.cp.columns import parts_of
+from tensorcep.cp.estimators.memory import PILOTS, fits
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
-from tensorcep.cp.settings.sampling import DRAWS_BYTES, LEAST_DRAWS, Gibbs
+from tensorcep.cp.settings.passing import CEP
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
@@ -40,9 +42,13 @@ STREAM_RANK = 8
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
 SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
+# Counts: variational message passing fits them as well as CEP in a tenth of the time.
+OTHERWISE = {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
+# A method, its settings if they are not the default, and the rank.
+Option = tuple[str, Settings | None, int]
 
 
 class Chosen(NamedTuple):
@@ -99,20 +105,33 @@ def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool,
     ValueError, TypeError
         If a parameter is neither "auto" nor allowed.
     """
-    likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
-    asked, settings = checked_method(model.method)
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
+    for option in options_of(model, model._asked_likelihood(), rank, streaming):
+        chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
+        if fits(chosen.settings, size_of(n_entries, shape, chosen.parts)):
+            break
+    return chosen
+
+
+def _chosen(
+    model: BaseCP,
+    n_entries: int,
+    shape: Sequence[int],
+    stream_prior: str | None,
+    name: str,
+    settings: Settings | None,
+    rank: int,
+) -> Chosen:
+    """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
+    streaming = stream_prior is not None
+    likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
-    name = asked
-    if asked == "auto":
-        columns = given or every_column(rank, shape)
-        name = "cep" if streaming or model.revisit else method_for(likelihood, shape, columns)
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
     left_open = _is_auto(prior)
     if left_open:
-        prior = stream_prior if streaming else "learned" if method.learns_prior else "fixed"
+        prior = stream_prior or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
@@ -183,8 +202,23 @@ def sampler_sweeps(n_entries: int) -> int:
     return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
 
 
-def method_for(likelihood: Likelihood, shape: Sequence[int], parts: dict[str, int]) -> str:
-    """The name of the method: a sampler of the exact posterior where there is one whose draws fit, otherwise CEP."""
-    columns, sampler = free_columns(parts, len(shape)).shape[1], SAMPLERS.get(likelihood.name)
-    too_large = 8.0 * Gibbs().n_chains * LEAST_DRAWS * columns * sum(shape) > DRAWS_BYTES
-    return "cep" if too_large or sampler is None else sampler
+def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool) -> Iterator[Option]:
+    """What a fit may be, best first: with fewer columns, then by a method that takes less memory, where "auto" lets it.
+
+    A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
+    """
+    name, settings = checked_method(model.method)
+    fewer = (
+        range(rank, min(rank, RANKS[0]) - 1, -1) if _is_auto(model.rank) and not streaming else range(rank, rank + 1)
+    )
+    if name != "auto" or streaming or model.revisit:
+        yield from ((name if name != "auto" else "cep", settings, r) for r in fewer)
+        return
+    name = SAMPLERS.get(likelihood.name, OTHERWISE.get(likelihood.name, "cep"))
+    if name == "cep":
+        yield from ((name, own, rank) for own in (None, CEP(dtype="float32")))
+    else:
+        others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
+        yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
+    if not likelihood.censored:
+        yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

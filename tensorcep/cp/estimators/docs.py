@@ -75,6 +75,11 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; of a mixture fit
         after fit, the best first, and the number of the member. n_iter_ is then the sum.
+    diagnostics_ : Diagnostics or None
+        How far the fit is to be believed; printed, it is a short table: R-hat and independent draws of a sampler's
+        chains, what each chain and pilot counts, log scores of the fit and of a constant, the noise and how it was
+        found, and whether intervals are too narrow (`tensorcep.cp.diagnostics.Diagnostics`). `fit` warns where chains
+        disagree or are too short, and where nothing but the mean was found. None after `partial_fit`.
     lower_bound_ : float
         Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
         ranks by it take prior="learned": under a fixed prior it favours too many components.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Result, first_member
+from tensorcep.core.belief import Draws, Result, first_member
 from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.loop import Run
@@ -15,6 +15,9 @@ from tensorcep.core.packing import pack
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
 from tensorcep.priors.fixed import Prior
+
+# What is said of a run that ended at its last sweep.
+STOPPED = "stopped after max_iter="
 
 
 def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
@@ -29,7 +32,6 @@ def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
     unseen_mean, unseen_cov = unseen_moments(posterior, plan.prior)
     return {
         **plan.attributes,
-        "posterior_": posterior,
         "labels_": plan.labels,
         "shape_": posterior.shape,
         "n_features_in_": len(posterior.shape),
@@ -64,7 +66,7 @@ def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
 
 
 def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np.ndarray) -> dict[str, Any]:
-    """What predictions need of a posterior and of the prior of unknown rows.
+    """A posterior, and what predictions need of it and of the prior of unknown rows.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
     if not all(np.isfinite(array).all() for array in (belief.mean, belief.cov) if array is not None):
         raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-    return {"_belief": belief}
+    return {"_belief": belief, "posterior_": posterior.within(belief) if isinstance(posterior, Draws) else posterior}
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:
@@ -85,7 +87,7 @@ def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
     last = max(result.trace["change"][ends])
     warn_user(
-        f"{plan.method.name} stopped after max_iter={plan.max_iter} sweeps with a relative change of {last:.2g} "
+        f"{plan.method.name} {STOPPED}{plan.max_iter} sweeps with a relative change of {last:.2g} "
         f"> tol={plan.tol:g}; increase max_iter, raise tol, or add damping.",
         ConvergenceWarning,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tensorcep.core.checks import check_choice, check_int, check_range
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Callback
@@ -52,7 +54,9 @@ def checked_options(model: BaseCP) -> RunOptions:
     return RunOptions(tol, n_threads(model.n_jobs), tuple(callbacks), bool(model.verbose))
 
 
-def with_numbers(settings: Settings, likelihood: str, learned: bool, max_iter: int, n_numbers: int) -> Settings:
+def with_numbers(
+    settings: Settings, likelihood: str, learned: bool, max_iter: int, most_draws: float = np.inf
+) -> Settings:
     """The settings with a number for whatever is "auto" in them.
 
     Parameters
@@ -62,11 +66,11 @@ def with_numbers(settings: Settings, likelihood: str, learned: bool, max_iter: i
     learned : bool
         Whether the prior is learned as a whole (prior="learned").
     max_iter : int
-    n_numbers : int
-        Elements of all factors.
+    most_draws : float
+        Draws of every chain that there is room for.
     """
     if isinstance(settings, Sampler):
-        return settings.for_sweeps(max_iter, n_numbers)
+        return settings.for_sweeps(max_iter, most_draws)
     values, numbers = settings.get_params(), {}
     if values.get("damping") == "auto":
         numbers["damping"] = AUTO_DAMPING.get((likelihood, values["schedule"]), AUTO_DAMPING_OTHERWISE)

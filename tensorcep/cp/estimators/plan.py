@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.columns import columns_within, free_columns
 from tensorcep.cp.estimators.defaults import Chosen, choose
+from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.priors.fixed import FixedPrior, Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
-
-
-# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
-PILOTS = ("vmp", "pg-vb")
 
 
 EMPTY = FixedPrior(np.zeros((0, 0)), np.zeros((0, 0)))
@@ -75,13 +74,15 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming, prior)
-    likelihood, own = model._decide_likelihood(values, chosen)
+    likelihood, own = model._decide_likelihood(values, chosen, coords)
     method = get_method(chosen.method, likelihood, chosen.learns_prior)
     own |= model._source_attributes(source, first=True)
     options = checked_options(model)
-    n_numbers = sum(shape) * free_columns(chosen.parts, len(shape)).shape[1]
     learned = chosen.prior_name == "learned"
-    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, n_numbers)
+    size = size_of(len(values), shape, chosen.parts)
+    most_draws = room_for_draws(chosen.settings, size)
+    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
+    check_memory(settings, size, chosen.max_iter)
     values = model._checked_targets(values, likelihood)
     packed = pack_entries(coords, values, shape)
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
@@ -91,7 +92,7 @@ def plan_fit(
     problem, rows = _in_columns(model, whole, values, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    pilots = _pilots(model, problem, values, chosen) if method.sampler and spectral and chosen.learns_prior else ()
+    pilots = _pilots(model, problem, values, chosen, method) if spectral and chosen.learns_prior else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     work = Plan(method, settings, problem, *runs, *options)
     decided = {
@@ -116,18 +117,18 @@ def _in_columns(
     return whole._replace(**own), rows
 
 
-def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen) -> tuple[Pilot, ...]:
-    """Quick fits of all columns, and, where these are not asked for, of the CP component and of main effects alone."""
+def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:
+    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
     name = next((name for name in PILOTS if not METHODS[name].lacks(problem.likelihood)), None)
     if name is None:
         return ()
-    n_numbers = sum(problem.shape) * problem.rank
-    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter, n_numbers)
-    some = [chosen.parts]
-    if isinstance(model.interactions, str) and model.interactions == "auto":
-        some += [chosen.parts | {"main": 0, "pair": 0}, chosen.parts | {"pair": 0, "cp": 0}]
+    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter)
+    some = {"all columns": chosen.parts}
+    if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
+        some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
     pilots = []
-    for parts in some:
+    for part, parts in some.items():
         own, _ = _in_columns(model, problem, y, chosen, parts, 1, seed=problem.seed)
-        pilots.append(Pilot(METHODS[name], settings, own, columns_within(parts, chosen.parts, len(problem.shape))))
+        columns = columns_within(parts, chosen.parts, len(problem.shape))
+        pilots.append(Pilot(part, METHODS[name], settings, own, columns))
     return tuple(pilots)

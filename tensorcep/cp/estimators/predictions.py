@@ -14,6 +14,7 @@ from tensorcep.core.checks import check_fraction, check_int, check_random_state,
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.packing import offsets
+from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
@@ -37,6 +38,7 @@ class CPPredictions(CPComponents):
 
     # Fitted attributes that are plain values, which files hold.
     _own_attributes: ClassVar[tuple[str, ...]] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
+    diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 
     def _likelihood(self) -> Likelihood:
         """That of the fitted model."""

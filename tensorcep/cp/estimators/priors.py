@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_random_state, check_range,
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
-from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 from tensorcep.priors.record import RowPrior
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
     def prior_of_rows(self, shape: tuple[int, ...], rank: int) -> RowPrior:
         """The prior as methods take it."""
-        natural = natural_prior(self.prior, shape, rank)
+        natural = natural_lines(self.prior, shape, rank)
         return FixedPrior(*natural) if self.learner is None else self.learner(*natural)
 
 
@@ -84,14 +84,16 @@ def plan_rows(
     def scale_of(values: np.ndarray, order: int, rank: int) -> float:
         return model._auto_scale(values, order, rank) if scale == "auto" else float(scale)
 
+    values = model._latent_guess(y, likelihood)
     if free.all():
-        return _component_rows(model, y, shape, kind, free.shape[1], n_starts, scale_of, random_state)
-    return _structured_rows(model, y, shape, kind, free, likelihood, n_starts, scale_of, random_state)
+        return _component_rows(model, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
+    centred, intercept = values - float(np.mean(values)), model._intercept(y, likelihood)
+    return _structured_rows(model, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
 
 
 def _component_rows(
     model: BaseCP,
-    y: np.ndarray,
+    values: np.ndarray,
     shape: tuple[int, ...],
     kind: Any,
     rank: int,
@@ -102,7 +104,7 @@ def _component_rows(
     """The rows of a CP component alone."""
     given = checked_init(model.init, shape, rank)
     mean = word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
-    scale = 1.0 if isinstance(kind, Prior) else scale_of(y, len(shape), rank)
+    scale = 1.0 if isinstance(kind, Prior) else scale_of(values, len(shape), rank)
     learner: Learner | None = None
     drawn = kind == "fixed" and mean == "uniform"  # the paper's prior: one draw per row, kept
     if isinstance(kind, Prior):
@@ -133,11 +135,11 @@ def _start(given: Any, scale: float, n_rows: int, rank: int, rng: np.random.Gene
 
 def _structured_rows(
     model: BaseCP,
-    y: np.ndarray,
+    values: np.ndarray,
     shape: tuple[int, ...],
     kind: Any,
     free: np.ndarray,
-    likelihood: Likelihood,
+    intercept: float,
     n_starts: int,
     scale_of: Callable[[np.ndarray, int, int], float],
     random_state: Any,
@@ -149,8 +151,7 @@ def _structured_rows(
     if isinstance(given, str) and given == "prior":
         fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
     centre = 0.0 if model.prior_mean == "uniform" else check_range("prior_mean", model.prior_mean)
-    intercept = model._intercept(y, likelihood)
-    columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(y - intercept, j, n))
+    columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(values, j, n))
     prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
     rng = check_random_state(random_state)
     means = None if isinstance(given, str) else given

@@ -99,7 +99,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             return None
         return word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
 
-    def _decide_likelihood(self, y: np.ndarray, chosen: Chosen) -> tuple[Likelihood, dict[str, Any]]:
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
         limit = self._given_limit()
         if limit == "auto":
             limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None

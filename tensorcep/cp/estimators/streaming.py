@@ -66,11 +66,11 @@ class StreamingCP(CPPredictions):
             for rows, name in zip(stream.keys, stream.names, strict=True)
         )
         moments = moment_attributes(posterior, self._unseen_mean, self._unseen_cov)
-        self.__dict__.update(posterior_=posterior, labels_=labels, **moments)
+        self.__dict__.update(labels_=labels, **moments)
 
     def _assign(self, attributes: dict[str, Any]) -> None:
         """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
-        old = (*LAZY, *MADE, "_stream", "stream_trace_")
+        old = (*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_")
         kept = {name: value for name, value in vars(self).items() if name not in old}
         self.__dict__ = {**kept, **attributes}
 

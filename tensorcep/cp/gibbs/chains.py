@@ -7,12 +7,13 @@ one mode after the other are drawn given everything else.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws
+from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
@@ -25,7 +26,7 @@ from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional
+from tensorcep.priors.record import Conditional, of_mode, per_row
 
 
 class Chains(NamedTuple):
@@ -71,7 +72,7 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
     small, n = free_problem(problem), problem.entries.y.size
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
-    factors = np.ones((options.n_chains, *problem.prior.eta.shape))
+    factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
     for c in range(options.n_chains):
         given = c == 0 and small.start is not None
         start = small.start if given else _draws_from_prior(small, c)
@@ -86,7 +87,7 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = problem.prior.Lam, problem.prior.eta
+    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     rows, good = np.empty(eta.shape), np.empty(len(eta))
     row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
@@ -136,8 +137,7 @@ def draw_factors(
 def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
     if prior.modes is None:
-        mine = slice(*offsets(shape)[k : k + 2])
-        return prior.Lam[mine], prior.eta[mine]
+        return of_mode(prior.Lam, k, shape), of_mode(prior.eta, k, shape)
     mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
     return pack(precision), np.einsum("kij,kj->ki", precision, mean)
 
@@ -169,12 +169,12 @@ def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
     """Count the sweep, and keep its draw if it is due."""
     since = chains.sweeps - options.burn_in
     if since >= 0 and since % options.thin == 0:
-        chains = _with_current(chains, problem)
+        chains = _with_current(chains, problem, options.dtype)
     return chains._replace(sweeps=chains.sweeps + 1)
 
 
-def _with_current(chains: Chains, problem: Problem) -> Chains:
-    draw = chains.factors.copy()
+def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains:
+    draw = chains.factors.astype(dtype)
     unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
     return chains._replace(
         kept=(*chains.kept, draw),
@@ -215,13 +215,28 @@ def collect(
     the sweeps, and form one chain.
     """
     if not chains.kept:
-        chains = _with_current(chains, problem)
-    kept = (chains.kept, chains.kept_theta if has_theta else (), chains.kept_unknown)
+        chains = _with_current(chains, problem, "float64")
+    which, D = taken(chains, shares), len(chains.kept)
+    form = (len(chains.factors), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
+    more = [chains.kept_unknown[d][c] for d, c in which] if chains.kept_unknown else []
+    rows, unknown = stacked([chains.kept[d][c] for d, c in which], more, form)
+    theta = np.stack([chains.kept_theta[d][c] for d, c in which]).reshape(*form, -1) if has_theta else None
+    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)
+
+
+def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:
+    """Which of the kept draws are taken, (draw, chain), one chain after the other."""
     C, D = len(chains.factors), len(chains.kept)
-    if shares is None or np.all(shares == 1.0):
-        rows, theta, unknown = (np.stack(part, axis=1) if part else None for part in kept)
-    else:
-        sizes = np.maximum(1, np.rint(D * shares)).astype(int)
-        taken = [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
-        rows, theta, unknown = (np.stack([part[d][c] for d, c in taken])[None] if part else None for part in kept)
-    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)  # type: ignore[arg-type]
+    sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)
+    return [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
+
+
+def stacked(
+    draws: Sequence[np.ndarray], unknown: Sequence[np.ndarray], form: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Draws of known rows (n_rows, R) and of unknown ones (K, R), if any, in arrays whose first sizes are `form`."""
+    known, more = room_for_draws((*form, *draws[0].shape), len(unknown[0]) if len(unknown) else 0, draws[0].dtype)
+    for whole, parts in ((known, draws), (more, unknown)):
+        for s, part in enumerate(parts):
+            whole[divmod(s, form[1])] = part
+    return known, more if len(unknown) else None

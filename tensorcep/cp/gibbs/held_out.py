@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
@@ -38,6 +39,8 @@ WINDOW = 20
 LEAST_SHARE = 0.25
 # The steps that find the weights, and the least weight with which a chain goes on.
 STACKING_STEPS, LEAST_WEIGHT = 500, 0.02
+# A chain ends after this share of the burn-in if it then predicts less than this share of what the best one does.
+TRIAL_SHARE, LEAST_GAIN = 1.0 / 3.0, 0.5
 
 
 class HeldOut(NamedTuple):
@@ -60,8 +63,10 @@ class HeldOut(NamedTuple):
         Log of the sum, over the sweeps of the second half of the burn-in, of the density of the value.
     weights : (C,) float64 or None
         What each chain counts; None until the end of the burn-in.
-    heaviest : float
-        The largest weight, that of anything beside the chains included.
+    beside : (B,) float64
+        What each of the fits beside the chains counts.
+    score : (n,) float64
+        Log predictive density of the values by all together; nan until the end of the burn-in.
     """
 
     place: np.ndarray
@@ -73,7 +78,13 @@ class HeldOut(NamedTuple):
     noise_ratio: float
     log_density: np.ndarray
     weights: np.ndarray | None
-    heaviest: float
+    beside: np.ndarray
+    score: np.ndarray
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight, that of anything beside the chains included."""
+        return 1.0 if self.weights is None else float(max(self.weights.max(), self.beside.max(initial=0.0)))
 
     @property
     def alive(self) -> np.ndarray:
@@ -119,7 +130,9 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     rows = coords_of(problem.entries, place) + problem.entries.offsets[:-1]
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises = np.full(n_chains, noise)
-    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, np.full_like(zeros, -np.inf), None, 1.0)
+    return HeldOut(
+        place, rows, y, zeros, zeros, noises, 1.0, np.full_like(zeros, -np.inf), None, zeros[0, :0], zeros[0] + np.nan
+    )
 
 
 def update_held(
@@ -158,8 +171,28 @@ def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta
     return value.reshape(f.shape)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> tuple[HeldOut, np.ndarray]:
-    """The chains' weights at the end of the burn-in, and the noise beside all; the weights of what is beside them."""
+def promising(held: HeldOut, factors: np.ndarray) -> np.ndarray:
+    """The chains that are not far behind the best, by the variance of the values left out that their means explain.
+
+    They are compared by what is correlated with the values, so that a likelihood of any kind will do.
+    """
+    if not len(factors) > 1:
+        return np.arange(len(factors))
+    y = held.y - held.y.mean()
+    means = held.mean - held.mean.mean(axis=1, keepdims=True)
+    scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
+    gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2
+    return np.flatnonzero(gain >= LEAST_GAIN * gain.max())
+
+
+def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
+    """What is known of these chains."""
+    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "log_density")}
+    return held._replace(**mine)
+
+
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldOut:
+    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all."""
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
     equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
@@ -171,8 +204,8 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> tuple
     of_mixture = float(np.mean((held.y - mean) ** 2))
     spread = float(np.mean(weights @ (spreads + (means - mean) ** 2)))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
-    held = held._replace(weights=weights[:C], heaviest=float(weights.max()), noise_ratio=rest / noise)
-    return held, weights[C:]
+    score = logsumexp(log_density, axis=0, b=weights[:, None])
+    return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise, score=score)
 
 
 def stacking_weights(log_density: np.ndarray) -> np.ndarray:

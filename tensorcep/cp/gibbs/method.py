@@ -38,7 +38,17 @@ from tensorcep.cp.gibbs.chains import (
     some_chains,
     start_chains,
 )
-from tensorcep.cp.gibbs.held_out import Beside, HeldOut, hold_out, law_of_noise, update_held, weighed
+from tensorcep.cp.gibbs.held_out import (
+    TRIAL_SHARE,
+    Beside,
+    HeldOut,
+    hold_out,
+    law_of_noise,
+    promising,
+    some_of,
+    update_held,
+    weighed,
+)
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
@@ -81,12 +91,12 @@ class GibbsState(NamedTuple):
         """Whether the entries have a precision that is learned."""
         return self.learned is not None and self.learned.parameter.is_precision
 
-    def theta_at(self, held: HeldOut) -> np.ndarray:
-        """The likelihood's parameter of the entries left out in every chain, (C, n)."""
+    def theta_at(self, place: np.ndarray) -> np.ndarray:
+        """The likelihood's parameter of the entries at these places in every chain, (C, n)."""
         theta = self.chains.theta
         if self.learned is None or self.learned.groups.mode is None:
-            return np.broadcast_to(theta[:, :1], held.mean.shape)
-        return theta[:, self.learned.groups.of_entry.ravel()[held.place]]
+            return np.broadcast_to(theta[:, :1], (len(theta), len(place)))
+        return theta[:, self.learned.groups.of_entry.ravel()[place]]
 
     def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
         """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
@@ -140,7 +150,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     sweeps = state.chains.sweeps
     if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
-        state, _ = with_weights(state, options)
+        state = with_weights(state, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
@@ -149,22 +159,27 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         chains.target[:] = problem.entries.y.ravel()
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
     if left_out is not None:
-        of_entries = state.theta_at(left_out)
+        of_entries = state.theta_at(left_out.place)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
         state = state._replace(held=held)
+        if options.weights == "stacked" and sweeps == int(TRIAL_SHARE * options.burn_in) > 0:
+            which = promising(held, chains.factors)
+            state = _some_chains(state, which)._replace(held=some_of(held, which))
+            chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(relative_change(chains.factors, old), noise, 0, 0, float(score.mean()))
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> tuple[GibbsState, np.ndarray]:
-    """At the end of the burn-in: the chains that go on, and how far each is to be believed.
+def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
+    held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+    return _some_chains(state, held.alive)._replace(held=held)
 
-    The second result is the same for the fits beside the chains.
-    """
-    held, shares = weighed(state.held, options, beside)  # type: ignore[arg-type]
-    f = state.f[held.alive] if state.f.size else state.f
-    return state._replace(chains=some_chains(state.chains, held.alive), f=f, held=held), shares
+
+def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
+    f = state.f[which] if state.f.size else state.f
+    return state._replace(chains=some_chains(state.chains, which), f=f)
 
 
 def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut | None, executor: Executor) -> float:

@@ -167,10 +167,10 @@ def draw_rows(
     """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R).
 
     `by_row` is (start, entry, others) of `EntriesByRow`. `columns` (ModeColumns) are those of the mode, `source` the
-    factors in their order (`arrange`); prior_Lam and prior_eta hold the free ones, for each row of the mode or one for
-    all. `entries` is (weight, target, weighted): one number per place in `Entries`, and whether the weights differ from
-    1. `key` is (seed, sweep, mode). With weights that are 0 or 1 the sum of weight (target - f)^2 over the entries of
-    each new row goes to `fit`.
+    factors in their order (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or
+    one for all. `entries` is (weight, target, weighted): one number per place in `Entries`, and whether the weights
+    differ from 1. `key` is (seed, sweep, mode). With weights that are 0 or 1 the sum of weight (target - f)^2 over the
+    entries of each new row goes to `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
@@ -181,12 +181,14 @@ def draw_rows(
         used = min(LANES, last - group)
         w[at.ok] = 1.0
         for lane in range(LANES):
-            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_eta) - 1)
+            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
         for lane in range(used):
             _sum_row(offset + group + lane, by_row, source, entries, R, room, room.gram[lane])
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)
         axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
+        for lane in range(LANES):
+            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_eta) - 1)
         gather(room.prior_row, prior_eta, w, at.x)
         axpy(w, at.x, at.x, at.A + P, R, at.precision)
         cholesky(w, at.Lam, at.inv_diag, at.ok, R)

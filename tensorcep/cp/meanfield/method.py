@@ -33,7 +33,7 @@ from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mo
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import entries_by_row
-from tensorcep.cp.parameters import Learned, learned_parameter
+from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
 from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, train_score
@@ -71,7 +71,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         augmentation=augmentation,
         sites=as_observed(problem, augmentation),
         learned=learned,
-        law=_first_law(learned, problem),
+        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
         counts=_counts(learned, problem),
         sweeps=0,
     )
@@ -80,14 +80,6 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         state = state._replace(square=first_square(state, orders, problem, executor))
     state = _with_latent(state, problem, executor)
     return _with_sites(state, problem, executor) if state.weighted else state
-
-
-def _first_law(learned: Learned | None, problem: Problem) -> Gamma:
-    """The law of the parameter to begin with; without a start of its own the prior."""
-    if learned is None:
-        return Gamma(np.array([problem.likelihood.default_theta]), np.ones(1))
-    (a, b), start, size = learned.prior, learned.parameter.start, learned.groups.size
-    return Gamma(np.full(size, a), np.full(size, b if start is None else a / start))
 
 
 def _counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
@@ -111,10 +103,10 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     augmentation = state.augmentation
     if augmentation is None:
         return state
-    if state.weighted:  # which depends on E[f^2] alone
+    if state.weighted:
         second = whole_second_moments(state, problem, executor)
         state = state._replace(sites=state.sites._replace(square=latent_squares(problem, second, executor)))
-    else:
+    if augmentation.matched or not state.weighted:
         state = _with_latent(state, problem, executor)
     update_sites(state.sites, augmentation, state.theta(), problem, executor)
     return state
@@ -159,11 +151,20 @@ def _law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
 def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The laws of the dispersions, and the auxiliary variables that go with them."""
     learned, sites = state.learned, state.sites
+    if state.matched:
+        index = sampled_entries(problem)
+        f, square = sites.f.ravel()[index], sites.square.ravel()[index]
+        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0))  # type: ignore[union-attr]
+        return _with_law(state, law, problem, executor)
     counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
     rate = groups.totals(problem.entries.weight * counting.softplus(sites.f, sites.square))  # type: ignore[union-attr]
     law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
+    return _with_law(state, law, problem, executor)
+
+
+def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
     state = state._replace(law=law)
-    update_sites(sites, state.augmentation, state.theta(), problem, executor)  # type: ignore[arg-type]
+    update_sites(state.sites, state.augmentation, state.theta(), problem, executor)  # type: ignore[arg-type]
     return state
 
 
@@ -173,7 +174,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     With a learned precision, whose law is optimal given the rest, entries and precision together give the log
     normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
     """
-    rest, sites, learned = rows_bound(state.prior, state.rows, executor), state.sites, state.learned
+    rest, sites, learned = rows_bound(state.prior, state.rows, problem.shape, executor), state.sites, state.learned
     if learned is not None and learned.parameter.is_precision:
         (a0, b0), n = learned.prior, len(problem.entries.permutation)
         a, b = float(state.law.a[0]), float(state.law.b[0])
@@ -192,9 +193,9 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
 
 VMP = Method(
     name="vmp",
-    needs=("normal",),
+    needs=("mean_field",),
     options=settings.VMP,
-    init=partial(init, "normal"),
+    init=partial(init, "mean_field"),
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",

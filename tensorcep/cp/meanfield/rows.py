@@ -17,6 +17,7 @@ from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, second_moments
+from tensorcep.priors.record import of_mode
 
 
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -34,9 +35,10 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     # what the square owes to the columns that are clamped in this mode stays
     offset = _offsets(mine, state)
     rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, state)
-    rows.Lam[mine] = state.prior.now.Lam[mine] + precision * state.sum_Z2[mine, :P]
+    prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))
+    rows.Lam[mine] = prior_Lam + precision * state.sum_Z2[mine, :P]
     linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
-    rows.eta[mine] = state.prior.now.eta[mine] + precision * linear
+    rows.eta[mine] = prior_eta + precision * linear
     refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state)
     return state._replace(square=rest + _square_of_rows(mine, offset, state))

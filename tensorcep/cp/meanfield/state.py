@@ -79,6 +79,11 @@ class MeanFieldState(NamedTuple):
         """Whether weights differ from 1."""
         return self.augmentation is not None and self.augmentation.weighted
 
+    @property
+    def matched(self) -> bool:
+        """Whether what entries say is matched to the log likelihood, without an auxiliary variable."""
+        return self.augmentation is not None and self.augmentation.matched
+
     def theta(self) -> np.ndarray:
         """The likelihood's parameter of every entry, (n_blocks, LANES)."""
         if self.learned is None:

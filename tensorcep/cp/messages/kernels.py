@@ -83,17 +83,18 @@ def store_noise(a, b, total, step, w, at):
 def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
     """Natural parameters of rows first:last go the way `step` to prior + messages; chunks are added in a fixed order.
 
-    A row without entries is at its prior at once.
+    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them.
     """
     for i in range(first, last):
         way = step if sums.counts[i] > 0.0 else 1.0
+        line_Lam, line_eta = min(i, len(prior_Lam) - 1), min(i, len(prior_eta) - 1)
         for p in range(Lam.shape[1]):
-            total = prior_Lam[i, p]
+            total = prior_Lam[line_Lam, p]
             for c in range(sums.Lam.shape[0]):
                 total += sums.Lam[c, i, p]
             Lam[i, p] = total if way == 1.0 else Lam[i, p] + way * (total - Lam[i, p])
         for r in range(eta.shape[1]):
-            total = prior_eta[i, r]
+            total = prior_eta[line_eta, r]
             for c in range(sums.eta.shape[0]):
                 total += sums.eta[c, i, r]
             eta[i, r] = total if way == 1.0 else eta[i, r] + way * (total - eta[i, r])

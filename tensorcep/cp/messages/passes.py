@@ -15,15 +15,17 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
+from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.kernels import add_sums, scale_messages
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values
+from tensorcep.cp.parameters import law_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import conditional_of_modes, damped, moments_per_mode
+from tensorcep.priors.record import conditional_of_modes, damped, for_kernel, moments_per_mode, per_row
 
 # Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
 # may not grow again beyond a little less than it was, so that it settles.
@@ -51,7 +53,7 @@ def sweep(
     """
     entries, K, step, gaussian = problem.entries, len(problem.shape), state.pace.step, problem.noise_prior is not None
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
-    state = state._replace(rule=state.rule._replace(step=step, power=power))
+    state = state._replace(rule=state.rule._replace(step=step, power=power, theta=float(state.law.mean[0])))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
@@ -63,10 +65,11 @@ def sweep(
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
+    state = _with_learned_parameter(state, problem)
     f = latent_values(state.rows.mean, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
-    theta = state.noise[0] / state.noise[1] if gaussian else problem.likelihood.default_theta
+    theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
@@ -89,7 +92,10 @@ def _updated(
     """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
     rows, prior, sums = state.rows, state.prior, state.sums
     first, last = _rows_of(modes, problem)
-    executor.run(add_sums, first, last, prior.Lam, prior.eta, sums, step, rows.Lam, rows.eta, align=LANES)
+    for k in range(*modes):
+        lines = (for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta))
+        own = _rows_of((k, k + 1), problem)
+        executor.run(add_sums, *own, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
     refresh_rows(rows, first, last, executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
@@ -97,6 +103,16 @@ def _updated(
     if step != 1.0:
         a, b = state.noise[0] + step * (a - state.noise[0]), state.noise[1] + step * (b - state.noise[1])
     return state._replace(noise=(a, b))
+
+
+def _with_learned_parameter(state: MessageState, problem: Problem) -> MessageState:
+    """Move the law of the likelihood's parameter, if one is learned, as far as the messages move."""
+    if state.learned is None:
+        return state
+    mean, cov = state.rows.mean, state.rows.cov
+    if problem.free is not None:
+        mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    return state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, state.pace.step))
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
@@ -110,13 +126,15 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         return state, 0
     posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
     modes = damped(now.modes, prior.expectation(now.modes, posterior), state.pace.step)
-    new = conditional_of_modes(modes, problem.shape, now.seen)
-    rows.Lam[:] += new.Lam - now.Lam
-    rows.eta[:] += new.eta - now.eta
-    refresh_rows(rows, 0, len(new.eta), executor)
+    new = conditional_of_modes(modes, now.seen)
+    for k in range(len(problem.shape)):
+        own = slice(*_rows_of((k, k + 1), problem))
+        rows.Lam[own] += new.Lam[k] - now.Lam[k]
+        rows.eta[own] += new.eta[k] - now.eta[k]
+    refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(prior=new, max_variance=MAX_VARIANCE_RATIO * widest)
-    return state, shrink(state, problem, 0, len(new.eta))
+    return state, shrink(state, problem, 0, len(rows.eta))
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:
@@ -133,23 +151,24 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
     = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
     """
-    rows, prior = state.rows, state.prior
+    rows = state.rows
     bad = first + np.flatnonzero(~_sound(state, first, last))
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
-    for i in bad.tolist():
-        excess_Lam, excess_eta = rows.Lam[i] - prior.Lam[i], rows.eta[i] - prior.eta[i]
+    of_rows = (per_row(part, problem.shape)[bad] for part in (state.prior.Lam, state.prior.eta))
+    for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
+        excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
         for _ in range(MAX_HALVINGS):
             factor[i] *= 0.5
-            rows.Lam[i] = prior.Lam[i] + factor[i] * excess_Lam
-            rows.eta[i] = prior.eta[i] + factor[i] * excess_eta
+            rows.Lam[i] = prior_Lam + factor[i] * excess_Lam
+            rows.eta[i] = prior_eta + factor[i] * excess_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
             if _sound(state, i, i + 1).all():
                 break
         else:
             factor[i] = 0.0
-            rows.Lam[i], rows.eta[i] = prior.Lam[i], prior.eta[i]
+            rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
     stored = len(state.messages.Lam)
     scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)

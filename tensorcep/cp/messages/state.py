@@ -11,6 +11,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
+from tensorcep.cp.parameters import Learned, learned_parameter, own_law
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     RowState,
@@ -21,6 +22,7 @@ from tensorcep.cp.rows import (
     rows_at_prior,
 )
 from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
@@ -74,6 +76,10 @@ class MessageState(NamedTuple):
         What `row_prior` says of the rows at present.
     noise : tuple of float
         (a, b) of the posterior of the noise precision.
+    learned : Learned or None
+        What is learned of the likelihood beside a noise precision.
+    law : Gamma
+        Law of its parameter, which stays at the likelihood's own where nothing is learned.
     f : (n_blocks, LANES)
         Latent values of the entries at the rows' means.
     sweeps : int
@@ -90,6 +96,8 @@ class MessageState(NamedTuple):
     row_prior: RowPrior
     prior: Conditional
     noise: tuple[float, float]
+    learned: Learned | None
+    law: Gamma
     f: np.ndarray
     sweeps: int
     pace: Pace
@@ -129,6 +137,7 @@ def first_state(
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
     if not stored:
         messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
+    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
     return MessageState(
         messages=messages,
         sums=sums,
@@ -136,6 +145,8 @@ def first_state(
         row_prior=in_free.prior,
         prior=initial_prior(in_free),
         noise=noise,
+        learned=learned,
+        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
         f=latent_values(rows.mean, problem, executor),
         sweeps=0,
         pace=pace,
@@ -163,7 +174,7 @@ def _first_messages(
 
 
 def _empty_sums(problem: Problem) -> Sums:
-    entries, (n_rows, R) = problem.entries, problem.prior.eta.shape
+    entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
     weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
     counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
@@ -179,5 +190,7 @@ def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    noise = GammaNoise(*state.noise) if problem.noise_prior is not None else None
-    return posterior_of_rows(state.rows, problem, state.prior.modes, noise=noise)
+    learned = {} if state.learned is None else state.learned.result(state.law)
+    if problem.noise_prior is not None:
+        learned["noise"] = GammaNoise(*state.noise)
+    return posterior_of_rows(state.rows, problem, state.prior.modes, **{"noise": None, **learned})

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tensorcep.core.checks import check_int
 from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.checks import Decided, check_annealing, check_pair, check_starts
+from tensorcep.cp.settings.memory import Memory, Size, packed
 
 
 @dataclass(repr=False, kw_only=True)
@@ -37,6 +38,15 @@ class VMP(Settings):
     def check(self) -> None:
         check_annealing(self.anneal, self.anneal_power)
         check_starts(self.n_starts, self.n_ensemble)
+
+    def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
+        # per row Lam, cov and second moments, sums over entries, and vectors; beside those, factors of such sums in the
+        # order of a mode's elements, or the posterior in all columns
+        n, P, W = size.n_rows, packed(size.Q), size.sums
+        state = 8 * n * (3 * P + W + 6 * size.Q + 2 * size.R)
+        beside = size.posterior + max(8 * (n - min(size.shape)) * (W + size.R), size.posterior)
+        starts = min(2, self.n_starts)
+        return Memory(starts * size.n_entries * (size.by_row + 56), starts * state + beside)
 
 
 @dataclass(repr=False, kw_only=True)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from tensorcep.core.checks import check_choice, check_int, check_range
 from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.checks import Decided, check_annealing, check_damping, check_flag, check_pair, check_starts
+from tensorcep.cp.settings.memory import Memory, Size, packed
 
 SCHEDULES, DTYPES = ("modewise", "parallel"), ("float64", "float32")
+# Sums per row are kept for at most so many chunks of the entries (`tensorcep.cp.model.pack_entries`).
+MAX_SUMS = 16
 
 
 @dataclass(repr=False, kw_only=True)
@@ -103,6 +108,9 @@ class CEP(Settings):
             check_pair("message_noise", self.message_noise)
         check_starts(self.n_starts, self.n_ensemble)
 
+    def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
+        return memory_of_messages(self, size, 3 if self.messages == "averaged" else 0)
+
 
 @dataclass(repr=False, kw_only=True)
 class Laplace(Settings):
@@ -150,3 +158,16 @@ class Laplace(Settings):
         check_choice("dtype", self.dtype, DTYPES)
         check_annealing(self.anneal, self.anneal_power)
         check_starts(self.n_starts, self.n_ensemble)
+
+    def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
+        return memory_of_messages(self, size)
+
+
+def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) -> Memory:
+    """Bytes of methods that pass messages; `averages` is how many more sets of rows a kernel gets in their place."""
+    K, P, starts = len(size.shape), packed(size.Q) + size.Q, min(2, options.n_starts)
+    sums = size.n_rows * P * (2 + min(MAX_SUMS, size.n_entries * K // (4 * size.n_rows)))
+    state = 8 * (sums + size.n_rows * (packed(size.Q) + 4 * size.Q))
+    of_entry = 8 + (0 if averages else 16 + K * P * np.dtype(options.dtype).itemsize)
+    beside = size.posterior + max(8 * averages * size.n_rows * P, size.posterior)
+    return Memory(starts * size.n_entries * of_entry + 40 * size.n_entries, starts * state + beside)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
+
+import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.checks import Decided
 from tensorcep.cp.settings.meanfield import check_dispersion
+from tensorcep.cp.settings.memory import Memory, Size
+from tensorcep.cp.settings.passing import DTYPES
 
-# With thin=None this many draws of every chain are kept, or fewer, to keep all draws within so many bytes.
-KEPT_DRAWS, LEAST_DRAWS, DRAWS_BYTES = 100, 25, 2**30
+# With thin=None this many draws of every chain are kept, or, to save memory, fewer.
+KEPT_DRAWS, LEAST_DRAWS = 100, 25
 
 S = TypeVar("S", bound="Sampler")
 
@@ -24,17 +29,22 @@ class Sampler(Settings):
     burn_in: Decided = None
     thin: Decided = None
     weights: str = "stacked"
+    dtype: str | None = None
 
     def check(self) -> None:
         check_int("n_chains", self.n_chains)
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, DTYPES)
         check_choice("weights", self.weights, ("stacked", "equal"))
         if self.burn_in is not None:
             check_int("burn_in", self.burn_in, 0)
         if self.thin is not None:
             check_int("thin", self.thin)
 
-    def for_sweeps(self: S, sweeps: int, numbers: int) -> S:
-        """The settings with numbers for burn_in and thin, for so many sweeps; a draw of a chain holds `numbers`.
+    def for_sweeps(self: S, sweeps: int, most: float = np.inf) -> S:
+        """The settings with values for burn_in, thin and dtype, for so many sweeps.
+
+        `most` is how many draws of every chain in double precision there is room for.
 
         Raises
         ------
@@ -44,9 +54,23 @@ class Sampler(Settings):
         burn_in = sweeps // 2 if self.burn_in is None else self.burn_in
         if burn_in >= sweeps:
             fail_value(f"burn_in must be below max_iter={sweeps}; got {burn_in}; increase max_iter.")
-        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, DRAWS_BYTES // (8 * max(1, self.n_chains * numbers))))
-        thin = max(1, -(-(sweeps - burn_in) // kept)) if self.thin is None else self.thin
-        return replace(self, burn_in=burn_in, thin=thin)
+        n = sweeps - burn_in
+        wanted = min(n, LEAST_DRAWS) if self.thin is None else -(-n // self.thin)
+        dtype = self.dtype or ("float64" if wanted <= most else "float32")
+        kept = min(KEPT_DRAWS, max(LEAST_DRAWS, most if dtype == "float64" else 2.0 * most))
+        thin = max(1, math.ceil(n / int(kept))) if self.thin is None else self.thin
+        return replace(self, burn_in=burn_in, thin=thin, dtype=dtype)
+
+    def draws(self, size: Size, max_iter: int) -> int:
+        """Bytes of all draws that are kept, of settings without None."""
+        n = math.ceil((max_iter - self.burn_in) / self.thin)
+        return self.n_chains * n * size.n_rows * size.R * np.dtype(self.dtype).itemsize
+
+    def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
+        # a chain's own rows; those of the sweep before, and all of them in the order of a mode's columns
+        rows = size.n_rows * size.R * (16 * self.n_chains + 16)
+        latent = 0 if self.name == "gibbs" else 8 * self.n_chains
+        return Memory(size.n_entries * (size.by_row + 40 + latent), rows, 2 * self.draws(size, max_iter))
 
 
 @dataclass(repr=False, kw_only=True)
@@ -62,16 +86,19 @@ class Gibbs(Sampler):
     burn_in : int, optional
         Sweeps at the start that are not kept; by default half of max_iter.
     thin : int, optional
-        Every thin-th draw is kept; by default about 100 draws of each chain, of large models down to 25, so that all of
-        them take about 1 GB at most.
+        Every thin-th draw is kept; by default about 100 draws of each chain, of large models down to 25.
     weights : {"stacked", "equal"}, default="stacked"
         "stacked": in the burn-in all chains leave a tenth of the entries out (at least 50, at most a fifth), and at its
         end each counts as much as makes the mixture of all predict these best; chains that count for nothing end there.
         "equal": every chain counts the same, however little it has found.
+    dtype : {"float64", "float32"}, optional
+        Storage of the draws; by default float64, or float32 where fewer than 25 draws of every chain would fit.
+        Arithmetic is float64 always.
     noise : {"held-out", "sampled"}, default="held-out"
         "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
         ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
-        until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled".
+        until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled". From n of N
+        entries the noise is known less well than by the exact posterior, by a factor of about sqrt(N / n).
 
     References
     ----------
@@ -99,6 +126,8 @@ class PGGibbs(Sampler):
         Sweeps that are not kept, and distance of those that are, as in `Gibbs`.
     weights : {"stacked", "equal"}, default="stacked"
         What each chain counts, as in `Gibbs`.
+    dtype : {"float64", "float32"}, optional
+        Storage of the draws, as in `Gibbs`.
     dispersion_prior : tuple of float, default=(1, 0.1)
         For counts, shape and rate of the Gamma prior of the dispersion r.
     dispersion_mode : int, optional

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tensorcep.core.checks import check_int, word_or_range
 from tensorcep.core.settings import Settings
+from tensorcep.cp.settings.memory import Memory, Size, packed
 
 
 @dataclass(repr=False, kw_only=True)
@@ -40,3 +41,8 @@ class WOPT(Settings):
         word_or_range("ridge", self.ridge, ("prior",), 0.0)
         check_int("iterations", self.iterations)
         check_int("memory", self.memory)
+
+    def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
+        # at the start moments of the prior; then the search's own arrays, two for every step that it knows
+        numbers = max(2 * packed(size.R) + 4 * size.R, size.Q * (2 * self.memory + 8) + 8 * size.R)
+        return Memory(size.n_entries * (size.by_row + 72), 8 * size.n_rows * numbers)

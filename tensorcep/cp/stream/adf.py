@@ -18,11 +18,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior, row_dims
+from tensorcep.core.belief import Dispersion, GammaNoise, Posterior, row_dims
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.model import pack_entries
+from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
@@ -69,6 +70,8 @@ class StreamState(NamedTuple):
         Posterior and first prior of the Gaussian noise precision.
     time : float
         Time of the last batch.
+    dispersion : Dispersion or None
+        Posterior of the dispersion of negative-binomial counts.
     """
 
     rank: int
@@ -77,6 +80,7 @@ class StreamState(NamedTuple):
     noise: GammaNoise | None
     noise_prior: GammaNoise | None
     time: float
+    dispersion: Dispersion | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -100,10 +104,8 @@ class Stream(NamedTuple):
         Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
     reservoir : Reservoir or None
         Past entries that are learned again, where that was asked for.
-    standing : Standing
-        How well the stream predicts.
-    kept : Kept or None
-        Its entries, while it is beginning.
+    standing, kept : Standing, Kept or None
+        How well the stream predicts, and its entries while it is beginning.
     """
 
     state: StreamState
@@ -151,7 +153,7 @@ def begin(
     packed = (posterior.Lam, posterior.eta, prior_Lam, prior_eta, posterior.seen, np.full(len(prior_eta), time))
     first = offsets(posterior.shape)
     modes = tuple(ModeRows(*(array[a:b].copy() for array in packed)) for a, b in itertools.pairwise(first))
-    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time)
+    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
 
 
 def grown(
@@ -211,7 +213,7 @@ def batch_of(
         entries=pack_entries(local_coords, y, shape),
         shape=shape,
         rank=state.rank,
-        likelihood=likelihood,
+        likelihood=likelihood_after(likelihood, state.dispersion, keep ** max(0.0, time - state.time)),
         prior=FixedPrior(np.concatenate([Lam for Lam, _ in parts]), np.concatenate([eta for _, eta in parts])),
         start=None,
         noise_prior=noise,
@@ -254,7 +256,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
         mode.eta[rows] = posterior.eta[a:b]
         mode.seen[rows] = True
         mode.time[rows] = batch.time
-    return state._replace(noise=posterior.noise, time=batch.time)
+    return state._replace(noise=posterior.noise, time=batch.time, dispersion=posterior.dispersion)
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
@@ -267,6 +269,7 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
         eta=np.concatenate([eta for _, eta in parts]),
         noise=state.noise,
         seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
+        dispersion=state.dispersion,
     )
 
 
@@ -279,10 +282,10 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
 
 def stored_stream(stream: Stream) -> StoredStream:
     """What a file holds of a stream: only the rows in use; its labels are those of the model."""
-    state = stream.state
-    modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
+    each = zip(stream.state.modes, stream.state.sizes, strict=True)
+    modes = tuple(ModeRows(*(array[:n] for array in mode)) for mode, n in each)
     shared = {name: getattr(stream, name) for name in StoredStream._fields}
-    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes))})
+    return StoredStream(**{**shared, "state": stream.state._replace(modes=modes)})
 
 
 def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:

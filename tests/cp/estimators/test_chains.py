@@ -21,6 +21,7 @@ def fitted(method, **given):
     )
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 @pytest.mark.parametrize("method", ["pg-vb", "pg-gibbs"])
 def test_counts_predict_and_come_back_from_a_file(method, tmp_path):
     model = fitted(method).fit(X, Y)
@@ -49,6 +50,7 @@ def test_learned_prior_serves_the_samplers():
     assert np.isfinite(model.fit(X, Y).predict(X)).all()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 def test_chains_refuse_what_they_cannot_do():
     model = paper(tc.CPRegressor, 2, random_state=0, tol=1e-1).fit(X, Y)
     with pytest.raises(ValueError, match="chain_diagnostics needs chains, but method 'cep' draws none"):

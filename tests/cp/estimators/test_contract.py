@@ -96,6 +96,7 @@ def test_fit_again_forgets_the_earlier_fit(name):
     np.testing.assert_array_equal(model.posterior_.Lam, fitted(name).posterior_.Lam)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 @EVERY
 def test_fit_leaves_the_input_alone(name):
     X, y = (a.copy() for a in entries(name))

@@ -13,7 +13,8 @@ from tensorcep.cp.estimators import defaults as _defaults
 from tensorcep.cp.estimators.defaults import choose
 
 SHAPE = (12, 10, 8)
-# So few sweeps and draws that a fit by a sampler takes a moment.
+# So few sweeps and draws that a fit by a sampler takes a moment, and says that it was cut short.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FEW = {"max_iter": 12, "random_state": 0}
 FITTED = ("method_", "rank_", "prior_", "interactions_", "max_iter_")
 LOGIT = {"link": "logit"}
@@ -78,8 +79,8 @@ def test_sweeps_of_samplers_fall_with_the_entries(n, sweeps):
         ("classifier", {}, "pg-gibbs"),
         ("classifier", {"link": "probit"}, "gibbs"),
         ("classifier", LOGIT, "pg-gibbs"),
-        ("counts", {}, "cep"),
-        ("counts", NEGBINOMIAL, "cep"),
+        ("counts", {}, "vmp"),
+        ("counts", NEGBINOMIAL, "vmp"),
         ("regressor", {"streaming": True}, "cep"),
         ("regressor", {"method": tc.CEP(order=2)}, "cep"),
         ("regressor", {"revisit": 10}, "cep"),

@@ -152,6 +152,7 @@ def test_limit_is_refused_in_a_sentence_where_it_cannot_be(params, words):
         paper(tc.CPRegressor, 2, **{"lower_limit": LIMIT, **params}).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 @pytest.mark.parametrize("method", ["wopt", "laplace", "cep"])
 def test_auto_leaves_methods_without_limits_alone(method):
     X, y, _ = simulated()
@@ -160,6 +161,7 @@ def test_auto_leaves_methods_without_limits_alone(method):
     assert model.lower_limit_ is None
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 def test_compare_takes_the_methods_that_know_limits():
     X, y, _ = simulated()
     parts = [tc.SparseTensor.from_coo(X[part], y[part], SHAPE) for part in (slice(0, 300), slice(300, 400))]

@@ -119,6 +119,7 @@ def test_zero_rate_serves_point_estimates_and_streams():
     assert (other < one).all()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 def test_zero_rate_auto_survives_splits_files_and_saving(sample, tmp_path):
     train, _ = sample.train_test_split(0.5, random_state=0)
     write_tensor(train, tmp_path / "train.npz")

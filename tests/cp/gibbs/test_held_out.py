@@ -8,8 +8,18 @@ from helpers.problems import build, cells, settings_of
 
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs.held_out import HeldOut, hold_out, law_of_noise, update_noise
+from tensorcep.cp.gibbs.held_out import (
+    Beside,
+    HeldOut,
+    hold_out,
+    law_of_noise,
+    promising,
+    stacking_weights,
+    update_held,
+    weighed,
+)
 from tensorcep.cp.methods import METHODS
+from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
 
 SHAPE = (30, 25, 20)
@@ -58,15 +68,52 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     n, C, sweeps = 20_000, 3, 200
     mean = rng.standard_normal(n)
     y = mean + np.sqrt(2.0) * rng.standard_normal(n) + np.sqrt(3.0) * rng.standard_normal(n)
-    held = HeldOut(np.arange(n), np.arange(n)[:, None], np.zeros((C, n)), 1.0, 1.0)
+    zeros = np.zeros((C, n))
+    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, zeros, zeros, np.ones(C), 1.0, zeros - np.inf, None, 1.0)
     for sweep in range(sweeps):
         draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
-        held = update_noise(held, sweep, draws[:, :, None], y)
+        held = update_held(held, sweep, sweeps, draws[:, :, None], np.full((C, n), 1.0 / 3.0), GAUSSIAN)
+    held, _ = weighed(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
     # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
-    assert held.noise == pytest.approx(3.0 + 2 * 2 / 39, abs=0.15)
-    assert held.noise_of_mixture == pytest.approx(3.0, abs=0.15)
-    law = law_of_noise(held, (1.0, 2.0))
-    assert (law.a[0], law.b[0]) == pytest.approx((1.0 + n / 2, 2.0 + held.noise * n / 2))
+    np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
+    np.testing.assert_allclose(held.weights, 1.0 / C)
+    assert held.noise_ratio * held.noise.mean() == pytest.approx(3.0, abs=0.2)
+    law = law_of_noise(held, 1, (1.0, 2.0))
+    assert (law.a[0], law.b[0]) == pytest.approx((1.0 + n / 2, 2.0 + held.noise[1] * n / 2))
+
+
+def test_weights_are_those_of_the_best_mixture():
+    """Two components that each know half of the values, and one that knows none."""
+    good, bad = np.log(0.9), np.log(0.1)
+    density = np.array([[good] * 50 + [bad] * 50, [bad] * 50 + [good] * 50, [np.log(0.05)] * 100])
+    np.testing.assert_allclose(stacking_weights(density), [0.5, 0.5, 0.0], atol=1e-6)
+
+
+def test_weights_stay_equal_where_nothing_is_gained(rng):
+    np.testing.assert_array_equal(stacking_weights(-1.0 + 0.01 * rng.standard_normal((4, 200))), np.full(4, 0.25))
+
+
+def test_what_is_beside_the_chains_is_weighed_with_them(rng):
+    """A fit that knows the values takes all the weight from chains that know nothing, and the noise is its own."""
+    n, C = 400, 2
+    y = rng.standard_normal(n)
+    zeros = np.zeros((C, n))
+    unknown = np.full((C, n), np.log(10) - 0.5 * np.log(2 * np.pi)) - 0.5 * y**2
+    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, zeros, zeros, np.ones(C), 1.0, unknown, None, 1.0)
+    known = Beside(np.full(n, -0.5 * np.log(2 * np.pi * 0.01) - 0.5), y + 0.1 * rng.standard_normal(n), zeros[0], 0.01)
+    held, shares = weighed(held, settings_of("gibbs", 40, burn_in=20, n_chains=C), [known])
+    np.testing.assert_allclose(shares, [1.0])
+    assert len(held.alive) == 0
+    assert held.noise_ratio == pytest.approx(1.0, abs=0.2)
+
+
+def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
+    n = 500
+    y = rng.standard_normal(n)
+    mean = np.stack([y + 0.5 * rng.standard_normal(n), rng.standard_normal(n), y + 0.6 * rng.standard_normal(n)])
+    zeros = np.zeros((3, n))
+    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, mean, zeros, np.ones(3), 1.0, zeros, None, 1.0)
+    assert promising(held, np.zeros((3, 1, 1))).tolist() == [0, 2]
 
 
 def test_entries_left_out_come_back_after_the_burn_in(rng):
@@ -78,13 +125,16 @@ def test_entries_left_out_come_back_after_the_burn_in(rng):
     first = run(METHODS["gibbs"], p, options, max_iter=6, tol=0.0, callbacks=watch)
     used = np.array(weights)[:, : len(y)]
     held = hold_out(p, 2, 1.0)
+    assert held is not None
     assert ((used[:3] == 0.0).sum(axis=1) == 60).all()
     assert (used[:3, held.place] == 0.0).all()
     assert (used[3:] == 1.0).all()
     assert first.state.held.place.tolist() == held.place.tolist()
 
 
-@pytest.mark.parametrize(("n", "given"), [(499, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled"})])
+@pytest.mark.parametrize(
+    ("n", "given"), [(49, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled", "weights": "equal"})]
+)
 def test_few_entries_or_no_burn_in_leave_nothing_out(rng, n, given):
     coords, _, y = data(rng, n)
     assert sample(coords, y, 2, 2, **given).state.held is None

@@ -1,0 +1,180 @@
+"""How far a fit is to be believed, found at its end, when the chains are still apart; and what to say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from tensorcep.core.belief import Draws, Mixture, PointEstimate
+from tensorcep.core.checks import warn_user
+from tensorcep.core.components import Components
+from tensorcep.core.diagnostics import bulk_size, r_hat
+from tensorcep.core.loop import Run
+from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.model import latent_of_draws
+from tensorcep.cp.plan import Plan
+from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.rows import coords_of
+from tensorcep.likelihoods.record import Likelihood
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+# Cells at which a fit is looked at, and draws of each chain of which observations are predicted there.
+CELLS, PREDICTED_DRAWS = 1000, 25
+# Entries that the law of the constant model is fitted to where there is no formula, and the least draws for R-hat.
+FITTED_ENTRIES, LEAST_DRAWS = 5000, 4
+# Modes that count as independent leave out how they vary together, and Gaussians that products of uncertain numbers are
+# skewed. Beside what they have, both are of the order of the squared relative uncertainty, the unknown share of latent
+# values. Below this, 90 % latent intervals of 9 of 9 simulated fits (200 to 2,400 entries for 90 numbers, real values
+# and labels, cep, vmp and pg-vb) held 0.85 to 0.95; above it 15 of 19 held less, down to 0.33.
+NARROW = 0.05
+
+
+def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diagnostics:
+    """What the end of a run tells of it."""
+    state = result.state
+    entries = plan.problem.entries
+    held = getattr(state, "held", None)
+    held = held if held is not None and held.weights is not None else None
+    n = len(entries.permutation)
+    place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
+    rows = coords_of(entries, place) + entries.offsets[:-1]
+    with np.errstate(all="ignore"):
+        found = {**_scores(model, plan, place if held is None else held.place, held, rows, belief), **_noise(result)}
+        if plan.method.sampler:
+            found |= _chains(state, plan.problem.likelihood, place, rows, held)
+        if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
+            found |= _unknown(belief, rows)
+    weights = {} if held is None else _weights(plan, held)
+    return Diagnostics(plan.method.name, result.n_iter, result.converged, weights, **_plain(found))
+
+
+def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
+    """Warn of what a user should know of a fit that nobody stopped."""
+    for sentence in () if result.stopped else found.complaints(plan.max_iter):
+        warn_user(sentence, ConvergenceWarning)
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """Numbers as plain values; None where one is not finite."""
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in plain.items()}
+
+
+def _weights(plan: Plan, held: Any) -> dict[str, float]:
+    """What each pilot and each chain counts."""
+    pilots = {f"pilot: {pilot.name}": w for pilot, w in zip(plan.pilots, held.beside.tolist(), strict=False)}
+    return pilots | {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+
+
+def _scores(
+    model: BaseCP, plan: Plan, place: np.ndarray, held: Any, rows: np.ndarray, belief: Components
+) -> dict[str, Any]:
+    """Mean log scores of entries by the fit and by a constant, and the standard error of their difference."""
+    problem = plan.problem
+    y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
+    others = y if held is None else np.delete(y, place)
+    mine = observed_logpdf(problem.likelihood, belief, rows, y[place]) if held is None else held.score
+    constant = _constant_logpdf(problem.likelihood, others, y[place], model._intercept(others, problem.likelihood))
+    error = np.std(mine - constant) / np.sqrt(len(place))
+    n_held_out = 0 if held is None else len(place)
+    return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
+
+
+def _constant_logpdf(likelihood: Likelihood, y: np.ndarray, at: np.ndarray, start: float) -> np.ndarray:
+    """Log density of values `at` when all entries have one latent value, and one parameter, fitted to values y.
+
+    `start` is that latent value where the likelihood has no parameter or is Gaussian; elsewhere a guess.
+    """
+
+    def logpdf(values: np.ndarray, f: float, theta: float) -> np.ndarray:
+        return likelihood.logpdf(values, *(np.full(len(values), number) for number in (f, 0.0, theta)))
+
+    parameter = likelihood.parameter
+    if parameter is None:
+        return logpdf(at, start, likelihood.default_theta)
+    theta = 1.0 / np.var(y) if parameter.is_precision else likelihood.default_theta
+    if parameter.is_precision and not likelihood.censored:
+        return logpdf(at, start, theta)
+    some = y[:: -(-len(y) // FITTED_ENTRIES)]
+    step = theta**-0.5 if parameter.is_precision else 1.0
+
+    def loss(x: np.ndarray) -> float:
+        return -float(logpdf(some, start + step * x[0], theta * np.exp(x[1])).mean())
+
+    best = minimize(loss, [0.0, 0.0], method="Nelder-Mead").x
+    return logpdf(at, start + step * best[0], theta * np.exp(best[1]))
+
+
+def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:
+    """R-hat, effective sizes and disagreement of the chains at some cells."""
+    kept = state.chains.kept
+    n_chains = len(state.chains.factors) if kept else 0
+    if not n_chains or len(kept) < LEAST_DRAWS:
+        return {"n_chains": n_chains}
+    f = np.empty((len(kept), n_chains, len(rows)))
+    for d, factors in enumerate(kept):
+        latent_of_draws(factors, rows, f[d])
+    draws = np.ascontiguousarray(f.transpose(1, 0, 2))
+    found, sizes = r_hat(draws), bulk_size(draws)
+    weights = np.ones(n_chains) if held is None else held.weights[held.alive]
+    return {
+        "n_chains": n_chains,
+        "r_hat": found.max(),
+        "above_1_01": np.mean(found > 1.01),
+        "above_1_1": np.mean(found > 1.1),
+        "effective_size": np.median(sizes),
+        "least_effective_size": sizes.min(),
+        "disagreement": _disagreement(likelihood, draws, state.theta_at(place), weights / weights.sum()),
+    }
+
+
+def _disagreement(likelihood: Likelihood, draws: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> float:
+    """The share of the variance of new observations that lies between the halves of the chains.
+
+    Latent values are (C, D, n), the likelihood's parameter is (C, n), the weights of the chains are (C,).
+    """
+    half = draws.shape[1] // 2
+    halves = np.concatenate([draws[:, :half], draws[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
+    each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
+    mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
+    mean, variance = mean.reshape(halves.shape), variance.reshape(halves.shape)
+    share = 0.5 * np.concatenate([weights, weights])
+    of_halves = mean.mean(axis=1)
+    between = share @ (of_halves - share @ of_halves) ** 2
+    within = share @ (mean.var(axis=1) + variance.mean(axis=1))
+    return float(between.mean() / (between + within).mean())
+
+
+def _noise(result: Run) -> dict[str, Any]:
+    """The standard deviation of Gaussian noise, how well it is known, and from where."""
+    posterior, state = result.posterior, result.state
+    if isinstance(posterior, Draws):
+        if posterior.theta is None or not state.learns_precision:
+            return {}
+        sd = posterior.theta.ravel() ** -0.5
+        return _noise_of(sd.mean(), sd.std(), "held-out" if state.noise_held else "sampled")
+    if isinstance(posterior, PointEstimate):
+        return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
+    members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
+    noises = [member.noise for member in members if member.noise is not None]
+    if not noises:
+        return {}
+    # to first order; 1 / tau has a relative standard deviation of a^-1/2
+    sd, own = np.array([(noise.variance**0.5, 0.5 * noise.a**-0.5) for noise in noises]).T
+    return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
+
+
+def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:
+    return {"noise_sd": sd, "noise_sd_error": error, "noise_source": source}
+
+
+def _unknown(belief: Components, rows: np.ndarray) -> dict[str, Any]:
+    """How much of the latent values is unknown, and whether too much for factors that are independent."""
+    mean, variance = latent(belief, rows)
+    unknown = float(variance.mean() / (variance.mean() + mean.var()))
+    return {"unknown": unknown, "narrow": unknown > NARROW}

@@ -1,0 +1,83 @@
+"""Whether a fit has room in memory: every method says how many bytes it is going to take, of sizes alone.
+
+What "auto" stands for keeps within a budget that follows from the number of entries, never from the machine, so that
+the same data give the same model everywhere. Only a refusal looks at the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from tensorcep.core.checks import fail_value
+from tensorcep.cp.settings.meanfield import VMP
+from tensorcep.cp.settings.memory import Memory, Size
+from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
+
+# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
+PILOTS = ("vmp", "pg-vb")
+# Bytes for a fit of few entries, for each entry, and at most: 0.9 GB at 100,000 entries, half of a machine of 24 GB.
+LEAST, PER_ENTRY, MOST = 0.5e9, 4_000.0, 12e9
+
+
+def budget(n_entries: int) -> float:
+    """The bytes that "auto" keeps within."""
+    return min(MOST, LEAST + PER_ENTRY * n_entries)
+
+
+def peak(settings: Any, size: Size, max_iter: int) -> Memory:
+    """The bytes of a fit, of settings without "auto".
+
+    A sampler goes with mean-field fits, one of them beside its draws before these are copied.
+    """
+    entries, rows, draws = settings.bytes_at_peak(size, max_iter)
+    if isinstance(settings, Sampler):
+        pilot = VMP(n_starts=1).bytes_at_peak(size, max_iter)
+        entries, rows = entries + pilot.entries + size.packed_entries, max(rows, pilot.rows - draws // 2)
+    return Memory(size.packed_entries + max(entries, size.spectral), rows, draws)
+
+
+def room_for_draws(settings: Any, size: Size) -> float:
+    """The draws of every chain in double precision that the budget has room for; infinitely many without chains."""
+    if not isinstance(settings, Sampler):
+        return float("inf")
+    settings = replace(settings, burn_in=0, thin=1, dtype="float64")
+    each, rest = settings.draws(size, 1), budget(size.n_entries) - peak(settings, size, 0).total
+    least = budget(size.n_entries) - peak(settings, size, 0).entries - settings.bytes_at_peak(size, 0).rows
+    return max(0.0, min(rest / each, 0.5 * least / each))
+
+
+def fits(settings: Any, size: Size) -> bool:
+    """Whether the budget has room for a fit, of a sampler for the least number of draws in single precision."""
+    if isinstance(settings, Sampler):
+        return 2.0 * room_for_draws(settings, size) >= LEAST_DRAWS
+    return peak(settings, size, 1).total <= budget(size.n_entries)
+
+
+def check_memory(settings: Any, size: Size, max_iter: int) -> None:
+    """Refuse a fit that takes more than the machine has.
+
+    Raises
+    ------
+    ValueError
+        With what it takes, what there is, and what would take less.
+    """
+    needed, there = peak(settings, size, max_iter), memory_of_machine()
+    if there is None or needed.total <= there:
+        return
+    what = "a lower rank" if needed.rows > needed.entries else "method='vmp' or CEP(messages='averaged')"
+    if needed.draws > max(needed.rows, needed.entries):
+        what = "a larger thin, or dtype='float32', in the method's settings, or a lower rank"
+    fail_value(
+        f"the fit of {size.n_entries} entries and {size.n_rows} rows in {size.R} columns by {settings.name!r} takes "
+        f"about {needed.total / 1e9:.3g} GB, and this machine has {there / 1e9:.3g} GB; set {what}."
+    )
+
+
+def memory_of_machine() -> int | None:
+    """Bytes of physical memory; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None

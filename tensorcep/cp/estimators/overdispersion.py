@@ -1,0 +1,64 @@
+"""Whether counts vary more than Poisson ones about a cheap fit of main effects, and by how much."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import warn_user
+
+# Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
+ROUNDS = 10
+# Standard errors of the score of Poisson counts from which they count as overdispersed.
+CLEAR = 3.0
+# Dispersions at which a fit may start.
+STARTS = (0.05, 100.0)
+# A count that is larger than all others together, and than this, is told of.
+LARGE = 100.0
+
+
+class Overdispersion(NamedTuple):
+    """The score of overdispersion in standard errors, and the dispersion r that explains it."""
+
+    score: float
+    r: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether Poisson counts would not vary so much."""
+        return self.score > CLEAR
+
+
+def log_linear_means(coords: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The means (n,) of counts with main effects alone, mu = c prod_k a_k[i_k], fitted to margins."""
+    mu = np.full(len(y), max(float(y.mean()), 0.5 / len(y)))
+    for _ in range(ROUNDS):
+        for column in coords.T:
+            ratio = (np.bincount(column, weights=y) + 1.0) / (np.bincount(column, weights=mu) + 1.0)
+            mu *= ratio[column]
+    return mu
+
+
+def overdispersion_of(coords: np.ndarray, y: np.ndarray) -> Overdispersion:
+    """How much counts vary beyond Poisson ones about main effects.
+
+    What components would explain counts as variation too: the dispersion is the least that fits need.
+
+    Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
+    """
+    mu = log_linear_means(coords, y)
+    excess, square = float(((y - mu) ** 2 - y).sum()), float((mu * mu).sum())
+    r = square / excess if excess > 0.0 else STARTS[1]
+    return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)))
+
+
+def warn_of_wild_count(y: np.ndarray) -> None:
+    """Warn if one count is larger than all others together."""
+    largest, total = float(y.max()), float(y.sum())
+    if len(y) > 1 and largest > max(total - largest, LARGE):
+        warn_user(
+            f"one count, {largest:g}, is larger than the {len(y) - 1} others together and decides the fit; check it, "
+            "or leave it out.",
+            UserWarning,
+        )

@@ -1,0 +1,110 @@
+"""The dispersion r of negative-binomial counts: a Gamma prior, and what the entries say of it.
+
+Samplers and PG-VB count the tables of a Chinese restaurant (Zhou and Carin 2015). Where only Gaussian marginals of the
+latent values are known, `law_of_dispersion` fits r to them together with one shift c of all f, since the mean count
+r e^f stays where it was only if f follows r, which takes the rows several sweeps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import digamma, expit, gammaln, polygamma
+
+from tensorcep.core.jit import block_kernel
+from tensorcep.kernels.polya_gamma import draw_crt
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.streams import start_stream
+from tensorcep.likelihoods.parameter import Counting, Gamma, Parameter
+
+# E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+# Newton steps of (log r, c), each at most 1; and the least curvature that is believed.
+MAX_NEWTON, CLOSE, LEAST_CURVATURE = 30, 1e-6, 1e-3
+# How far log r may go at a time: what is left of the level of f is the rows' to follow.
+MOST_STEP = 0.4
+
+
+@block_kernel
+def draw_tables(first, last, y, used, r, key, tables, s):
+    """tables ~ CRT(y, r) of each entry."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0
+
+
+def expected_tables(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return the expected number of tables, E[CRT(y, r)]."""
+    return np.asarray(r * (digamma(r + y) - digamma(r)))
+
+
+def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
+    """Return log(1 + e^f), or its tangent bound at E[f] = f and E[f^2] = square."""
+    if square is None:
+        return np.logaddexp(0.0, f)
+    xi = np.sqrt(square)
+    return np.asarray(0.5 * f + (0.5 * xi + np.log1p(np.exp(-xi))))
+
+
+def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return log Gamma(y + r) - log Gamma(r) - log y!."""
+    return np.asarray(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0))
+
+
+def law_of_dispersion(
+    y: np.ndarray, m: np.ndarray, v: np.ndarray, share: float, prior: tuple[float, float], start: float
+) -> Gamma:
+    """The law of r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
+
+    Parameters
+    ----------
+    y, m, v : (n,) float64
+    share : float
+        What share of all entries they are; the others are taken to be like them.
+    prior : tuple of float
+        Shape and rate of the Gamma prior.
+    start : float
+        Where the search starts; log r goes no further than MOST_STEP from there.
+    """
+    log_r, shift, sd = np.log(start), 0.0, np.sqrt(v)
+    curvature = LEAST_CURVATURE
+    for _ in range(MAX_NEWTON):
+        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + shift, sd, np.exp(log_r), share, prior)
+        bend_c = max(bend_c, LEAST_CURVATURE)
+        curvature = max(bend - cross * cross / bend_c, LEAST_CURVATURE)
+        step = np.clip((slope - cross * slope_c / bend_c) / curvature, -1.0, 1.0)
+        log_r += step
+        shift += np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0)
+        if abs(step) < CLOSE or abs(log_r - np.log(start)) > 4.0:
+            break
+    r = float(np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP)))
+    return Gamma(np.array([curvature]), np.array([curvature / r]))
+
+
+def _derivatives(
+    y: np.ndarray, m: np.ndarray, sd: np.ndarray, r: float, share: float, prior: tuple[float, float]
+) -> tuple[float, float, float, float, float]:
+    """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
+    soft, p, pq = np.zeros(len(y)), np.zeros(len(y)), np.zeros(len(y))
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        f = m + sd * node
+        one = expit(f)
+        soft += weight * np.logaddexp(0.0, f)
+        p += weight * one
+        pq += weight * one * (1.0 - one)
+    in_r = float((digamma(y + r) - digamma(r) - soft).sum()) / share + prior[0] / r - prior[1]
+    twice_r = float((polygamma(1, r) - polygamma(1, y + r)).sum()) / share + prior[0] / r**2
+    in_c, twice_c = float((y - (y + r) * p).sum()) / share, float(((y + r) * pq).sum()) / share
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * float(p.sum()) / share, twice_c
+
+
+# From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
+DISPERSION = Parameter(
+    "dispersion",
+    prior=(1.0, 0.1),
+    start=1.0,
+    by_row=True,
+    counting=Counting(expected_tables, draw_tables, softplus, log_constant),
+    law_of_marginals=law_of_dispersion,
+)
