@@ -83,9 +83,12 @@ PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 
 
 
 def paper_model(estimator: Any, rank: int = 8, **changes: Any) -> Any:
-    """An estimator of this class with the settings of the CEP paper, but for `changes`: no limit, no learned prior."""
-    limit = {"lower_limit": None} if "lower_limit" in inspect.signature(estimator).parameters else {}
-    return estimator(rank, **with_settings(estimator, {**PAPER, **limit, **changes}))
+    """An estimator of this class with the settings of the CEP paper, but for `changes`: nothing is learned of data."""
+    names = inspect.signature(estimator).parameters
+    own = (
+        {"lower_limit": None} if "lower_limit" in names else {"likelihood": "poisson"} if "dispersion" in names else {}
+    )
+    return estimator(rank, **with_settings(estimator, {**PAPER, **own, **changes}))
 
 
 def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:

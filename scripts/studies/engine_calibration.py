@@ -28,7 +28,7 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "gaussian": (CPRegressor, {}),
     "probit": (CPClassifier, {"link": "probit"}),
     "logit": (CPClassifier, {"link": "logit"}),
-    "poisson": (CPCountRegressor, {}),
+    "poisson": (CPCountRegressor, {"likelihood": "poisson"}),
     "negbinomial": (CPCountRegressor, {"likelihood": "negbinomial"}),
 }
 KNOWN = tuple(name for name in ESTIMATORS if name in LIKELIHOODS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
@@ -104,6 +104,15 @@ def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> n
         active = active[high[active] - low[active] > 1.0]
     result[rows] = high
     return np.where(np.isnan(result), result, np.floor(result))
+
+
+def quantile_of_components(q: float, m: np.ndarray, v: np.ndarray, cdfs: Sequence[CountCDF]) -> np.ndarray:
+    """As `mixture_quantile`, of equally likely components with m and v (C, n) and one distribution function each."""
+
+    def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.mean([one(k, rows) for one in cdfs], axis=0)
+
+    return mixture_quantile(q, m.mean(axis=0), v.mean(axis=0) + m.var(axis=0), cdf)
 
 
 def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:

@@ -19,8 +19,8 @@ from tensorcep.likelihoods.parameter import Counting, Gamma, Parameter
 # E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-# Newton steps of (log r, c), each at most 1; and the least curvature that is believed.
-MAX_NEWTON, CLOSE, LEAST_CURVATURE = 30, 1e-6, 1e-3
+# Newton steps of (log r, c), the last of them; how near to its best c is for a step of r; the least curvature believed.
+MAX_NEWTON, CLOSE, NEAR, LEAST_CURVATURE = 30, 1e-6, 0.1, 1e-3
 # How far log r may go at a time: what is left of the level of f is the rows' to follow.
 MOST_STEP = 0.4
 
@@ -73,11 +73,13 @@ def law_of_dispersion(
         slope, slope_c, bend, cross, bend_c = _derivatives(y, m + shift, sd, np.exp(log_r), share, prior)
         bend_c = max(bend_c, LEAST_CURVATURE)
         curvature = max(bend - cross * cross / bend_c, LEAST_CURVATURE)
-        step = np.clip((slope - cross * slope_c / bend_c) / curvature, -1.0, 1.0)
-        log_r += step
+        step = 0.0
+        if abs(slope_c) < NEAR * bend_c:  # elsewhere the best c is not known yet, nor what r would gain
+            step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
+            log_r += step
+            if abs(step) < CLOSE or abs(log_r - np.log(start)) > 2.0 * MOST_STEP:
+                break
         shift += np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0)
-        if abs(step) < CLOSE or abs(log_r - np.log(start)) > 4.0:
-            break
     r = float(np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP)))
     return Gamma(np.array([curvature]), np.array([curvature / r]))
 

@@ -27,7 +27,7 @@ from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws
+from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws, quantile_of_components
 from tensorcep.likelihoods.dispersion import DISPERSION
 from tensorcep.likelihoods.dispersion import NODES as MARGINAL_NODES
 from tensorcep.likelihoods.dispersion import WEIGHTS as MARGINAL_WEIGHTS
@@ -208,6 +208,12 @@ def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarr
     return mixture_quantile(check_fraction("q", q), m + np.log(r), v + 1.0 / r, dispersed_cdf(m, v, r))
 
 
+def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return the quantile of the mixture of equally likely components, whose m, v and theta are (C, n)."""
+    cdfs = [dispersed_cdf(*component) for component in zip(m, v, theta, strict=True)]
+    return quantile_of_components(check_fraction("q", q), m + np.log(theta), v + 1.0 / theta, cdfs)
+
+
 def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return the log predictive mass."""
     return tilted_moments(tilted, y, m, v, theta)[0]
@@ -278,4 +284,5 @@ NEGBINOMIAL = Likelihood(
     observes="counts",
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
     matched=Augmentation(matched, weighted=True, matched=True),
+    mixture_quantile=quantile_of_mixture,
 )

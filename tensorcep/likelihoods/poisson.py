@@ -23,7 +23,7 @@ from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.counts import mixture_cdf, mixture_quantile, poisson_draws
+from tensorcep.likelihoods.counts import CountCDF, mixture_cdf, mixture_quantile, poisson_draws, quantile_of_components
 from tensorcep.likelihoods.record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
@@ -225,6 +225,16 @@ def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarr
     return mixture_quantile(check_fraction("q", q), m, v, lambda k, rows: mixture_cdf(k, m[rows], v[rows]))
 
 
+def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return the quantile of the mixture of equally likely components, whose m and v are (C, n)."""
+
+    def cdf_of(m: np.ndarray, v: np.ndarray) -> CountCDF:
+        return lambda k, rows: mixture_cdf(k, m[rows], v[rows])
+
+    cdfs = [cdf_of(*component) for component in zip(m, v, strict=True)]
+    return quantile_of_components(check_fraction("q", q), m, v, cdfs)
+
+
 def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return the log predictive mass."""
     return tilted_moments(tilted, y, m, v, theta)[0]
@@ -246,5 +256,6 @@ POISSON = Likelihood(
     logpdf,
     sample,
     matched=Augmentation(matched, weighted=True, matched=True),
+    mixture_quantile=quantile_of_mixture,
     observes="counts",
 )

@@ -91,3 +91,25 @@ def test_only_likelihoods_that_are_gaussian_in_f_need_no_auxiliary_variable():
     for name in ("poisson", "step"):
         record = get_likelihood(name)
         assert record.normal is record.pg is None
+
+
+@pytest.mark.parametrize(("name", "values", "theta"), [("poisson", [0.0, 3.0], 1.0), ("negbinomial", [0.0, 7.0], 2.5)])
+def test_matched_gaussian_has_the_expected_slope_curvature_and_value(name, values, theta):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    f, v = np.linspace(-1.0, 1.0, 9), 0.3
+    for y in values:
+        moments = np.zeros((3, 9))
+        for node, share in zip(nodes, weights / weights.sum(), strict=True):
+            out = np.empty((3, 9))
+            get_likelihood(name).loglik(np.full(9, y), f + np.sqrt(v) * node, np.full(9, theta), *out)
+            moments += share * out
+        if name == "negbinomial":  # the dispersion's own part is left out
+            moments[0] -= get_likelihood(name).parameter.counting.log_constant(np.full(9, y), np.full(9, theta))
+        weight, target, spread, constant = expected(name, "matched", y, f, f**2 + v, theta)
+        near = np.abs(moments[1]) < -2.0 * moments[2]  # elsewhere the weight is larger, so that no step is too long
+        assert near.sum() > 2
+        np.testing.assert_allclose(target - weight * f, moments[1], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(weight[near], -moments[2][near], rtol=1e-3)
+        assert (weight >= -moments[2] * 0.999).all()
+        np.testing.assert_allclose(constant + target * f - 0.5 * weight * (f**2 + v), moments[0], rtol=1e-4, atol=1e-4)
+        assert not spread.any()

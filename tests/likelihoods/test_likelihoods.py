@@ -282,3 +282,16 @@ def test_logpdf_leaves_its_arguments_alone():
     for name in LIKELIHOODS:
         get_likelihood(name).logpdf(np.ones(5, dtype=int), m, 0.3, 1.0)
     np.testing.assert_array_equal(m, np.linspace(-1, 1, 5))
+
+
+@pytest.mark.parametrize("name", ["poisson", "negbinomial"])
+def test_quantile_of_a_mixture_of_counts_is_the_first_that_reaches_q(rng, name):
+    record = get_likelihood(name)
+    m, v, theta = rng.normal(1.0, 1.0, (3, 5)), rng.uniform(0.0, 0.5, (3, 5)), np.full((3, 5), 2.0)
+    v[:, 0] = 0.0  # draws do not vary
+    every = np.arange(5000.0)
+    for q in (0.05, 0.5, 0.95):
+        found = record.mixture_quantile(q, m, v, theta)
+        for n in range(5):
+            mass = [np.exp(record.logpdf(every, m[c, n], v[c, n], theta[c, n])) for c in range(3)]
+            assert found[n] == np.argmax(np.cumsum(np.mean(mass, axis=0)) >= q)

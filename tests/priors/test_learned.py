@@ -20,7 +20,7 @@ from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.learned import MEAN_ROWS
-from tensorcep.priors.record import damped
+from tensorcep.priors.record import damped, per_row
 
 EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
 
@@ -196,7 +196,7 @@ def test_cep_learns_nothing_while_it_anneals(rng):
     state = CEP.init(learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
     for sweep in range(3):
         state, _ = CEP.step(state, learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
-        assert (state.prior.Lam == p.prior.Lam).all() == (sweep < 2)
+        assert (per_row(state.prior.Lam, p.shape) == p.prior.Lam).all() == (sweep < 2)
 
 
 def test_cep_without_a_learned_prior_keeps_the_arrays_of_the_problem(rng):

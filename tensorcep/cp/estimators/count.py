@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
@@ -50,13 +51,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     likelihood: str = "auto"
     dispersion: float | str = "learned"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "likelihood_", "_fixed_dispersion")
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "_likelihood_name", "_fixed_dispersion")
+    _likelihood_name: ClassVar[str | None] = None  # until a fit, and of a file of version 0.1
+    _fixed_dispersion: ClassVar[float | None] = None
 
     def _likelihood(self) -> Likelihood:
-        if "likelihood_" in vars(self):
-            return _with_dispersion(self.likelihood_, self._fixed_dispersion)
-        infers = str(self.method_).startswith("pg-")  # a file of version 0.1, where other methods kept the parameter
-        return _with_dispersion(self.likelihood, None if infers else self._given_dispersion())
+        if self._likelihood_name is not None:
+            return _with_dispersion(self._likelihood_name, self._fixed_dispersion)
+        infers = getattr(self, "method_", "pg-vb").startswith("pg-")  # in version 0.1 others kept the parameter
+        return _with_dispersion(self._asked_likelihood().name, None if infers else self._given_dispersion())
 
     def _likelihoods(self) -> list[Likelihood]:
         names = names_of("counts") if self._given_name() == "auto" else (self._given_name(),)
@@ -93,7 +96,13 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
         warn_of_wild_count(y)
-        return record, {"likelihood_": name, "_fixed_dispersion": fixed}
+        return record, {"_likelihood_name": name, "_fixed_dispersion": fixed}
+
+    @property
+    def likelihood_(self) -> str:
+        """The likelihood of the fit, "poisson" or "negbinomial"."""
+        check_is_fitted(self, "posterior_")
+        return self._likelihood().name
 
     @property
     def dispersion_(self) -> float | np.ndarray | None:

@@ -107,7 +107,7 @@ def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool,
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     for option in options_of(model, model._asked_likelihood(), rank, streaming):
-        chosen = _chosen(model, n_entries, shape, streaming, stream_prior, *option)
+        chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, size_of(n_entries, shape, chosen.parts)):
             break
     return chosen
@@ -117,13 +117,13 @@ def _chosen(
     model: BaseCP,
     n_entries: int,
     shape: Sequence[int],
-    streaming: bool,
-    stream_prior: str,
+    stream_prior: str | None,
     name: str,
     settings: Settings | None,
     rank: int,
 ) -> Chosen:
-    """What the fit is to be with this method and rank."""
+    """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
+    streaming = stream_prior is not None
     likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
     given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
     method = METHODS[name]
@@ -131,7 +131,7 @@ def _chosen(
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
     left_open = _is_auto(prior)
     if left_open:
-        prior = stream_prior if streaming else "learned" if method.learns_prior else "fixed"
+        prior = stream_prior or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)

@@ -27,15 +27,21 @@ def budget(n_entries: int) -> float:
 
 
 def peak(settings: Any, size: Size, max_iter: int) -> Memory:
-    """The bytes of a fit, of settings without "auto".
+    """The bytes of a fit, of settings without "auto"; its spectral start comes before all else."""
+    entries, rows, draws = _of_run(settings, size, max_iter)
+    return Memory(size.packed_entries + max(entries, size.spectral - rows - draws), rows, draws)
+
+
+def _of_run(settings: Any, size: Size, max_iter: int) -> Memory:
+    """The bytes of a run beside its entries.
 
     A sampler goes with mean-field fits, one of them beside its draws before these are copied.
     """
     entries, rows, draws = settings.bytes_at_peak(size, max_iter)
-    if isinstance(settings, Sampler):
-        pilot = VMP(n_starts=1).bytes_at_peak(size, max_iter)
-        entries, rows = entries + pilot.entries + size.packed_entries, max(rows, pilot.rows - draws // 2)
-    return Memory(size.packed_entries + max(entries, size.spectral), rows, draws)
+    if not isinstance(settings, Sampler):
+        return Memory(entries, rows, draws)
+    pilot = VMP(n_starts=1).bytes_at_peak(size, max_iter)
+    return Memory(max(entries, size.packed_entries) + pilot.entries, max(rows, pilot.rows - draws // 2), draws)
 
 
 def room_for_draws(settings: Any, size: Size) -> float:
@@ -43,16 +49,17 @@ def room_for_draws(settings: Any, size: Size) -> float:
     if not isinstance(settings, Sampler):
         return float("inf")
     settings = replace(settings, burn_in=0, thin=1, dtype="float64")
-    each, rest = settings.draws(size, 1), budget(size.n_entries) - peak(settings, size, 0).total
-    least = budget(size.n_entries) - peak(settings, size, 0).entries - settings.bytes_at_peak(size, 0).rows
-    return max(0.0, min(rest / each, 0.5 * least / each))
+    each, (entries, rows, _) = settings.draws(size, 1), _of_run(settings, size, 0)
+    room = budget(size.n_entries) - size.packed_entries - entries
+    return max(0.0, min(room - rows, 0.5 * (room - settings.bytes_at_peak(size, 0).rows))) / each
 
 
 def fits(settings: Any, size: Size) -> bool:
     """Whether the budget has room for a fit, of a sampler for the least number of draws in single precision."""
-    if isinstance(settings, Sampler):
-        return 2.0 * room_for_draws(settings, size) >= LEAST_DRAWS
-    return peak(settings, size, 1).total <= budget(size.n_entries)
+    if isinstance(settings, Sampler) and 2.0 * room_for_draws(settings, size) < LEAST_DRAWS:
+        return False
+    sweeps = {"burn_in": 0, "thin": 1, "dtype": "float32"} if isinstance(settings, Sampler) else {}
+    return peak(replace(settings, **sweeps), size, 0).total <= budget(size.n_entries)
 
 
 def check_memory(settings: Any, size: Size, max_iter: int) -> None:

@@ -14,8 +14,8 @@ ROUNDS = 10
 CLEAR = 3.0
 # Dispersions at which a fit may start.
 STARTS = (0.05, 100.0)
-# A count that is larger than all others together, and than this, is told of.
-LARGE = 100.0
+# A count that is so many times as large as all others together is told of.
+WILD = 100.0
 
 
 class Overdispersion(NamedTuple):
@@ -47,6 +47,8 @@ def overdispersion_of(coords: np.ndarray, y: np.ndarray) -> Overdispersion:
 
     Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
     """
+    order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
+    coords, y = coords[order], y[order]
     mu = log_linear_means(coords, y)
     excess, square = float(((y - mu) ** 2 - y).sum()), float((mu * mu).sum())
     r = square / excess if excess > 0.0 else STARTS[1]
@@ -54,11 +56,11 @@ def overdispersion_of(coords: np.ndarray, y: np.ndarray) -> Overdispersion:
 
 
 def warn_of_wild_count(y: np.ndarray) -> None:
-    """Warn if one count is larger than all others together."""
+    """Warn if one count is far larger than all others together."""
     largest, total = float(y.max()), float(y.sum())
-    if len(y) > 1 and largest > max(total - largest, LARGE):
+    if len(y) > 1 and largest > WILD * max(total - largest, 1.0):
         warn_user(
-            f"one count, {largest:g}, is larger than the {len(y) - 1} others together and decides the fit; check it, "
-            "or leave it out.",
+            f"one count, {largest:g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
+            "decide the fit; check it, or leave it out.",
             UserWarning,
         )

@@ -196,7 +196,7 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldO
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
     equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
-    weights = stacking_weights(log_density) if options.weights == "stacked" else equal
+    weights = stacking_weights(log_density, equal) if options.weights == "stacked" else equal
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
@@ -208,19 +208,21 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldO
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise, score=score)
 
 
-def stacking_weights(log_density: np.ndarray) -> np.ndarray:
+def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
 
-    They are equal unless the best ones gain more than one unit of log density for each weight that was chosen (Akaike),
-    and 0 for components that hardly count.
+    They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
+    chosen (Akaike), and 0 for components that hardly count.
     """
     C = len(log_density)
     density = np.exp(log_density - log_density.max(axis=0))
-    weights = equal = np.full(C, 1.0 / C)
+    weights = np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
         weights = weights * (density / (weights @ density)).mean(axis=1)
-    if np.log(weights @ density).sum() - np.log(equal @ density).sum() <= C - 1.0:
-        return equal
+    with np.errstate(divide="ignore"):
+        gain = np.log(weights @ density).sum() - np.log(before @ density).sum()
+    if gain <= C - 1.0:
+        return before
     weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
     return weights / weights.sum()
 

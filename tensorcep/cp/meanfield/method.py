@@ -7,7 +7,8 @@ prior is a factor of q too (`tensorcep.cp.row_prior`), updated before the rows i
 lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
-labels with the probit link. PG-VB has Polya-Gamma variables: labels with the logit link, negative-binomial counts.
+labels with the probit link; to counts it matches a Gaussian per entry, with which the best Gaussian rows are a fixed
+point but the bound may fall. PG-VB has Polya-Gamma variables: labels with the logit link, negative-binomial counts.
 
 Source: the batch VMP that the CEP paper (Wang and Zhe, sec. 6) compares with, for the same model and priors; Klami
 (2014), "Polya-Gamma augmentations for factor models" (PG) sec. 3-4. Where we differ from PG: any order; full R x R

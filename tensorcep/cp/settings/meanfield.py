@@ -15,6 +15,9 @@ from tensorcep.cp.settings.memory import Memory, Size, packed
 class VMP(Settings):
     """Variational message passing, with a lower bound of the log evidence.
 
+    For counts, which no latent value makes Gaussian, entries are matched to the log likelihood at the present rows; the
+    bound is then that at the present dispersion, and may fall.
+
     Parameters
     ----------
     anneal : int or "auto", default="auto"

@@ -15,12 +15,15 @@ class Size(NamedTuple):
     shape : tuple of int
     Q, R : int
         Columns that are free in a mode, and all of them.
+    cp : int
+        Columns that belong to all modes.
     """
 
     n_entries: int
     shape: tuple[int, ...]
     Q: int
     R: int
+    cp: int
 
     @property
     def n_rows(self) -> int:
@@ -56,7 +59,7 @@ class Size(NamedTuple):
     @property
     def spectral(self) -> int:
         """Bytes of a spectral start."""
-        return self.n_entries * (24 * len(self.shape) + 16 * self.R + 60)
+        return self.n_entries * (24 * len(self.shape) + 16 * self.cp)
 
 
 class Memory(NamedTuple):
@@ -81,4 +84,4 @@ def size_of(n_entries: int, shape: Sequence[int], parts: dict[str, int]) -> Size
     K = len(shape)
     main, pair, cp = (int(parts[name]) for name in ("main", "pair", "cp"))
     Q = main + (K - 1) * pair + cp
-    return Size(n_entries, tuple(int(n) for n in shape), Q, K * main + K * (K - 1) // 2 * pair + cp)
+    return Size(n_entries, tuple(int(n) for n in shape), Q, K * main + K * (K - 1) // 2 * pair + cp, cp)

@@ -103,10 +103,8 @@ class Stream(NamedTuple):
         Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
     reservoir : Reservoir or None
         Past entries that are learned again, where that was asked for.
-    standing : Standing
-        How well the stream predicts.
-    kept : Kept or None
-        Its entries, while it is beginning.
+    standing, kept : Standing, Kept or None
+        How well the stream predicts, and its entries while it is beginning.
     """
 
     state: StreamState
@@ -283,10 +281,10 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
 
 def stored_stream(stream: Stream) -> StoredStream:
     """What a file holds of a stream: only the rows in use; its labels are those of the model."""
-    state = stream.state
-    modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
+    each = zip(stream.state.modes, stream.state.sizes, strict=True)
+    modes = tuple(ModeRows(*(array[:n] for array in mode)) for mode, n in each)
     shared = {name: getattr(stream, name) for name in StoredStream._fields}
-    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes))})
+    return StoredStream(**{**shared, "state": stream.state._replace(modes=modes)})
 
 
 def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:

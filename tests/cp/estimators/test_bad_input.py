@@ -212,7 +212,7 @@ def test_classifier_and_counts_refuse_unknown_likelihoods():
     )
     refused(
         ValueError,
-        ["likelihood must be one of 'poisson'", "'binomial'"],
+        ["likelihood must be one of 'auto', 'poisson'", "'binomial'"],
         lambda: paper(tc.CPCountRegressor, likelihood="binomial").fit(X0, Y0),
     )
 

@@ -1,0 +1,180 @@
+"""The dispersion of negative-binomial counts: learned by every method, carried by streams and files, or kept."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import nbinom
+
+import tensorcep as tc
+from tensorcep.cli import main
+from tensorcep.cp.estimators.overdispersion import overdispersion_of
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
+
+R, N, SHAPE = 2.0, 4000, (20, 15, 10)
+
+
+@cache
+def counts(r=R, mean=5.0, seed=0):
+    """Coordinates (2 N, 3) and counts about main effects and one component; r=None: Poisson counts."""
+    rng = np.random.default_rng(seed)
+    coords = np.stack([rng.integers(0, n, 2 * N) for n in SHAPE], axis=1)
+    f = sum(0.3 * rng.normal(size=n)[coords[:, k]] for k, n in enumerate(SHAPE))
+    f = f + 0.5 * np.prod([rng.normal(size=n)[coords[:, k]] for k, n in enumerate(SHAPE)], axis=0)
+    mu = mean * np.exp(f) / np.exp(f).mean()
+    rate = mu if r is None else mu * rng.gamma(r, size=len(mu)) / r
+    return coords, rng.poisson(rate).astype(float)
+
+
+def fit(method="vmp", data=None, **params):
+    coords, y = counts() if data is None else data
+    params = {"rank": 2, "interactions": "main+cp", "likelihood": "negbinomial", "random_state": 0, **params}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # short runs do not converge
+        return tc.CPCountRegressor(method=method, **params).fit(coords[:N], y[:N])
+
+
+ENGINES = {
+    "cep": (tc.CEP(n_starts=1, n_ensemble=1), 0.1),
+    "averaged cep": (tc.CEP(messages="averaged", n_starts=1, n_ensemble=1), 0.1),
+    "second order": (tc.CEP(order=2, n_starts=1, n_ensemble=1), 0.15),
+    "laplace": (tc.Laplace(n_starts=1), 0.15),
+    "vmp": (tc.VMP(n_starts=1), 0.1),
+    "pg-vb": (tc.PGVB(n_starts=1), 0.15),
+    "pg-gibbs": (tc.PGGibbs(n_chains=1), 0.15),
+    "wopt": ("wopt", 0.2),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_planted_dispersion_is_found_by_every_method(name):
+    method, bound = ENGINES[name]
+    model = fit(method, max_iter=150 if name == "pg-gibbs" else 60)
+    assert abs(model.dispersion_ / R - 1.0) < bound
+    if name == "wopt":  # a point has no law
+        assert model.dispersion_std_ is None
+    else:
+        assert 0.005 < model.dispersion_std_ / R < 0.2
+
+
+@pytest.mark.parametrize(("r", "mean"), [(R, 5.0), (None, 5.0), (R, 300.0)])
+def test_intervals_of_new_counts_hold_what_they_say(r, mean):
+    coords, y = counts(r, mean)
+    model = fit(data=(coords, y), likelihood="auto", method="auto")
+    assert model.method_ == "vmp"
+    low, high = model.predict_interval(coords[N:], 0.9).T
+    within = (y[N:] >= low) & (y[N:] <= high)
+    assert 0.87 < within.mean() < 0.96  # counts are discrete
+    assert (
+        model.log_score(coords[N:], y[N:]).mean()
+        > tc.CPCountRegressor(
+            1, method="vmp", interactions="main+cp", likelihood="negbinomial", dispersion=1.0, random_state=0
+        )
+        .fit(coords[:N], y[:N])
+        .log_score(coords[N:], y[N:])
+        .mean()
+    )
+
+
+@pytest.mark.parametrize("method", ["vmp", "cep", "wopt"])
+def test_a_given_dispersion_is_kept(method):
+    model = fit(method, dispersion=5.0, max_iter=5)
+    assert model.dispersion_ == 5.0
+    assert model.dispersion_std_ is None
+
+
+@pytest.mark.parametrize("params", [{}, {"dispersion": 5.0}, {"likelihood": "poisson"}, {"method": "wopt"}])
+def test_files_hold_the_dispersion_and_parameters_set_later_change_no_prediction(tmp_path, params):
+    coords, y = counts()
+    model = fit(**{"max_iter": 5, **params})
+    before, dispersion = model.log_score(coords[N:], y[N:]), model.dispersion_
+    model.save(tmp_path / "model.npz")
+    loaded = tc.load(tmp_path / "model.npz")
+    for other in (loaded, model):
+        other.set_params(likelihood="auto", dispersion=77.0)
+        np.testing.assert_array_equal(other.log_score(coords[N:], y[N:]), before)
+        assert other.dispersion_ == dispersion
+        assert other.likelihood_ == params.get("likelihood", "negbinomial")
+
+
+@pytest.mark.parametrize("method", ["cep", "vmp"])
+def test_a_stream_carries_the_dispersion(tmp_path, method):
+    coords, y = counts()
+    model = tc.CPCountRegressor(1, method=method, interactions="main+cp", random_state=0)
+    for part in np.array_split(np.arange(N), 4):
+        model.partial_fit(coords[part], y[part])
+    assert model.likelihood_ == "negbinomial"
+    assert abs(model.dispersion_ / R - 1.0) < 0.4  # the rows of a stream are known less well: they leave more
+    width = model.dispersion_std_ / model.dispersion_
+    model.save(tmp_path / "model.npz")
+    loaded = tc.load(tmp_path / "model.npz")
+    for other in (model, loaded):
+        other.partial_fit(coords[N:], y[N:])
+    assert loaded.dispersion_ == model.dispersion_
+    assert model.dispersion_std_ / model.dispersion_ < width
+
+
+def test_auto_is_poisson_only_where_counts_vary_no_more():
+    coords, _ = counts()
+    rng = np.random.default_rng(1)
+    flat = np.exp(0.3 * rng.normal(size=20))[coords[:, 0]] * 4.0
+    assert not overdispersion_of(coords, rng.poisson(flat).astype(float)).clear
+    found = overdispersion_of(coords, nbinom(R, R / (R + flat)).rvs(random_state=2).astype(float))
+    assert found.clear
+    assert abs(found.r / R - 1.0) < 0.15
+    assert fit("vmp", (coords, rng.poisson(flat).astype(float)), likelihood="auto", max_iter=3).likelihood_ == "poisson"
+    assert fit("pg-vb", (coords, rng.poisson(flat).astype(float)), likelihood="auto", max_iter=3).likelihood_ == (
+        "negbinomial"
+    )
+
+
+def test_a_wild_count_is_told_of_and_spoils_no_other():
+    coords, _ = counts()
+    y = np.ones(N)
+    y[7] = 1e15
+    with pytest.warns(UserWarning, match=r"one count, 1e\+15, is more than 100 times the 3999 others together"):
+        model = tc.CPCountRegressor(2, random_state=0).fit(coords[:N], y)
+    others = np.delete(model.predict(coords[:N]), 7)
+    assert np.median(others) == pytest.approx(1.0, abs=0.1)
+    assert np.quantile(others, 0.99) < 2.0
+
+
+def test_law_of_dispersion_is_that_of_the_expected_likelihood_with_its_level_free(rng):
+    y, m, v = nbinom(R, 0.3).rvs(400, random_state=3).astype(float), rng.normal(0.9, 0.3, 400), rng.uniform(0, 0.4, 400)
+    loglik, prior, share = get_likelihood("negbinomial").loglik, (1.5, 0.2), 0.5
+
+    def loss(at):
+        total, (log_r, shift) = 0.0, at
+        for node, weight in zip(NODES, WEIGHTS, strict=True):
+            out = [np.empty(400) for _ in range(3)]
+            loglik(y, m + np.sqrt(v) * node + shift, np.full(400, np.exp(log_r)), *out)
+            total += weight * out[0].sum()
+        return -(total / share + prior[0] * log_r - prior[1] * np.exp(log_r))
+
+    best = minimize(loss, [np.log(R), 0.0], method="BFGS", options={"gtol": 1e-6})
+    law = law_of_dispersion(y, m, v, share, prior, float(np.exp(best.x[0] + 0.3)))
+    assert law.mean[0] == pytest.approx(np.exp(best.x[0]), rel=1e-4)
+    assert law.a[0] == pytest.approx(1.0 / best.hess_inv[0, 0], rel=0.05)
+    far = law_of_dispersion(y, m, v, share, prior, 100.0)
+    assert far.mean[0] == pytest.approx(100.0 * np.exp(-MOST_STEP))
+
+
+def test_the_shell_learns_the_dispersion(tmp_path, capsys):
+    coords, y = counts()
+    data = tmp_path / "data.csv"
+    text = io.StringIO()
+    _, first = np.unique(coords, axis=0, return_index=True)
+    np.savetxt(text, np.column_stack([coords[first], y[first]]), fmt="%d", delimiter=",", header="a,b,c,y", comments="")
+    data.write_text(text.getvalue())
+    for likelihood in ("negbinomial", "counts"):
+        model = tmp_path / f"{likelihood}.npz"
+        code = main(["fit", str(data), "-o", str(model), "--likelihood", likelihood, "--rank", "2"])
+        assert code == 0
+        assert "dispersion  r = " in capsys.readouterr().out
+        assert abs(tc.load(model).dispersion_ / R - 1.0) < 0.15
