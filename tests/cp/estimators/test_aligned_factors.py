@@ -24,7 +24,7 @@ def planted():
 @pytest.fixture(scope="module")
 def sampled(planted):
     """Four chains, each from a start of its own."""
-    few = {"n_chains": 4, "burn_in": 60, "thin": 2}
+    few = {"n_chains": 4, "burn_in": 60, "thin": 2, "init": "random", "weights": "equal"}
     model = paper(tc.CPRegressor, 3, method="gibbs", prior="learned", max_iter=120, random_state=0, **few)
     return model.fit(planted.tensor)
 

@@ -213,9 +213,9 @@ def test_unknown_rows_inside_and_beyond_the_shape_get_the_prior(wide):
     with pytest.warns(UserWarning, match=r"2 of 3 entries touch rows .*first is entry 1"):
         f, v = wide.predict_latent([[0, 0, 0], inside, beyond])
     second = 0.3**2 + 0.64
-    right_f = 2 * 0.3**3
-    right_v = 2 * second**3 + 2 * 0.3**6 - right_f**2
-    np.testing.assert_allclose(f[1:], right_f, rtol=1e-12)
+    product = 2 * 0.3**3
+    right_v = 2 * second**3 + 2 * 0.3**6 - product**2
+    np.testing.assert_allclose(f[1:], wide.level_ + product, rtol=1e-12)
     np.testing.assert_allclose(v[1:], right_v, rtol=1e-12)
 
 
