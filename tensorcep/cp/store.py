@@ -16,8 +16,9 @@ from tensorcep.core.store import Arrays, StoredModel, below, check_names, comple
 from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream.adf import ModeRows, StoredStream, stored_stream, stream_of
+from tensorcep.cp.stream.adf import ModeRows
 from tensorcep.cp.stream.reservoir import Sample
+from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.entries.labels import Labels, pack_labels, unpack_labels
 
 # The record of each kind of result under format version 1.

@@ -117,21 +117,6 @@ class Stream(NamedTuple):
     kept: Kept | None = None
 
 
-class StoredStream(NamedTuple):
-    """What a file holds of a `Stream`."""
-
-    state: StreamState
-    seed: int
-    uniform: bool
-    reservoir: Reservoir | None
-    standing: Standing = Standing()
-    kept: Kept | None = None
-
-    def dims(self) -> dict[str, int]:
-        """The sizes of its arrays."""
-        return self.state.dims()
-
-
 class BatchProblem(NamedTuple):
     """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
 
@@ -277,20 +262,6 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     generator = np.random.PCG64(np.random.SeedSequence([seed, mode]))
     generator.advance(first * rank)
     return np.random.Generator(generator).random((last - first, rank))
-
-
-def stored_stream(stream: Stream) -> StoredStream:
-    """What a file holds of a stream: only the rows in use; its labels are those of the model."""
-    each = zip(stream.state.modes, stream.state.sizes, strict=True)
-    modes = tuple(ModeRows(*(array[:n] for array in mode)) for mode, n in each)
-    shared = {name: getattr(stream, name) for name in StoredStream._fields}
-    return StoredStream(**{**shared, "state": stream.state._replace(modes=modes)})
-
-
-def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:
-    """The stream that a file holds, with the labels of the model."""
-    keys, names = keys_of(labels)
-    return Stream(keys=keys, names=names, **stored._asdict())
 
 
 def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from tensorcep.cp.gibbs.held_out import (
     hold_out,
     law_of_noise,
     promising,
+    some_of,
     stacking_weights,
     update_held,
     weighed,
@@ -46,10 +47,18 @@ def error(posterior, coords, f):
     return np.sqrt(np.mean((mean - f) ** 2))
 
 
+def held_of(y, mean, log_density):
+    """Entries left out with these running means (C, n) and log densities (C, n), before they are weighed."""
+    n, zeros = len(y), np.zeros_like(mean)
+    rows, unknown = np.arange(n)[:, None], np.full(n, np.nan)
+    return HeldOut(np.arange(n), rows, y, mean, zeros, np.ones(len(mean)), 1.0, log_density, None, y[:0], unknown)
+
+
 def test_no_chain_interpolates_where_parameters_outnumber_entries(rng):
     coords, f, y = data(rng)
     train, left = slice(0, 1500), slice(1500, None)
-    found = {how: sample(coords[train], y[train], 20, noise=how).posterior for how in ("held-out", "sampled")}
+    ways = {"held-out": {}, "sampled": {"noise": "sampled", "weights": "equal"}}  # the second leaves no entries out
+    found = {how: sample(coords[train], y[train], 20, **given).posterior for how, given in ways.items()}
     assert found["sampled"].theta.mean() > 4.0 / SD**2  # the twin without the remedy
     assert 0.2 / SD**2 < found["held-out"].theta.mean() < 3.0 / SD**2
     assert error(found["held-out"], coords[left], f[left]) < 0.9 * error(found["sampled"], coords[left], f[left])
@@ -69,11 +78,11 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     mean = rng.standard_normal(n)
     y = mean + np.sqrt(2.0) * rng.standard_normal(n) + np.sqrt(3.0) * rng.standard_normal(n)
     zeros = np.zeros((C, n))
-    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, zeros, zeros, np.ones(C), 1.0, zeros - np.inf, None, 1.0)
+    held = held_of(y, zeros, zeros - np.inf)
     for sweep in range(sweeps):
         draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
         held = update_held(held, sweep, sweeps, draws[:, :, None], np.full((C, n), 1.0 / 3.0), GAUSSIAN)
-    held, _ = weighed(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
+    held = weighed(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
     # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
     np.testing.assert_allclose(held.weights, 1.0 / C)
@@ -99,10 +108,11 @@ def test_what_is_beside_the_chains_is_weighed_with_them(rng):
     y = rng.standard_normal(n)
     zeros = np.zeros((C, n))
     unknown = np.full((C, n), np.log(10) - 0.5 * np.log(2 * np.pi)) - 0.5 * y**2
-    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, zeros, zeros, np.ones(C), 1.0, unknown, None, 1.0)
+    held = held_of(y, zeros, unknown)
     known = Beside(np.full(n, -0.5 * np.log(2 * np.pi * 0.01) - 0.5), y + 0.1 * rng.standard_normal(n), zeros[0], 0.01)
-    held, shares = weighed(held, settings_of("gibbs", 40, burn_in=20, n_chains=C), [known])
-    np.testing.assert_allclose(shares, [1.0])
+    held = weighed(held, settings_of("gibbs", 40, burn_in=20, n_chains=C), [known])
+    np.testing.assert_allclose(held.beside, [1.0])
+    np.testing.assert_allclose(held.score, known.log_density)
     assert len(held.alive) == 0
     assert held.noise_ratio == pytest.approx(1.0, abs=0.2)
 
@@ -111,9 +121,15 @@ def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
     n = 500
     y = rng.standard_normal(n)
     mean = np.stack([y + 0.5 * rng.standard_normal(n), rng.standard_normal(n), y + 0.6 * rng.standard_normal(n)])
-    zeros = np.zeros((3, n))
-    held = HeldOut(np.arange(n), np.arange(n)[:, None], y, mean, zeros, np.ones(3), 1.0, zeros, None, 1.0)
-    assert promising(held, np.zeros((3, 1, 1))).tolist() == [0, 2]
+    held = held_of(y, mean, mean)._replace(spread=2.0 * mean, noise=np.array([1.0, 2.0, 3.0]))
+    which = promising(held, np.zeros((3, 1, 1)))
+    assert which.tolist() == [0, 2]
+    assert promising(held, np.zeros((1, 1, 1))).tolist() == [0]
+    rest = some_of(held, which)
+    for name in ("mean", "spread", "noise", "log_density"):
+        np.testing.assert_array_equal(getattr(rest, name), getattr(held, name)[[0, 2]])
+    assert rest.y is held.y
+    assert rest.place is held.place
 
 
 def test_entries_left_out_come_back_after_the_burn_in(rng):

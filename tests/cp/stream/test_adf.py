@@ -13,6 +13,7 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -174,8 +175,8 @@ def test_adf_stream_survives_packing(rng):
     coords, y = random_batch(rng)
     state, _ = learned(begun((6, 5, 4), 2, PRIOR), coords, y, keep=0.9, time=3.0)
     stream = adf.Stream(state, (None,) * 3, (None,) * 3, 12345678901234567890 % 2**63, True)
-    tree, arrays = split(tree_of(adf.stored_stream(stream)))
-    again = adf.stream_of(read_as(adf.StoredStream, merge(tree, arrays), ""), (None,) * 3)
+    tree, arrays = split(tree_of(stored_stream(stream)))
+    again = stream_of(read_as(StoredStream, merge(tree, arrays), ""), (None,) * 3)
     assert again[1:] == stream[1:]
     assert again.state.time == 3.0
     for a, b in zip(stream.state.modes, again.state.modes, strict=True):
