@@ -60,25 +60,3 @@ def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any,
     if len(set(wanted)) != len(wanted):
         fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
     return chosen
-
-
-def mode_columns(columns: Sequence[Any], names: Sequence[Any], where: str = "X") -> list[int]:
-    """Return where the modes of a model stand among the columns of a frame or a file.
-
-    Columns are found by the names of the modes, in any order and among others. Where there are no names to go by, those
-    of a mode (None) or of the columns (positions), they are taken in their order.
-
-    Raises
-    ------
-    ValueError
-        If columns have other names than the modes, or are too few or too many to be taken in their order.
-    """
-    columns, modes = list(columns), list(names)
-    if None not in modes and set(modes) <= set(columns):
-        return [columns.index(name) for name in modes]
-    named = None not in modes and not all(isinstance(name, int) for name in columns)
-    if named or len(columns) != len(modes):
-        got = ", ".join(map(str, columns))
-        wanted = f"the modes {', '.join(map(str, modes))}" if named else f"{len(modes)} modes"
-        fail_value(f"{where} must have one column for each of {wanted}; got the columns {got}; rename or choose them.")
-    return list(range(len(columns)))

@@ -16,7 +16,6 @@ import pytest
 
 from tensorcep import CPRegressor
 from tensorcep.cli import main
-from tensorcep.entries.frames import mode_columns
 from tensorcep.entries.io import lines as _lines
 from tensorcep.entries.io import read_batches, read_tensor, write_tensor
 from tensorcep.entries.labels import Labels, why_not_stored
@@ -233,17 +232,6 @@ FRAME = pd.DataFrame({"a": [1, 2], "b": [3, 4], "y": [1.0, 2.0]})
 def test_tensor_from_pandas_names_what_is_wrong(frame: pd.DataFrame, modes: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SparseTensor.from_pandas(frame, modes)
-
-
-def test_mode_columns_go_by_name_or_refuse() -> None:
-    assert mode_columns(["x", "b", "a"], ["a", "b"]) == [2, 1]
-    assert mode_columns([0, 1], ["a", "b"]) == [0, 1]
-    assert mode_columns(["u", "v"], ["a", None]) == [0, 1]
-    for columns in (["a", "c"], ["c", "d", "e"]):
-        with pytest.raises(ValueError, match="X must have one column for each of the modes a, b; got the columns"):
-            mode_columns(columns, ["a", "b"])
-    with pytest.raises(ValueError, match="one column for each of 2 modes; got the columns 0, 1, 2"):
-        mode_columns([0, 1, 2], ["a", "b"])
 
 
 def test_tensor_masked_numbers_are_refused_and_masked_cells_unobserved() -> None:

@@ -111,3 +111,12 @@ def test_labels_extended_is_a_bijection_that_contains_the_old_one(first: list[st
     assert list(longer)[: len(first)] == first
     assert set(longer) == {*first, *more}
     np.testing.assert_array_equal(longer.rows(list(longer)), np.arange(len(longer)))
+
+
+@pytest.mark.parametrize("wanted", [[None, None], [None, "x", "7"], [np.nan, "x", 8, "8"], ["nan", None, np.nan]])
+def test_labels_missing_are_not_known_whatever_else_is_asked_for(wanted: list[object]) -> None:
+    known = {7: 0, "7": 0, "nan": 1, 8: 2, "8": 2}
+    labels = Labels(np.array([7, "nan", 8], dtype=object))
+    np.testing.assert_array_equal(labels.rows(wanted, unknown="ignore"), [known.get(label, -1) for label in wanted])
+    with pytest.raises(ValueError, match="is not among the 3 labels"):
+        labels.rows(wanted)

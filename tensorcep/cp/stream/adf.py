@@ -1,8 +1,7 @@
 """Assumed-density filtering (ADF): a stream of batches, the posterior after each one being the prior of the next.
 
-Inside a batch any method that returns Gaussian rows serves: with CEP this is ADF-CEP, with mean field
-streaming variational Bayes (POST). Only the rows that a batch touches are read and written, so its cost does not
-depend on the size of the tensor; rows can be added.
+Inside a batch any method with Gaussian rows serves: CEP gives ADF-CEP, mean field streaming variational Bayes (POST).
+Only the rows that a batch touches are read and written, so its cost is not that of the tensor; rows can be added.
 
 Source: Wang and Zhe, Conditional Expectation Propagation, sec. 4.2 (ADF-CEP); Du et al., Probabilistic streaming tensor
 decomposition (POST). Where we differ: fresh messages, damped sweeps to a tolerance, and the guard of `learn`.
