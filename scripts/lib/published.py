@@ -44,7 +44,7 @@ def options_with(name: str, **wanted: Any) -> Any:
     wanted = {"damping": 0.0, "anneal": 0, **wanted}
     engine = SETTINGS[name]
     settings = engine(**{key: value for key, value in wanted.items() if hasattr(engine, key)})
-    return settings.for_sweeps(wanted.get("max_iter", 200), 1) if isinstance(settings, Sampler) else settings
+    return settings.for_sweeps(wanted.get("max_iter", 200)) if isinstance(settings, Sampler) else settings
 
 
 def prior_means(shape: tuple[int, ...], n: int, fold: int, rank: int, stream: str) -> list[np.ndarray]:

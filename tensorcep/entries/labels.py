@@ -110,7 +110,7 @@ class Labels:
         check_choice("unknown", unknown, ("error", "ignore"))
         wanted = _as_index(labels)
         rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
-        lost = (rows < 0) & ~wanted.isna()  # a missing label has no other spelling
+        lost = (rows < 0) & ~np.asarray(wanted.isna())  # a missing label has no other spelling
         if lost.any() and (wanted.dtype != self._index.dtype or wanted.dtype == object):
             codes, distinct = pd.factorize(wanted[lost])
             spelled = _objects(spelled_as(self._index, distinct.tolist()))

@@ -20,7 +20,8 @@ SHAPE = (14, 12, 10)
 def tensor(likelihood: str = "gaussian", n: int = 900, **params: Any) -> SparseTensor:
     if likelihood == "gaussian":
         params = {"noise_precision": 16.0, **params}
-    return simulate_cp(SHAPE, 2, n, likelihood=likelihood, latent_sd=1.0, random_state=3, **params).tensor
+    sd = 0.5 if likelihood == "poisson" else 1.0  # with 1 a single count is larger than all others together
+    return simulate_cp(SHAPE, 2, n, likelihood=likelihood, latent_sd=sd, random_state=3, **params).tensor
 
 
 def quick(**params: Any) -> CPRegressor:

@@ -71,7 +71,7 @@ def settings_of(method, sweeps=1, **given):
     engine = SETTINGS[method]
     plain = {"damping": 0.0, "anneal": 0}
     settings = engine(**{**{name: plain[name] for name in plain if hasattr(engine, name)}, **given})
-    return settings.for_sweeps(sweeps, 1) if isinstance(settings, Sampler) else settings
+    return settings.for_sweeps(sweeps) if isinstance(settings, Sampler) else settings
 
 
 def fit(p, sweeps, threads=1, callbacks=(), tol=0.0, method="cep", **options):

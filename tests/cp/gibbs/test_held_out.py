@@ -41,10 +41,14 @@ def sample(coords, y, R, sweeps=120, threads=1, **given):
     return run(METHODS["gibbs"], p, settings_of("gibbs", sweeps, **given), max_iter=sweeps, tol=0.0, n_threads=threads)
 
 
-def error(posterior, coords, f):
+def latent(posterior, coords):
+    """Draws of the latent values, (draws of all chains, n)."""
     rows = posterior.rows.reshape(-1, sum(SHAPE), posterior.rank)
-    mean = rows[:, coords + offsets(SHAPE)[:-1]].prod(axis=2).sum(axis=2).mean(axis=0)
-    return np.sqrt(np.mean((mean - f) ** 2))
+    return rows[:, coords + offsets(SHAPE)[:-1]].prod(axis=2).sum(axis=2)
+
+
+def error(posterior, coords, f):
+    return np.sqrt(np.mean((latent(posterior, coords).mean(axis=0) - f) ** 2))
 
 
 def held_of(y, mean, log_density):
@@ -58,10 +62,15 @@ def test_no_chain_interpolates_where_parameters_outnumber_entries(rng):
     coords, f, y = data(rng)
     train, left = slice(0, 1500), slice(1500, None)
     ways = {"held-out": {}, "sampled": {"noise": "sampled", "weights": "equal"}}  # the second leaves no entries out
-    found = {how: sample(coords[train], y[train], 20, **given).posterior for how, given in ways.items()}
-    assert found["sampled"].theta.mean() > 4.0 / SD**2  # the twin without the remedy
-    assert 0.2 / SD**2 < found["held-out"].theta.mean() < 3.0 / SD**2
-    assert error(found["held-out"], coords[left], f[left]) < 0.9 * error(found["sampled"], coords[left], f[left])
+    found = {how: sample(coords[train], y[train], 20, **given) for how, given in ways.items()}
+    held_out, sampled = (found[how].posterior for how in ways)
+    assert sampled.theta.mean() > 4.0 / SD**2  # the twin without the remedy
+    within = held_out.theta * found["held-out"].state.held.noise_ratio
+    assert 0.5 / SD**2 < within.mean() < 2.0 / SD**2  # beside the draws of one chain
+    f_draws = latent(held_out, coords[left])
+    expected = f_draws.var(axis=0) + np.mean(1.0 / held_out.theta)  # beside the draws of all chains
+    assert np.mean((y[left] - f_draws.mean(axis=0)) ** 2 / expected) == pytest.approx(1.0, abs=0.2)
+    assert error(held_out, coords[left], f[left]) < 0.9 * error(sampled, coords[left], f[left])
 
 
 def test_chains_of_low_rank_find_the_noise_and_do_not_collapse_to_zero(rng):
