@@ -128,6 +128,11 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fail_value("its arrays do not fit each other")
         if not (np.isfinite(found[0]).all() and np.isfinite(found[1]).all()):
             fail_value("its arrays hold numbers that are not finite")
+        mean = getattr(self, "_mean", None)  # what partial_fit goes on from
+        if mean is not None and (
+            mean.shape != self._cov.shape[:1] or mean.dtype.kind != "f" or not np.isfinite(mean).all()
+        ):
+            fail_value("its means do not fit its covariances")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `tensorcep.load` reads; nothing in it is pickled.

@@ -129,7 +129,7 @@ PARAMETERS = [
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
     ({"prior": [0.0, 1.0]}, ["prior must be one of", "'fixed'", "or a tensorcep.Prior", "[0.0, 1.0]"]),
-    ({"init": "zeros"}, ["init must be one of 'random', 'prior'", "'zeros'"]),
+    ({"init": "zeros"}, ["init must be one of 'auto', 'random', 'prior'", "'zeros'"]),
     ({"init": [np.ones((4, 2))] * 3, "rank": 2}, ["init must be", "(n_k, 2)", "(4, 3, 4)"]),
     ({"init": [np.full((n, 2), np.nan) for n in (4, 3, 4)], "rank": 2}, ["init must be finite"]),
     ({"shape": (4, 3)}, ["shape must have 3 modes", "(4, 3)"]),

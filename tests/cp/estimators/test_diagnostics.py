@@ -141,7 +141,7 @@ def test_constant_is_the_best_one():
     assert found == pytest.approx(stats.norm(Y.mean(), Y.std()).logpdf(Y).mean())
     found = constant_score(tc.CPClassifier(2, **few), X, (Y > 0.5).astype(float))
     assert found == pytest.approx(share * np.log(share) + (1 - share) * np.log1p(-share), abs=1e-4)
-    found = constant_score(tc.CPCountRegressor(2, **few), X, y)
+    found = constant_score(tc.CPCountRegressor(2, likelihood="poisson", **few), X, y)
     assert found == pytest.approx(stats.poisson(mean).logpmf(y).mean(), abs=1e-6)
     found = constant_score(tc.CPCountRegressor(2, likelihood="negbinomial", **few), X, y)
     best = max(stats.nbinom(r, r / (r + mean)).logpmf(y).mean() for r in np.geomspace(0.01, 100.0, 2000))
