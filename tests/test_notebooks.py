@@ -56,7 +56,7 @@ def test_notebook_quickstart_says_what_its_numbers_say(tmp_path: Path) -> None:
     """The text names the trend of coverage, of uncertainty and of accuracy by rank: these must be what comes out."""
     import numpy as np
 
-    from tensorcep import CPRegressor, datasets, metrics
+    from tensorcep import CPRegressor, SparseTensor, datasets, metrics
 
     tensor = datasets.load_il2()
     train, test = tensor.train_test_split(0.2, random_state=0)
@@ -71,7 +71,8 @@ def test_notebook_quickstart_says_what_its_numbers_say(tmp_path: Path) -> None:
     covered = [metrics.coverage(test.values, *model.predict_interval(test, level).T) for level in (0.5, 0.95)]
     assert covered[0] > 0.55
     assert 0.9 < covered[1] < 0.96
-    missing = np.argwhere(np.isnan(tensor.to_dense()))
+    gaps = np.argwhere(np.isnan(tensor.to_dense()))
+    missing = SparseTensor.from_coo(gaps, np.zeros(len(gaps)), tensor.shape, labels=tensor.labels)
     assert np.sqrt(model.predict_latent(missing)[1]).mean() > np.sqrt(model.predict_latent(test)[1]).mean()
     residual = np.abs(test.values - model.predict(test))
     small = model.predict(test) < 0.05
