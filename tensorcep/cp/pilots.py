@@ -83,6 +83,16 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Posterior:
     return _with_more(pilot._replace(problem=problem), fitted, plan, rounds)
 
 
+def start_of(pilot: Pilot, plan: Plan) -> np.ndarray | None:
+    """The row means that a pilot finds; None where it leaves the finite numbers, as wild counts can make it."""
+    with np.errstate(all="ignore"):
+        try:
+            means = grown(pilot, plan).components().mean[0]
+        except FloatingPointError:
+            return None
+    return means if np.isfinite(means).all() else None
+
+
 def _with_more(pilot: Pilot, fitted: Posterior, plan: Plan, rounds: int) -> Posterior:
     """A fit with the components that it has left over, looked for so many times."""
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)

@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.loop import Run, run
 from tensorcep.cp.from_spectra import with_spectral_start
-from tensorcep.cp.pilots import grown, run_with_pilots
+from tensorcep.cp.pilots import run_with_pilots, start_of
 from tensorcep.cp.plan import Plan, continued
 
 
@@ -17,10 +17,10 @@ def run_plan(plan: Plan) -> Run:
     """Run a plan, from what the data say of where to start."""
     if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
-    if plan.pilots:
-        start = grown(plan.pilots[0], plan).components().mean[0]
+    start = start_of(plan.pilots[0], plan) if plan.pilots else None
+    if start is not None:
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
-    elif plan.spectral:
+    elif plan.spectral and not plan.pilots:
         problem = with_spectral_start(plan.problem)
         plan = plan._replace(problem=problem, starts=(problem.start, *plan.starts[1:]))
     return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)

@@ -132,7 +132,7 @@ def test_a_callback_that_stops_ends_the_ensemble():
 
 def test_members_must_differ_in_their_start():
     init = [np.ones((n, 2)) for n in (12, 10, 8)]
-    with pytest.raises(ValueError, match="n_ensemble must be 1 without init='random'"):
+    with pytest.raises(ValueError, match="n_ensemble must be 1 without init='auto' or 'random'"):
         new("regressor", n_ensemble=2, method="cep", init=init).fit(*entries("regressor"))
     with pytest.raises(ValueError, match="n_ensemble"):
         tc.CEP(n_ensemble=0)
