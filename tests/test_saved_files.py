@@ -34,6 +34,7 @@ VERSIONS = tuple(sorted(path.name for path in SAVED.iterdir() if path.is_dir()))
 VALUES = {"CPRegressor": "real", "CPClassifier": "binary", "CPCountRegressor": "counts"}
 # A batch that is learned after loading passes through sweeps, in which rounding adds up; a prediction does not.
 CLOSE, AFTER_SWEEPS = 1e-10, 1e-8
+RESUMED = 0.03
 # Probabilities of labels in factor models were sums over twenty nodes in 0.1; now they are exact.
 TWENTY_NODES, BY_NODES = 5e-3, ("inverse", "missing", "training", "reconstruct", "view")
 
@@ -300,4 +301,5 @@ def test_saved_checkpoint_is_resumed_by_the_command(version: str, name: str, tmp
     assert done.returncode == 0, done.stderr
     assert "resumed     after 30 entries, 2 batches" in done.stdout
     model = load(tmp_path / "model.npz")
-    compare(answer("latent", model, inputs), expected[f"{name}/resumed"], AFTER_SWEEPS, name)
+    # what the batches after the checkpoint tell of the noise counts by how well rows are known, which 0.1 did not heed
+    compare(answer("latent", model, inputs), expected[f"{name}/resumed"], RESUMED, name)

@@ -178,7 +178,7 @@ def test_a_cut_stream_is_where_its_last_batch_left_it(name, method, tmp_path):
         assert {**picture(model, asked, tmp_path), "scores": model.stream_trace_["rmse"].tolist()[1:]} == expected
 
 
-@pytest.mark.parametrize("params", [{}, {"revisit": 50}, {"forget": 0.2}])
+@pytest.mark.parametrize("params", [{"prior": "fixed"}, {"prior": "fixed", "revisit": 50}, {"forget": 0.2}])
 def test_a_batch_with_new_labels_is_undone_wherever_it_ends(params, tmp_path, monkeypatch):
     X, y = entries("regressor")
     frame = pd.DataFrame({f"mode {k}": X[:, k].astype(str) for k in range(3)})

@@ -132,6 +132,7 @@ def test_zero_rate_auto_survives_splits_files_and_saving(sample, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(train), model.predict_proba(train))
 
 
+@pytest.mark.filterwarnings("ignore:the stream predicts")  # labels of noise
 def test_zero_rate_auto_of_a_stream_takes_one_rate(sample):
     model = paper(tc.CPClassifier, 1, zero_rate="auto", max_iter=2, tol=10.0, random_state=0)
     batches = list(sample.minibatches(1500, random_state=0))

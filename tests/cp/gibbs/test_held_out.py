@@ -104,11 +104,12 @@ def test_weights_are_those_of_the_best_mixture():
     """Two components that each know half of the values, and one that knows none."""
     good, bad = np.log(0.9), np.log(0.1)
     density = np.array([[good] * 50 + [bad] * 50, [bad] * 50 + [good] * 50, [np.log(0.05)] * 100])
-    np.testing.assert_allclose(stacking_weights(density), [0.5, 0.5, 0.0], atol=1e-6)
+    np.testing.assert_allclose(stacking_weights(density, np.full(3, 1.0 / 3.0)), [0.5, 0.5, 0.0], atol=1e-6)
 
 
 def test_weights_stay_equal_where_nothing_is_gained(rng):
-    np.testing.assert_array_equal(stacking_weights(-1.0 + 0.01 * rng.standard_normal((4, 200))), np.full(4, 0.25))
+    before = np.array([0.5, 0.5, 0.0, 0.0])
+    np.testing.assert_array_equal(stacking_weights(-1.0 + 0.01 * rng.standard_normal((4, 200)), before), before)
 
 
 def test_what_is_beside_the_chains_is_weighed_with_them(rng):
