@@ -140,7 +140,7 @@ def report(demo: Demo) -> str:
     """The result as a few lines of text."""
     parafac = demo.rmse_parafac
     model = demo.model
-    others = model.factors_[0].shape[1] - model.rank_
+    others = len(model.column_modes_) - model.rank_
     lines = [
         f"data        COVID-19 serology, {' x '.join(map(str, demo.train.shape))} (sample x antigen x receptor)",
         f"entries     {demo.train.nnz:,} to fit, {demo.test.nnz:,} held out",

@@ -115,7 +115,7 @@ def fitted_scores(split: Split, setting: Setting, seed: int) -> dict[str, float]
         found, _ = model_scores(model, split)
         found["log_score"] = float(np.mean(model.log_score(*split.held)))
     found |= {"seconds_fit": seconds, "sweeps_done": model.n_iter_, "rank_fitted": model.rank_}
-    found["columns_fitted"] = model.factors_[0].shape[1]
+    found["columns_fitted"] = len(model.column_modes_)
     return {name: float(found[name]) for name in KEPT if name in found}
 
 

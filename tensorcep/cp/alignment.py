@@ -1,7 +1,9 @@
 """Draws of the factor rows brought next to each other, so that their averages mean something.
 
 Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
-part of more modes get the order in which they are most congruent with those of the reference, and its signs.
+part of more modes get the order in which they are most congruent with those of the reference, and its signs. Draws that
+lie around different solutions, as those of chains can, have no components in common: the largest group of like draws is
+then what components are made of.
 
 Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
 Schoenemann (1966), Psychometrika 31, p. 1.
@@ -32,6 +34,8 @@ CHUNK = 1 << 21
 FAIR = 0.85
 # What components may fall short of that, weighted by their shares of the latent values, before it is said.
 NOTICED = 0.01
+# Draws, spread over all, of which the most typical one is the first reference; rounds that look for those like it.
+CANDIDATES, ROUNDS = 12, 2
 
 
 def aligned(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
@@ -92,29 +96,52 @@ class Aligned(NamedTuple):
     mean, variance : (n_rows, R) float64
         Of the aligned draws.
     congruence : (R,) float64
-        Mean cosine of the draws' components with the reference.
+        Mean cosine of these draws' components with the reference.
+    like : (n,) bool
+        The draws that have these components.
     """
 
     reference: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
     congruence: np.ndarray
+    like: np.ndarray
 
     def unlike(self, layout: Layout) -> np.ndarray:
         """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
-        modes = np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes)) for b in layout.blocks])
-        weight = relevance(self.mean, layout, self.variance) * (modes > 1)
-        if weight @ (FAIR**modes - self.congruence) < NOTICED:
+        fair, weight = _expected(layout), relevance(self.mean, layout, self.variance) * _shared(layout)
+        if weight @ (fair - self.congruence) < NOTICED:
             return np.zeros(0, dtype=int)
-        return np.argsort(weight * (self.congruence - FAIR**modes), kind="stable")
+        return np.argsort(weight * (self.congruence - fair), kind="stable")
 
 
-def align(draws: np.ndarray, layout: Layout, n_chains: int) -> Aligned:
-    """Align draws (n, n_rows, R) of several chains, one chain after the other: to one of them, then to their mean."""
-    each = len(draws) // n_chains
-    start = _typical(draws[each - 1 :: each].astype(np.float64, copy=False), layout)
-    mean = _moments(draws, start, layout).mean
-    return _moments(draws, reference_from(mean, layout), layout)
+def _shared(layout: Layout) -> np.ndarray:
+    """Whether a component is shared by several modes, (R,)."""
+    return np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes) > 1) for b in layout.blocks])
+
+
+def _expected(layout: Layout) -> np.ndarray:
+    """The cosines of components that are fairly similar in every mode, (R,)."""
+    return np.concatenate([np.full(b.columns.stop - b.columns.start, FAIR ** len(b.modes)) for b in layout.blocks])
+
+
+def align(draws: np.ndarray, layout: Layout) -> Aligned:
+    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean."""
+    spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
+    reference = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
+    like = np.ones(len(draws), dtype=bool)
+    for _ in range(ROUNDS):
+        like = _like(draws, reference, layout)
+        reference = reference_from(_moments(draws, like, reference, layout).mean, layout)
+    return _moments(draws, like, reference, layout)
+
+
+def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+    """The draws (n,) whose components are on average fairly similar to those of the reference; all if hardly any is."""
+    weight = relevance(reference, layout) * _shared(layout)
+    found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
+    like: np.ndarray = np.concatenate(found) @ weight >= _expected(layout) @ weight
+    return like if like.sum() > 1 else np.ones_like(like)
 
 
 def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
@@ -127,25 +154,26 @@ def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
     return max(forms, key=overlap)
 
 
-def _moments(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> Aligned:
-    """Align all draws to a reference, some at a time."""
+def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: Layout) -> Aligned:
+    """Align some of the draws to a reference, and take their moments."""
     first, square, near = np.zeros_like(reference), np.zeros_like(reference), np.zeros(reference.shape[1])
-    for part in _chunks(draws):
+    for part in _chunks(draws, like):
         rows = aligned(part, reference, layout)
         near += congruence(rows, reference, layout).sum(axis=0)
         rows -= reference
         first += rows.sum(axis=0)
         square += np.einsum("dnr,dnr->nr", rows, rows)
-    n = len(draws)
+    n = int(like.sum())
     variance = np.maximum(square - first**2 / n, 0.0) / max(1, n - 1)
-    return Aligned(reference, reference + first / n, variance, near / n)
+    return Aligned(reference, reference + first / n, variance, near / n, like)
 
 
-def _chunks(draws: np.ndarray) -> Iterator[np.ndarray]:
-    """The draws (n, n_rows, R), as many at a time as fit."""
+def _chunks(draws: np.ndarray, some: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """The draws (n, n_rows, R), or some of them, as many at a time as fit."""
     size = max(1, CHUNK // max(1, draws[:1].size))
-    for a in range(0, len(draws), size):
-        yield draws[a : a + size].astype(np.float64, copy=False)
+    chosen = np.arange(len(draws)) if some is None else np.flatnonzero(some)
+    for a in range(0, len(chosen), size):
+        yield draws[chosen[a : a + size]].astype(np.float64, copy=False)
 
 
 def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows: slice = slice(None)) -> np.ndarray:
@@ -155,6 +183,7 @@ def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows:
 
 def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[np.ndarray]:
     """Covariances (n_k, R, R) of the aligned rows, mode by mode."""
+    draws = draws[found.like]
     for own in layout.rows:
         centred = aligned_rows(draws, found.reference, layout, own) - found.mean[own]
         by_row = np.ascontiguousarray(centred.transpose(1, 2, 0))

@@ -65,7 +65,7 @@ def disguised(rng, draws, found):
 def test_alignment_leaves_the_latent_values_of_every_draw_alone(rng, parts):
     draws, _ = some_draws(rng, parts)
     found = layout(parts)
-    for changed in (standard_form(draws, found), aligned_rows(draws, align(draws, found, 2).reference, found)):
+    for changed in (standard_form(draws, found), aligned_rows(draws, align(draws, found).reference, found)):
         np.testing.assert_allclose(latent(changed), latent(draws), rtol=0, atol=1e-10)
 
 
@@ -75,7 +75,7 @@ def test_alignment_does_not_see_what_the_latent_values_do_not_show(rng, parts):
     found = layout(parts)
     other = disguised(rng, draws, found)
     np.testing.assert_allclose(latent(other), latent(draws), atol=1e-9)
-    one, two = align(draws, found, 4), align(other, found, 4)
+    one, two = align(draws, found), align(other, found)
     for name in one._fields:
         np.testing.assert_allclose(getattr(two, name), getattr(one, name), rtol=0, atol=1e-8, err_msg=name)
     for ours, theirs in zip(covariances(draws, one, found), covariances(other, two, found), strict=True):
@@ -86,7 +86,7 @@ def test_alignment_does_not_see_what_the_latent_values_do_not_show(rng, parts):
 def test_aligned_means_are_the_truth_in_its_standard_form(rng, parts):
     draws, truth = some_draws(rng, parts, n=200)
     found = layout(parts)
-    aligned = align(disguised(rng, draws, found), found, 4)
+    aligned = align(disguised(rng, draws, found), found)
     right = reference_from(truth, found)
     np.testing.assert_allclose(latent(aligned.mean[None]), latent(truth[None]), rtol=0.02, atol=0.3)
     assert aligned.congruence[(right != 0.0).all(axis=0)].min() > 0.95
@@ -102,7 +102,7 @@ def test_the_part_of_a_matrix_is_rotated_and_not_matched(rng):
     for draw in turned:
         turn = rng.standard_normal((3, 3))
         draw[:14], draw[14:] = draw[:14] @ turn, draw[14:] @ np.linalg.inv(turn).T
-    aligned = align(turned, found, 2)
+    aligned = align(turned, found)
     assert aligned.variance.max() < 1e-12
     sides = aligned.mean[:14] / np.sqrt(14), aligned.mean[14:] / np.sqrt(11)
     for side in sides:  # singular vectors: orthogonal, as long on both sides, the largest first
@@ -114,7 +114,7 @@ def test_the_part_of_a_matrix_is_rotated_and_not_matched(rng):
 def test_more_columns_than_rows_stay_exact(rng):
     shape, parts = (9, 2, 5), {"main": 1, "pair": 4, "cp": 3}
     draws, _ = some_draws(rng, parts, shape=shape)
-    aligned = aligned_rows(draws, align(draws, layout(parts, shape), 2).reference, layout(parts, shape))
+    aligned = aligned_rows(draws, align(draws, layout(parts, shape)).reference, layout(parts, shape))
     np.testing.assert_allclose(latent(aligned, shape), latent(draws, shape), rtol=0, atol=1e-10)
 
 
@@ -125,7 +125,7 @@ def test_rows_without_entries_have_no_say(rng):
     draws, _ = some_draws(rng, parts)
     wild = draws.copy()
     wild[:, ~seen] *= np.where(wild[:, ~seen] == 1.0, 1.0, 50.0 * rng.standard_normal((20, 3, 1)))
-    one, two = (align(each, layout(parts, seen=seen), 2) for each in (draws, wild))
+    one, two = (align(each, layout(parts, seen=seen)) for each in (draws, wild))
     np.testing.assert_allclose(two.mean[seen], one.mean[seen], rtol=0, atol=1e-10)
     assert np.abs(two.mean[~seen] - one.mean[~seen]).max() > 0.1
 
@@ -136,7 +136,7 @@ def test_columns_that_are_off_do_no_harm(rng):
     for block in layout(parts).blocks[3:]:
         for k in block.modes:
             draws[:, FIRST[k] : FIRST[k + 1], block.columns.stop - 1] = 0.0
-    aligned = align(draws, layout(parts), 2)
+    aligned = align(draws, layout(parts))
     assert all(np.isfinite(array).all() for array in aligned)
     assert np.isfinite(shared_scales(aligned.mean, layout(parts))).all()
 
@@ -145,5 +145,16 @@ def test_draws_of_nothing_in_common_are_said_to_be_unlike(rng):
     found = layout(CP)
     alike, _ = some_draws(rng, CP)
     apart = rng.standard_normal(alike.shape)
-    assert align(alike, found, 2).unlike(found).size == 0
-    assert sorted(align(apart, found, 2).unlike(found)) == [0, 1, 2]
+    assert align(alike, found).unlike(found).size == 0
+    assert sorted(align(apart, found).unlike(found)) == [0, 1, 2]
+
+
+def test_components_are_those_of_the_largest_group_of_like_draws(rng):
+    found = layout(CP)
+    many, _ = some_draws(rng, CP)
+    few, _ = some_draws(np.random.default_rng(7), CP)
+    mixed = np.concatenate([few[:4], many, few[4:8]])
+    aligned = align(mixed, found)
+    assert np.array_equal(aligned.like, np.repeat([False, True, False], [4, len(many), 4]))
+    assert aligned.unlike(found).size == 0
+    np.testing.assert_allclose(np.abs(aligned.mean), np.abs(align(many, found).mean), atol=1e-6)

@@ -20,6 +20,8 @@ from tensorcep.cp.standard_form import Layout, layout_of, reference_from, releva
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
+# The share of like draws below which components say little of the fit.
+MAJORITY = 0.5
 # Attributes that are made of the belief when somebody asks for them, and then kept.
 MADE = ("_aligned", "factors_", "factor_covs_")
 
@@ -49,27 +51,34 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         belief, layout = self._fitted_belief(), self._layout()
         rows, variance = belief.mean[:, : sum(self.shape_)], np.zeros(())
         if belief.n_chains:
-            found = align(rows, layout, belief.n_chains)
-            self._warn_of_unlike(found.unlike(layout), found)
+            found = align(rows, layout)
+            self._warn_of_unlike(found)
             return found
         if belief.cov is not None:
             diagonal = np.cumsum(np.arange(1, rows.shape[2] + 1)) - 1
             variance = belief.cov[0, : rows.shape[1], diagonal].T
         reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
-        return Aligned(reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]))
+        return Aligned(
+            reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]), np.ones(1, dtype=bool)
+        )
 
     def _layout(self) -> Layout:
         return layout_of(self.shape_, self.column_modes_, self.posterior_.seen)
 
-    def _warn_of_unlike(self, worst: np.ndarray, found: Aligned) -> None:
+    def _warn_of_unlike(self, found: Aligned) -> None:
+        worst, share = found.unlike(self._layout()), float(found.like.mean())
         if worst.size:
-            named = ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
-            warn_user(
-                f"the draws of {self.method_!r} do not agree on the components even after alignment (cosine with their "
-                f"mean: {named}), so that factors_ and what is made of it mean little; take a lower rank, "
-                "interactions='cp', more sweeps (max_iter), or method='vmp', or use predictions alone.",
-                UserWarning,
-            )
+            which = "cosine with their mean: " + ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
+        elif share < MAJORITY:
+            which = f"the largest group of like ones, of which factors_ is made, holds {100 * share:.0f} % of them"
+        else:
+            return
+        warn_user(
+            f"the draws of {self.method_!r} do not agree on the components even after alignment ({which}), so that "
+            "factors_ and what is made of it mean little; take a lower rank, interactions='cp', more sweeps "
+            "(max_iter), or method='vmp', or use predictions alone.",
+            UserWarning,
+        )
 
     def _aligned_draws(self, draws: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
         """Some rows of draws (n, n_rows, R) of the factors, aligned where the belief has several components."""

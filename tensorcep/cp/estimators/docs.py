@@ -74,7 +74,8 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     weights_ : ndarray (R,)
         Sizes of the components when their modes have norm 1, the largest first, as in `to_tensorly`.
     congruence_ : ndarray (R,)
-        How alike the aligned draws' components are: their mean cosine with the reference; 1 for methods without draws.
+        How alike the aligned draws' components are: their mean cosine with the reference, over the largest group of
+        like draws, of which `factors_` is made; 1 for methods without draws.
     method_, rank_, prior_, interactions_, max_iter_ : str, int, str, dict, int
         What the parameters of these names came to.
     n_iter_, converged_ : int, bool

@@ -14,9 +14,8 @@ from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import Run
 from tensorcep.cp.diagnostics import Diagnostics
-from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.predict import draw_latent, latent, observed_logpdf
 from tensorcep.cp.rows import coords_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -116,10 +115,7 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
     n_chains = len(state.chains.factors) if kept else 0
     if not n_chains or len(kept) < LEAST_DRAWS:
         return {"n_chains": n_chains}
-    f = np.empty((len(kept), n_chains, len(rows)))
-    for d, factors in enumerate(kept):
-        latent_of_draws(factors, rows, f[d])
-    draws = np.ascontiguousarray(f.transpose(1, 0, 2))
+    draws = np.stack([draw_latent(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
     return {
