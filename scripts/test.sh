@@ -15,4 +15,5 @@ fi
 "$python" -m ruff format --check .
 "$python" -m mypy
 "$python" -m codespell_lib
-exec "$python" -m pytest -m "slow or not slow" "$@"
+# Files of tests run side by side, one process per core; all tests of a file in one, as they share fits.
+exec "$python" -m pytest -n auto --dist loadfile -m "slow or not slow" "$@"
