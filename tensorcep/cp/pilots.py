@@ -27,7 +27,7 @@ from tensorcep.cp.model import pack_entries
 from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import coords_of, rows_of
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
@@ -113,7 +113,7 @@ def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, m
 def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     """What a pilot says of the entries that were left out."""
     entries = problem.entries
-    rows = coords_of(entries, place) + entries.offsets[:-1]
+    rows = rows_of(entries, place)
     mean, spread = latent(belief, rows)
     noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
     y = entries.y.ravel()[place]

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 
@@ -37,8 +37,9 @@ FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
 LEAST_SHARE = 0.25
-# The steps that find the weights, and the least weight with which a chain goes on.
-STACKING_STEPS, LEAST_WEIGHT = 500, 0.02
+# The steps that find the weights, at most; the log score within which they find the best; and the least weight with
+# which a chain goes on.
+STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
 # A chain ends after this share of the burn-in if it then predicts less than this share of what the best one does.
 TRIAL_SHARE, LEAST_GAIN = 1.0 / 3.0, 0.5
 
@@ -127,7 +128,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     place = held_places(problem)
     if not len(place):
         return None
-    rows = coords_of(problem.entries, place) + problem.entries.offsets[:-1]
+    rows = rows_of(problem.entries, place)
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises = np.full(n_chains, noise)
     return HeldOut(
@@ -171,13 +172,13 @@ def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta
     return value.reshape(f.shape)
 
 
-def promising(held: HeldOut, factors: np.ndarray) -> np.ndarray:
+def promising(held: HeldOut) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
     They are compared by what is correlated with the values, so that a likelihood of any kind will do.
     """
-    if not len(factors) > 1:
-        return np.arange(len(factors))
+    if not len(held.mean) > 1:
+        return np.arange(len(held.mean))
     y = held.y - held.y.mean()
     means = held.mean - held.mean.mean(axis=1, keepdims=True)
     scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
@@ -218,7 +219,10 @@ def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     density = np.exp(log_density - log_density.max(axis=0))
     weights = np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
-        weights = weights * (density / (weights @ density)).mean(axis=1)
+        gain = (density / (weights @ density)).mean(axis=1)
+        weights = weights * gain
+        if len(density.T) * (gain.max() - 1.0) < STACKING_TOL:  # no weights have a score that is higher by more
+            break
     with np.errstate(divide="ignore"):
         gain = np.log(weights @ density).sum() - np.log(before @ density).sum()
     if gain <= C - 1.0:

@@ -164,7 +164,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
         state = state._replace(held=held)
         if options.weights == "stacked" and sweeps == int(TRIAL_SHARE * options.burn_in) > 0:
-            which = promising(held, chains.factors)
+            which = promising(held)
             state = _some_chains(state, which)._replace(held=some_of(held, which))
             chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
