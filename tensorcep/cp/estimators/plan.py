@@ -16,13 +16,17 @@ from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings.memory import size_of
+from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
+
+
+# Products of two numbers in the sums over the entries of one mode: some milliseconds.
+WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
@@ -101,6 +105,7 @@ def plan_fit(
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and chosen.learns_prior else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
+    options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
     work = Plan(method, settings, problem, *runs, *options)
     decided = {
         "method_": chosen.method,
@@ -110,6 +115,11 @@ def plan_fit(
         "interactions_": chosen.parts,
     }
     return FitPlan(work, rows.prior, labels, {**decided, **own})
+
+
+def _worth_threads(size: Size) -> bool:
+    """Whether the sums over the entries of a mode take longer than it takes to hand them to threads."""
+    return size.n_entries * size.Q**2 >= WORTH_THREADS
 
 
 def _in_columns(
@@ -140,7 +150,8 @@ def _pilots(model: BaseCP, data: Data, seed: int, chosen: Chosen, method: AnyMet
         return ()
     settings = with_numbers(SETTINGS[name](), data.likelihood.name, True, chosen.max_iter)
     some = {"all columns": chosen.parts}
-    if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
+    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
+    if method.sampler and stacked and isinstance(model.interactions, str) and model.interactions == "auto":
         some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
     pilots = []
     for part, parts in some.items():

@@ -40,8 +40,9 @@ LEAST_SHARE = 0.25
 # The steps that find the weights, at most; the log score within which they find the best; and the least weight with
 # which a chain goes on.
 STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
-# A chain ends after this share of the burn-in if it then predicts less than this share of what the best one does.
-TRIAL_SHARE, LEAST_GAIN = 1.0 / 3.0, 0.5
+# A chain ends after these shares of the burn-in if it then predicts less than such a share of what the best one does;
+# after the first one only with so many entries left out, of which each sweep is long and the best one is soon known.
+TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
 
 
 class HeldOut(NamedTuple):
@@ -172,18 +173,21 @@ def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta
     return value.reshape(f.shape)
 
 
-def promising(held: HeldOut) -> np.ndarray:
+def promising(held: HeldOut, sweep: int, burn_in: int) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
-    They are compared by what is correlated with the values, so that a likelihood of any kind will do.
+    They are compared by what is correlated with the values, so that a likelihood of any kind will do, after some sweeps
+    of the burn-in.
     """
-    if not len(held.mean) > 1:
+    trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
+    least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
+    if not least or len(held.mean) < 2:
         return np.arange(len(held.mean))
     y = held.y - held.y.mean()
     means = held.mean - held.mean.mean(axis=1, keepdims=True)
     scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
     gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2
-    return np.flatnonzero(gain >= LEAST_GAIN * gain.max())
+    return np.flatnonzero(gain >= least[0] * gain.max())
 
 
 def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
@@ -192,12 +196,19 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldOut:
-    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all."""
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), least: float = 0.0) -> HeldOut:
+    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all.
+
+    Chains that add less than `least` to the mean log score of what is beside them count for nothing.
+    """
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
     equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
     weights = stacking_weights(log_density, equal) if options.weights == "stacked" else equal
+    if beside and least > 0.0 and options.weights == "stacked":
+        alone = np.append(np.zeros(C), stacking_weights(log_density[C:], np.full(len(beside), 1.0 / len(beside))))
+        added = logsumexp(log_density, axis=0, b=weights[:, None]) - logsumexp(log_density, axis=0, b=alone[:, None])
+        weights = weights if added.mean() >= least else alone
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
