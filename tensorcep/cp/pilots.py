@@ -72,7 +72,8 @@ def _narrowed(best: Flown, plan: Plan) -> Sampled:
     main = np.zeros(problem.rank, dtype=bool) if problem.free is None else problem.free.sum(axis=0) == 1
     used = np.flatnonzero(main | (strength > UNUSED * strength.max(initial=0.0)))
     used = used if len(used) else np.arange(problem.rank)
-    small = some_columns(problem._replace(start=best.mean), used)
+    # the seed of the whole tells which entries are left out
+    small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), used)
     return Sampled(plan._replace(problem=small), best.pilot.columns[used])
 
 
