@@ -12,7 +12,7 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.components import Components
 from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
-from tensorcep.cp.from_spectra import shows_parts, with_more_components, with_spectral_start
+from tensorcep.cp.from_spectra import shown, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -26,6 +26,8 @@ PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
 ROUNDS = 4
 # From so many entries on, spectra tell what a pilot leaves over, and every sweep of all columns is long.
 MANY = 20_000
+# Columns that explain at least this share of the values by themselves deserve to be columns of their own.
+LEAST_SHOWN = 0.05
 
 
 class Flown(NamedTuple):
@@ -40,7 +42,8 @@ class Flown(NamedTuple):
 def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
 
-    The one of all columns flies where others leave something over that is of its columns alone.
+    The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
+    what others leave over.
     """
     entries, shape = plan.problem.entries, plan.problem.shape
     kept = np.delete(np.arange(len(entries.permutation)), place)
@@ -49,7 +52,7 @@ def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
         pilot = plan.pilots[number]
         whole = len(pilot.columns) == plan.problem.rank
-        if whole and flown and len(kept) >= MANY and not _leaves_some(flown, plan, packed):
+        if whole and flown and len(kept) >= MANY and not _lacks_some(flown, plan, packed):
             continue
         rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
         belief = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds)
@@ -65,13 +68,15 @@ def best_of(flown: list[Flown]) -> Flown:
     return max(flown, key=lambda one: float(one.beside.log_density.mean()))
 
 
-def _leaves_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
-    """Whether the best pilot leaves over what columns say that it does not have."""
+def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
+    """Whether the data show main effects or pairs of modes of which the best pilot has no columns."""
     best, free = best_of(flown), plan.problem.free
     if free is None:
         return False
     others = np.delete(free, best.pilot.columns, axis=1)
-    return shows_parts(best.pilot.problem._replace(entries=packed), best.mean, others)
+    others = others[:, ~others.all(axis=0)]
+    problem = best.pilot.problem._replace(entries=packed)
+    return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
 
 
 def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Components | None:

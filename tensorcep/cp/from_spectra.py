@@ -75,29 +75,35 @@ def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:
     return np.asarray(np.prod([np.sqrt((mode**2).mean(axis=0)) for mode in modes], axis=0))
 
 
-def shows_parts(problem: Problem, rows: np.ndarray, free: np.ndarray) -> bool:
-    """Whether what row means leave over shows something of columns that belong to the modes `free` (K, n)."""
-    entries = problem.entries
-    coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, rows)
-    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
+def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) -> float:
+    """The largest share of the values' variance that columns which belong to the modes `free` (K, n) surely explain.
+
+    With row means, of what these leave over.
+    """
+    entries, least = problem.entries, 0.0
+    coords = coords_of(entries, np.arange(len(entries.permutation)))
+    f = None if rows is None else _latent(problem, rows)
+    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - (0.0 if f is None else f)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
-    for part, size in sorted(zip(parts.tolist(), sizes.tolist(), strict=True), key=lambda one: sum(one[0])):
+    for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
+        least = max(least, _share_of_main_effects(coords[:, k], rest))
+    rest = without_main_effects(coords, rest, problem.shape)
+    for part, size in zip(parts, sizes.tolist(), strict=True):
         modes = np.flatnonzero(part)
-        if len(modes) == 1 and _shows_main_effects(coords[:, modes[0]], rest):
-            return True
-        shape = [problem.shape[k] for k in modes]
-        if len(modes) > 1 and spectral_start(coords[:, modes], rest, shape, size, seed=problem.seed).n_found:
-            return True
-    return False
+        if len(modes) > 1:
+            shape = [problem.shape[k] for k in modes]
+            found = spectral_start(coords[:, modes], rest, shape, size, seed=problem.seed)
+            least = max(least, found.correlation**2)
+    return least
 
 
-def _shows_main_effects(rows: np.ndarray, values: np.ndarray) -> bool:
-    """Whether the means of rows vary more than noise makes them, by a chi-square of as many degrees of freedom."""
+def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
+    """What the means of rows explain; 0 where noise makes them vary as much (a chi-square of their number)."""
     rest = values - values.mean()
-    count = np.bincount(rows)
-    square = np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)
+    count, total = np.bincount(rows), float(np.mean(rest**2))
     n = int(np.count_nonzero(count))
-    return bool(square.sum() > (n + SURE * np.sqrt(2.0 * n)) * np.mean(rest**2))
+    square = float((np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)).sum())
+    return (square / total - n) / len(rest) if square > (n + SURE * np.sqrt(2.0 * n)) * total else 0.0
 
 
 def _latent(problem: Problem, rows: np.ndarray) -> np.ndarray:
