@@ -24,7 +24,7 @@ from tensorcep.cp.rows import coords_of, rows_of
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
 # Times that a pilot looks for more components.
 ROUNDS = 4
-# From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take longer than ten seconds.
+# From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
 MANY = 50_000
 # Columns that explain at least this share of the values by themselves deserve to be columns of their own.
 LEAST_SHOWN = 0.05
