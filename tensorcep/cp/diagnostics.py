@@ -98,6 +98,8 @@ class Diagnostics(NamedTuple):
 
     def _sweeps(self) -> str:
         ending = "of every chain" if self.n_chains else "converged" if self.converged else "not converged"
+        if self.weights and not self.n_chains:
+            ending = "of chains that then counted for nothing"
         return f"{self.n_iter} {ending} ({self.method})"
 
     def _chains(self) -> str:

@@ -192,6 +192,20 @@ def free_problem(problem: Problem) -> Problem:
     return problem._replace(rank=index.shape[1], prior=prior, start=start)
 
 
+def some_columns(problem: Problem, which: np.ndarray) -> Problem:
+    """The problem in some of its columns, which its prior must not couple with the others."""
+    prior, R = problem.prior, problem.rank
+    free = np.ones((len(problem.shape), R), dtype=bool) if problem.free is None else problem.free
+    free = free[:, which]
+    Lam = pack(unpack(prior.Lam, R)[:, which][:, :, which])
+    return problem._replace(
+        rank=len(which),
+        prior=prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1)),
+        start=None if problem.start is None else np.ascontiguousarray(problem.start[:, which]),
+        free=None if free.all() else free,
+    )
+
+
 def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The columns index (K, Q) of each mode, of lines for each row or for each mode; padding is 0."""
     out = np.zeros((len(lines), index.shape[1]))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.belief import Posterior
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
-from tensorcep.cp.spectral import products, spectral_start
+from tensorcep.cp.rows import coords_of, latent_of_entries
+from tensorcep.cp.spectral import SURE, spectral_start
 from tensorcep.likelihoods.record import Likelihood
 
 # Sweeps that take main effects off.
@@ -39,7 +40,8 @@ def with_spectral_start(problem: Problem) -> Problem:
         factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
-        rest = rest - products(factors, coords[:, modes], range(len(modes))).sum(axis=1)
+        found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)
+        rest = rest - _latent(problem, found)
     return problem._replace(start=start)
 
 
@@ -54,19 +56,60 @@ def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
     """
     entries, free, start = problem.entries, _free(problem), fitted.components().mean[0].copy()
     columns = np.flatnonzero(free.all(axis=0))
-    coords, first = coords_of(entries, np.arange(len(entries.permutation))), entries.offsets
-    modes = [start[a:b, columns] for a, b in itertools.pairwise(first)]
-    strength = np.prod([np.sqrt((rows**2).mean(axis=0)) for rows in modes], axis=0)
+    first, strength = entries.offsets, strengths(problem, start)[columns]
     weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
     if not len(weak):
         return None
-    f = products([start[a:b] for a, b in itertools.pairwise(first)], coords, range(len(modes))).sum(axis=1)
+    coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
     rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
     more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
     n = min(len(weak), more.n_found)
     for k, factor in enumerate(more.factors):
         start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
     return problem._replace(start=start) if n else None
+
+
+def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """The size (R,) of what each column of rows (n_rows, R) says: the product of its root mean squares in all modes."""
+    modes = [rows[a:b] for a, b in itertools.pairwise(problem.entries.offsets)]
+    return np.asarray(np.prod([np.sqrt((mode**2).mean(axis=0)) for mode in modes], axis=0))
+
+
+def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) -> float:
+    """The largest share of the values' variance that columns which belong to the modes `free` (K, n) surely explain.
+
+    With row means, of what these leave over.
+    """
+    entries, least = problem.entries, 0.0
+    coords = coords_of(entries, np.arange(len(entries.permutation)))
+    f = None if rows is None else _latent(problem, rows)
+    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - (0.0 if f is None else f)
+    parts, sizes = np.unique(free.T, axis=0, return_counts=True)
+    for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
+        least = max(least, _share_of_main_effects(coords[:, k], rest))
+    rest = without_main_effects(coords, rest, problem.shape)
+    for part, size in zip(parts, sizes.tolist(), strict=True):
+        modes = np.flatnonzero(part)
+        if len(modes) > 1:
+            shape = [problem.shape[k] for k in modes]
+            found = spectral_start(coords[:, modes], rest, shape, size, seed=problem.seed)
+            least = max(least, found.correlation**2)
+    return least
+
+
+def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
+    """What the means of rows explain; 0 where noise makes them vary as much (a chi-square of their number)."""
+    rest = values - values.mean()
+    count, total = np.bincount(rows), float(np.mean(rest**2))
+    n = int(np.count_nonzero(count))
+    square = float((np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)).sum())
+    return (square / total - n) / len(rest) if square > (n + SURE * np.sqrt(2.0 * n)) * total else 0.0
+
+
+def _latent(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """Latent values (N,) of the entries at rows (n_rows, R)."""
+    f = latent_of_entries(problem.entries, np.ascontiguousarray(rows), ThreadExecutor(1))
+    return f.ravel()[: len(problem.entries.permutation)]
 
 
 def working_values(likelihood: Likelihood, y: np.ndarray, f: np.ndarray | None = None) -> np.ndarray:

@@ -1,177 +1,158 @@
 """Samplers with pilots: quick mean-field fits that find where chains start, and that are believed where chains are not.
 
-A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots are mean-field
-fits of the whole model, or of some of its columns, from the spectra of the data. The best of them is the first chain's
-start. What the entries that all left out say then decides how much each pilot and each chain counts (stacking: see
-`tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
+A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots (`flights`) are
+mean-field fits of the whole model, or of some of its columns, from the spectra of the data. The best of them is the
+first chain's start. What the entries that all left out say then decides how much each pilot and each chain counts
+(stacking: see `tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
+
+Where entries are many, chains draw the columns alone that the best pilot uses.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, Posterior
+from tensorcep.core.belief import Draws
 from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
-from tensorcep.core.settings import Settings
-from tensorcep.cp.from_spectra import with_more_components, with_spectral_start
+from tensorcep.cp.flights import MANY, Flown, best_of, fly_all, refitted
+from tensorcep.cp.free_columns import some_columns
+from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import stacked, taken
-from tensorcep.cp.gibbs.held_out import Beside, held_places
+from tensorcep.cp.gibbs.held_out import held_places
 from tensorcep.cp.gibbs.method import GibbsState, with_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.plan import Pilot, Plan, continued
-from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
 
-# Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
-PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
-# Times that a pilot looks for more components.
-ROUNDS = 4
+# A column of less than this share of the strongest is not used: it has a thousandth of its variance.
+UNUSED = 0.03
+# Of many entries, the log score per entry that chains must add to the pilots to go on after the burn-in.
+LEAST_ADDED = 0.002
 
 
-class Flown(NamedTuple):
-    """A pilot, the row means that it found without the entries that were left out, and what it says of these."""
+class Sampled(NamedTuple):
+    """The plan that a sampler follows, and which columns of the whole plan are its columns."""
 
-    pilot: Pilot
-    mean: np.ndarray
-    beside: Beside
+    plan: Plan
+    columns: np.ndarray
 
 
 def run_with_pilots(plan: Plan) -> Run:
-    """Run a sampler beside its pilots."""
-    place, options = held_places(plan.problem), plan.settings
-    flown = [_fly(pilot, plan, place) for pilot in plan.pilots]
-    beside = [one.beside for one in flown]
-    best = int(np.argmax([one.log_density.mean() for one in beside])) if len(place) else 0
-    plan = plan._replace(problem=plan.problem._replace(start=_start(flown[best], plan.problem)))
+    """Run a sampler beside its pilots; by itself where no pilot stays finite."""
+    flown = fly_all(plan, held_places(plan.problem))
+    run_of_both = _run_beside(flown, plan) if flown else None
+    return run(plan.method, plan.problem, plan.settings, **plan.how) if run_of_both is None else run_of_both
+
+
+def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
+    """The run of a sampler beside pilots; None if it needs one that does not stay finite given all entries."""
+    options, many = plan.settings, len(plan.problem.entries.permutation) >= MANY
+    best = best_of(flown)
+    sampled = _narrowed(best, plan) if many else Sampled(_started(best, plan), np.arange(plan.problem.rank))
     burn_in = options.get_params()["burn_in"]
-    begun = run(plan.method, plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in)})
+    begun = run(plan.method, sampled.plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in)})
     if begun.stopped:
-        return begun
+        return _whole(begun, sampled, plan.problem)
     if begun.state.held is None or not burn_in:
-        return continued(plan, begun)
-    state = with_weights(begun.state, options, beside)
+        return _whole(continued(sampled.plan, begun), sampled, plan.problem)
+    state = with_weights(begun.state, options, [one.beside for one in flown], LEAST_ADDED if many else 0.0)
     begun = begun._replace(state=state)
-    return _joined(continued(plan, begun) if len(state.chains.factors) else begun, flown, plan)
+    went_on = continued(sampled.plan, begun) if len(state.chains.factors) else begun
+    return _joined(went_on, flown, sampled, plan)
 
 
-def _fly(pilot: Pilot, plan: Plan, place: np.ndarray) -> Flown:
-    """Run a pilot without the entries at these places."""
-    entries, shape = plan.problem.entries, pilot.problem.shape
-    kept = np.delete(np.arange(len(entries.permutation)), place)
-    packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
-    pilot_of_kept = pilot._replace(problem=pilot.problem._replace(entries=packed))
-    belief = grown(pilot_of_kept, plan, _rounds(pilot, plan)).components()
-    return Flown(pilot, belief.mean[0], _beside(belief, plan.problem, place))
+def _narrowed(best: Flown, plan: Plan) -> Sampled:
+    """The sampler in the columns that the best pilot uses, from its means."""
+    problem = best.pilot.problem
+    strength = strengths(problem, best.mean)
+    main = np.zeros(problem.rank, dtype=bool) if problem.free is None else problem.free.sum(axis=0) == 1
+    used = np.flatnonzero(main | (strength > UNUSED * strength.max(initial=0.0)))
+    used = used if len(used) else np.arange(problem.rank)
+    # the seed of the whole tells which entries are left out
+    small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), used)
+    return Sampled(plan._replace(problem=small), best.pilot.columns[used])
 
 
-def _rounds(pilot: Pilot, plan: Plan) -> int:
-    """A pilot of all columns has the pairs of modes to find, too; beside one of the CP component it does not grow."""
-    return ROUNDS if len(pilot.columns) < plan.problem.rank or len(plan.pilots) == 1 else 0
+def _started(best: Flown, plan: Plan) -> Plan:
+    """The sampler at the pilot's means; at the problem's start in columns that the pilot does not have."""
+    problem = plan.problem
+    means = _embedded(best.mean[None], best.pilot.columns, problem)[0]
+    own = np.isin(np.arange(problem.rank), best.pilot.columns)
+    return plan._replace(problem=problem._replace(start=np.where(own, means, np.asarray(problem.start))))
 
 
-def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Posterior:
-    """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise."""
-    problem = with_spectral_start(pilot.problem)
-    fitted = _run_pilot(pilot, pilot.settings, problem, plan, pilot.settings.get_params()["anneal"] + PILOT_SWEEPS)
-    return _with_more(pilot._replace(problem=problem), fitted, plan, rounds)
-
-
-def start_of(pilot: Pilot, plan: Plan) -> np.ndarray | None:
-    """The row means that a pilot finds; None where it leaves the finite numbers, as wild counts can make it."""
-    with np.errstate(all="ignore"):
-        try:
-            means = grown(pilot, plan).components().mean[0]
-        except FloatingPointError:
-            return None
-    return means if np.isfinite(means).all() else None
-
-
-def _with_more(pilot: Pilot, fitted: Posterior, plan: Plan, rounds: int) -> Posterior:
-    """A fit with the components that it has left over, looked for so many times."""
-    again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-    for _ in range(rounds):
-        more = with_more_components(pilot.problem, fitted)
-        if more is None:
-            break
-        fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
-    return fitted
-
-
-def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:
-    how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.n_threads, "max_iter": max_iter}
-    posterior: Posterior = run(pilot.method, problem, settings, **how).posterior
-    return posterior
-
-
-def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
-    """What a pilot says of the entries that were left out."""
-    entries = problem.entries
-    rows = coords_of(entries, place) + entries.offsets[:-1]
-    mean, spread = latent(belief, rows)
-    noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
-    y = entries.y.ravel()[place]
-    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)
-
-
-def _embedded(rows: np.ndarray, pilot: Pilot, problem: Problem) -> np.ndarray:
-    """Rows (C, n, Q) in the columns of a pilot as rows (C, n, R) in all columns, of which the others are 0."""
+def _embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
+    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns, of which the others are 0."""
+    if len(columns) == problem.rank:
+        return rows
     free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
-    out = np.zeros((*rows.shape[:2], problem.rank))
-    out[:, :, pilot.columns] = rows
+    out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
+    out[:, :, columns] = rows
     clamped = ~np.repeat(free, problem.shape, axis=0) if rows.shape[1] > len(free) else ~free
     out[:, clamped] = 1.0
     return out
 
 
-def _start(flown: Flown, problem: Problem) -> np.ndarray:
-    """Where the first chain starts: at the pilot's means; at the problem's start in columns that it does not have."""
-    means = _embedded(flown.mean[None], flown.pilot, problem)[0]
-    own = np.isin(np.arange(problem.rank), flown.pilot.columns)
-    return np.where(own, means, np.asarray(problem.start))
+def _whole(sampled: Run, of: Sampled, problem: Problem) -> Run:
+    """The run with draws in all columns."""
+    draws: Draws = sampled.posterior
+
+    def whole(rows: np.ndarray) -> np.ndarray:
+        return _embedded(rows.reshape(-1, *rows.shape[2:]), of.columns, problem).reshape(*rows.shape[:3], -1)
+
+    unknown = None if draws.unknown is None else whole(draws.unknown)
+    return sampled._replace(posterior=draws._replace(rank=problem.rank, rows=whole(draws.rows), unknown=unknown))
 
 
-def _joined(sampled: Run, flown: list[Flown], plan: Plan) -> Run:
-    """The draws of the chains and of the pilots, as many of each as it counts."""
+def _joined(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | None:
+    """The draws of the chains and of the pilots, as many of each as it counts; None where a pilot has none."""
     state: GibbsState = sampled.state
     held: Any = state.held
     settings = plan.settings.get_params()
     n = -(-(plan.max_iter - settings["burn_in"]) // settings["thin"])
+    counts = np.zeros(len(plan.pilots))  # those that did not fly count nothing
+    counts[[one.number for one in flown]] = held.beside
+    sampled = sampled._replace(state=state._replace(held=held._replace(beside=counts)))
     if not held.beside.any():
-        return sampled
+        return _whole(sampled, of, plan.problem)
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
-    parts, rows = [], []
-    if len(held.alive):
-        own, shares_of_chains = sampled.posterior, held.weights[held.alive] / held.heaviest
-        rows = list(own.rows.reshape(-1, *own.rows.shape[2:]))
-        if state.chains.kept:  # the same, of which one copy is enough
-            rows = [state.chains.kept[d][c] for d, c in taken(state.chains, shares_of_chains)]
-        unknown = None if own.unknown is None else own.unknown.copy()
-        parts = [own._replace(rows=np.empty((1, 0, *rows[0].shape)), unknown=unknown)]
-        del own
+    parts, rows = _parts_of_chains(sampled, of, plan) if len(held.alive) else ([], [])
     sampled = sampled._replace(posterior=None)
     for i in np.flatnonzero(held.beside):
         size = max(1, round(n * held.beside[i] / held.heaviest))
-        parts.append(_draws_of(flown[i], size, plan, int(i), held.noise_ratio))
-        rows += list(parts[-1].rows[0])
+        draws = _draws_of(flown[i], size, plan, held.noise_ratio)
+        if draws is None:
+            return None
+        parts.append(draws)
+        rows += list(draws.rows[0])
     return sampled._replace(posterior=_in_one_chain(parts, rows))
 
 
-def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float) -> Draws:
-    """Draws from a pilot's posterior given all entries."""
+def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws], list[np.ndarray]]:
+    """The draws of the chains without their rows, and these."""
+    held, chains, own = sampled.state.held, sampled.state.chains, sampled.posterior
+    rows = list(own.rows.reshape(-1, *own.rows.shape[2:]))
+    if chains.kept:  # the same, of which one copy is enough
+        rows = [chains.kept[d][c] for d, c in taken(chains, held.weights[held.alive] / held.heaviest)]
+    rows = [_embedded(row[None], of.columns, plan.problem)[0] for row in rows]
+    unknown = None
+    if own.unknown is not None:
+        unknown = _embedded(own.unknown.reshape(-1, *own.unknown.shape[2:]), of.columns, plan.problem)[None].copy()
+    return [own._replace(rank=plan.problem.rank, rows=np.empty((1, 0, *rows[0].shape)), unknown=unknown)], rows
+
+
+def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | None:
+    """Draws from a pilot's posterior given all entries; None where that leaves the finite numbers."""
     pilot, whole = flown.pilot, plan.problem
-    problem = pilot.problem._replace(start=flown.mean)
-    settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-    posterior = _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS)
-    posterior = _with_more(pilot, posterior, plan, _rounds(pilot, plan))
-    rng = generator(whole.seed, Stream.PILOT, number)
+    posterior = refitted(flown, plan)
+    if posterior is None:
+        return None
+    rng = generator(whole.seed, Stream.PILOT, flown.number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
     belief = posterior.components(unseen)
@@ -183,7 +164,7 @@ def _draws_of(flown: Flown, n: int, plan: Plan, number: int, noise_ratio: float)
     n_rows = len(posterior.eta)
     dtype = plan.settings.get_params()["dtype"]
     parts = (rows[:, :n_rows], rows[:, n_rows:])
-    known, unknown = (_embedded(part, pilot, whole)[None].astype(dtype, copy=False) for part in parts)
+    known, unknown = (_embedded(part, pilot.columns, whole)[None].astype(dtype, copy=False) for part in parts)
     return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
 
 

@@ -45,9 +45,10 @@ class Plan(NamedTuple):
     members : int
         Fits that are mixed.
     spectral : bool
-        Whether the first start's columns that belong to all modes are to come from the data (`tensorcep.cp.spectral`).
+        Whether the first start is to come from the spectra of the data (`tensorcep.cp.from_spectra`), where no pilot
+        finds it.
     pilots : tuple of Pilot
-        Fits that go before a sampler (`tensorcep.cp.pilots`).
+        Fits from the spectra that go first: beside a sampler (`tensorcep.cp.pilots`), or one to start another method.
     max_iter, tol, n_threads, callbacks, verbose
         As `tensorcep.core.loop.run` takes them.
     """

@@ -64,10 +64,15 @@ def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) ->
     return f
 
 
+def rows_of(entries: Entries, places: np.ndarray) -> np.ndarray:
+    """Packed rows (n, K) int64 of the entries at these places in the lanes, counted through all blocks."""
+    block, lane = np.divmod(places, entries.rows.shape[2])
+    return entries.rows[block, :, lane].astype(np.int64)
+
+
 def coords_of(entries: Entries, places: np.ndarray) -> np.ndarray:
     """Coordinates (n, K) int64 of the entries at these places in the lanes, counted through all blocks."""
-    rows = entries.rows.transpose(0, 2, 1).reshape(-1, entries.rows.shape[1])[places]
-    return rows.astype(np.int64) - entries.offsets[:-1]
+    return rows_of(entries, places) - entries.offsets[:-1]
 
 
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:

@@ -47,7 +47,7 @@ def _descend(core: np.ndarray, unfolded: list[np.ndarray], rank: int, penalty: f
             others = [factor for j, factor in enumerate(factors) if j != k]
             gram = np.prod([factor.T @ factor for factor in others], axis=0)
             right = unfolded[k] @ khatri_rao(others)
-            factors[k] = np.linalg.lstsq(gram + penalty * np.eye(rank), right.T, rcond=None)[0].T
+            factors[k] = np.linalg.solve(gram + penalty * np.eye(rank), right.T).T
         squares = float((gram * (factors[-1].T @ factors[-1])).sum())
         before, loss = loss, 0.5 * (size - 2.0 * float((right * factors[-1]).sum()) + squares)
         loss += 0.5 * penalty * sum(float((factor * factor).sum()) for factor in factors)

@@ -12,9 +12,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController
 
+from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import mode_basis
 
@@ -132,9 +132,10 @@ def _components(
     if min(sizes) == 0:
         return [np.zeros((n, 0)) for n in shape]
     core = _core(bases, coords, values)
-    factors = decompose(core, rank, _penalty(sum(sizes), N, K), rng)
-    factors = [basis @ part for basis, part in zip(bases, factors, strict=True)]
-    return _regress(factors, coords, values)
+    parts = decompose(core, rank, _penalty(sum(sizes), N, K), rng)
+    real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
+    factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
+    return _regress(factors, coords, values) if real.any() else factors
 
 
 def _penalty(n_numbers: int, N: int, K: int) -> float:
@@ -153,15 +154,17 @@ def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) 
     rank = factors[0].shape[1]
     count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
     penalty = _penalty(sum(int(np.count_nonzero(factor.any(1))) for factor in factors), N, K) * np.eye(rank)
-    sums = [
-        csr_matrix((values, coords[:, k], np.arange(N + 1)), shape=(N, len(factors[k]))).T.tocsr() for k in range(K)
-    ]
+    entries = pack_entries(coords, values, [len(factor) for factor in factors])
+    by_row, weight, first = entries_by_row(entries), entries.y.ravel(), entries.offsets
+    source = np.concatenate(factors)
+    sums, scratch = np.empty_like(source), np.empty(rank)
     for _ in range(SWEEPS):
         for k in range(K):
-            others = [j for j in range(K) if j != k]
-            gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in others], axis=0)
-            right = sums[k] @ products(factors, coords, others) / count[k]
+            gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in range(K) if j != k], axis=0)
+            sum_products(first[k], first[k + 1], by_row, weight, source, sums, scratch)
+            right = sums[first[k] : first[k + 1]] / count[k]
             factors[k] = np.linalg.lstsq(gram + penalty, right.T, rcond=None)[0].T
+            source[first[k] : first[k + 1]] = factors[k]
     norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
     real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]

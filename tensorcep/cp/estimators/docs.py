@@ -42,8 +42,9 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         under the prior of the CEP paper (see `prior_mean`) and under a Prior all are random. Where the prior is
         learned, a quick mean-field fit, the pilot, goes on from the spectra. Samplers have pilots by default: the first
         chain starts at the best one, and the draws are those of chains and pilots, as many of each as the entries that
-        all left out say; where no chain counts, sampling ends with the burn-in. "random": every start is random, and
-        there are no pilots. "prior": the prior's means.
+        all left out say; where no chain counts, sampling ends with the burn-in. From 50,000 entries on chains draw the
+        columns alone that the best pilot uses, and go on after the burn-in where they add 0.002 to the pilots' mean log
+        score. "random": every start is random, and there are no pilots. "prior": the prior's means.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"

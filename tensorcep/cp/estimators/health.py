@@ -16,7 +16,7 @@ from tensorcep.core.loop import Run
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.predict import draw_latent, latent, observed_logpdf
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.record import Likelihood
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     held = held if held is not None and held.weights is not None else None
     n = len(entries.permutation)
     place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
-    rows = coords_of(entries, place) + entries.offsets[:-1]
+    rows = rows_of(entries, place)
     with np.errstate(all="ignore"):
         found = {**_scores(model, plan, place if held is None else held.place, held, rows, belief), **_noise(result)}
         if plan.method.sampler:

@@ -13,18 +13,29 @@ from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.methods import METHODS, get_method
-from tensorcep.cp.model import pack_entries
+from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings.memory import size_of
+from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
-from tensorcep.priors.fixed import FixedPrior, Prior
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.fixed import Prior
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
 
-EMPTY = FixedPrior(np.zeros((0, 0)), np.zeros((0, 0)))
+# Products of two numbers in the sums over the entries of one mode: some milliseconds.
+WORTH_THREADS = 4e6
+
+
+class Data(NamedTuple):
+    """Entries, their values in the order of `Entries`, the tensor's shape, and their likelihood."""
+
+    entries: Entries
+    values: np.ndarray
+    shape: tuple[int, ...]
+    likelihood: Likelihood
 
 
 class FitPlan(NamedTuple):
@@ -88,12 +99,13 @@ def plan_fit(
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    whole = Problem(packed, shape, 0, likelihood, EMPTY, None, model._noise_prior(values))
-    problem, rows = _in_columns(model, whole, values, chosen, chosen.parts, n_starts)
+    data = Data(packed, values, shape, likelihood)
+    problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    pilots = _pilots(model, problem, values, chosen, method) if spectral and chosen.learns_prior else ()
+    pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and chosen.learns_prior else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
+    options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
     work = Plan(method, settings, problem, *runs, *options)
     decided = {
         "method_": chosen.method,
@@ -105,30 +117,45 @@ def plan_fit(
     return FitPlan(work, rows.prior, labels, {**decided, **own})
 
 
+def _worth_threads(size: Size) -> bool:
+    """Whether the sums over the entries of a mode take longer than it takes to hand them to threads."""
+    return size.n_entries * size.Q**2 >= WORTH_THREADS
+
+
 def _in_columns(
-    model: BaseCP, whole: Problem, y: np.ndarray, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
+    model: BaseCP, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
 ) -> tuple[Problem, Rows]:
     """The problem in the columns of these parts, with what is expected of its rows."""
-    shape, free = whole.shape, free_columns(parts, len(whole.shape))
+    shape, free = data.shape, free_columns(parts, len(data.shape))
     given = model.random_state if seed is None else seed
-    rows = plan_rows(model, y, shape, chosen.prior, free, whole.likelihood, n_starts, given)
-    own: dict[str, Any] = {"rank": free.shape[1], "prior": rows.prior_of_rows(shape, free.shape[1])}
-    own |= {"start": rows.starts[0], "seed": rows.seed, "free": None if free.all() else free}
-    return whole._replace(**own), rows
+    rows = plan_rows(model, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given)
+    problem = Problem(
+        entries=data.entries,
+        shape=shape,
+        rank=free.shape[1],
+        likelihood=data.likelihood,
+        prior=rows.prior_of_rows(shape, free.shape[1]),
+        start=rows.starts[0],
+        noise_prior=model._noise_prior(data.values),
+        seed=rows.seed,
+        free=None if free.all() else free,
+    )
+    return problem, rows
 
 
-def _pilots(model: BaseCP, problem: Problem, y: np.ndarray, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:
+def _pilots(model: BaseCP, data: Data, seed: int, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:
     """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
-    name = next((name for name in PILOTS if not METHODS[name].lacks(problem.likelihood)), None)
+    name = next((name for name in PILOTS if not METHODS[name].lacks(data.likelihood)), None)
     if name is None:
         return ()
-    settings = with_numbers(SETTINGS[name](), problem.likelihood.name, True, chosen.max_iter)
+    settings = with_numbers(SETTINGS[name](), data.likelihood.name, True, chosen.max_iter)
     some = {"all columns": chosen.parts}
-    if method.sampler and isinstance(model.interactions, str) and model.interactions == "auto":
+    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
+    if method.sampler and stacked and isinstance(model.interactions, str) and model.interactions == "auto":
         some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
     pilots = []
     for part, parts in some.items():
-        own, _ = _in_columns(model, problem, y, chosen, parts, 1, seed=problem.seed)
-        columns = columns_within(parts, chosen.parts, len(problem.shape))
+        own, _ = _in_columns(model, data, chosen, parts, 1, seed=seed)
+        columns = columns_within(parts, chosen.parts, len(data.shape))
         pilots.append(Pilot(part, METHODS[name], settings, own, columns))
     return tuple(pilots)

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 
@@ -37,10 +37,12 @@ FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
 LEAST_SHARE = 0.25
-# The steps that find the weights, and the least weight with which a chain goes on.
-STACKING_STEPS, LEAST_WEIGHT = 500, 0.02
-# A chain ends after this share of the burn-in if it then predicts less than this share of what the best one does.
-TRIAL_SHARE, LEAST_GAIN = 1.0 / 3.0, 0.5
+# The steps that find the weights, at most; the log score within which they find the best; and the least weight with
+# which a chain goes on.
+STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
+# A chain ends after these shares of the burn-in if it then predicts less than such a share of what the best one does;
+# after the first one only with so many entries left out, of which each sweep is long and the best one is soon known.
+TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
 
 
 class HeldOut(NamedTuple):
@@ -127,7 +129,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     place = held_places(problem)
     if not len(place):
         return None
-    rows = coords_of(problem.entries, place) + problem.entries.offsets[:-1]
+    rows = rows_of(problem.entries, place)
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises = np.full(n_chains, noise)
     return HeldOut(
@@ -171,18 +173,21 @@ def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta
     return value.reshape(f.shape)
 
 
-def promising(held: HeldOut, factors: np.ndarray) -> np.ndarray:
+def promising(held: HeldOut, sweep: int, burn_in: int) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
-    They are compared by what is correlated with the values, so that a likelihood of any kind will do.
+    They are compared by what is correlated with the values, so that a likelihood of any kind will do, after some sweeps
+    of the burn-in.
     """
-    if not len(factors) > 1:
-        return np.arange(len(factors))
+    trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
+    least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
+    if not least or len(held.mean) < 2:
+        return np.arange(len(held.mean))
     y = held.y - held.y.mean()
     means = held.mean - held.mean.mean(axis=1, keepdims=True)
     scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
     gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2
-    return np.flatnonzero(gain >= LEAST_GAIN * gain.max())
+    return np.flatnonzero(gain >= least[0] * gain.max())
 
 
 def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
@@ -191,12 +196,19 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldOut:
-    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all."""
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), least: float = 0.0) -> HeldOut:
+    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all.
+
+    Chains that add less than `least` to the mean log score of what is beside them count for nothing.
+    """
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
     equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
     weights = stacking_weights(log_density, equal) if options.weights == "stacked" else equal
+    if beside and least > 0.0 and options.weights == "stacked":
+        alone = np.append(np.zeros(C), stacking_weights(log_density[C:], np.full(len(beside), 1.0 / len(beside))))
+        added = logsumexp(log_density, axis=0, b=weights[:, None]) - logsumexp(log_density, axis=0, b=alone[:, None])
+        weights = weights if added.mean() >= least else alone
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
@@ -218,7 +230,10 @@ def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     density = np.exp(log_density - log_density.max(axis=0))
     weights = np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
-        weights = weights * (density / (weights @ density)).mean(axis=1)
+        gain = (density / (weights @ density)).mean(axis=1)
+        weights = weights * gain
+        if len(density.T) * (gain.max() - 1.0) < STACKING_TOL:  # no weights have a score that is higher by more
+            break
     with np.errstate(divide="ignore"):
         gain = np.log(weights @ density).sum() - np.log(before @ density).sum()
     if gain <= C - 1.0:

@@ -39,7 +39,6 @@ from tensorcep.cp.gibbs.chains import (
     start_chains,
 )
 from tensorcep.cp.gibbs.held_out import (
-    TRIAL_SHARE,
     Beside,
     HeldOut,
     hold_out,
@@ -163,8 +162,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         of_entries = state.theta_at(left_out.place)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
         state = state._replace(held=held)
-        if options.weights == "stacked" and sweeps == int(TRIAL_SHARE * options.burn_in) > 0:
-            which = promising(held, chains.factors)
+        which = promising(held, sweeps, options.burn_in)
+        if options.weights == "stacked" and len(which) < len(held.mean):
             state = _some_chains(state, which)._replace(held=some_of(held, which))
             chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
@@ -172,9 +171,12 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
-    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
-    held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = (), least: float = 0.0) -> GibbsState:
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
+
+    `least` is as `weighed` takes it.
+    """
+    held = weighed(state.held, options, beside, least)  # type: ignore[arg-type]
     return _some_chains(state, held.alive)._replace(held=held)
 
 

@@ -16,7 +16,7 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.cp.messages.state import Messages
 from tensorcep.cp.predict import latent
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import rows_of
 
 
 def untold(problem: Problem, posterior: Posterior) -> np.ndarray:
@@ -24,7 +24,7 @@ def untold(problem: Problem, posterior: Posterior) -> np.ndarray:
     noise, entries = posterior.noise, problem.entries
     if noise is None:
         return np.zeros(0)
-    rows = coords_of(entries, np.arange(len(entries.permutation))) + entries.offsets[:-1]
+    rows = rows_of(entries, np.arange(len(entries.permutation)))
     share = np.clip(1.0 - noise.precision * latent(posterior.components(), rows)[1], 0.0, 1.0)
     return np.asarray(0.5 * (1.0 - share**2))
 

@@ -1,0 +1,135 @@
+"""How pilots fly: quick mean-field fits from the spectra of the data, without the entries that a sampler leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Posterior
+from tensorcep.core.components import Components
+from tensorcep.core.loop import run
+from tensorcep.core.settings import Settings
+from tensorcep.cp.from_spectra import shown, with_more_components, with_spectral_start
+from tensorcep.cp.gibbs.held_out import Beside
+from tensorcep.cp.model import Entries, pack_entries
+from tensorcep.cp.plan import Pilot, Plan
+from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of, rows_of
+
+# Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
+PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
+# Times that a pilot looks for more components.
+ROUNDS = 4
+# From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
+MANY = 50_000
+# Columns that explain at least this share of the values by themselves deserve to be columns of their own.
+LEAST_SHOWN = 0.05
+
+
+class Flown(NamedTuple):
+    """A pilot, its number in the plan, the row means that it found, and what it says of the entries left out."""
+
+    pilot: Pilot
+    number: int
+    mean: np.ndarray
+    beside: Beside
+
+
+def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
+    """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
+
+    The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
+    what others leave over.
+    """
+    entries, shape = plan.problem.entries, plan.problem.shape
+    kept = np.delete(np.arange(len(entries.permutation)), place)
+    packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
+    flown: list[Flown] = []
+    for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
+        pilot = plan.pilots[number]
+        whole = len(pilot.columns) == plan.problem.rank
+        if whole and flown and len(kept) >= MANY and not _lacks_some(flown, plan, packed):
+            continue
+        rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
+        belief = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds)
+        if belief is not None:
+            flown.append(Flown(pilot, number, belief.mean[0], _beside(belief, plan.problem, place)))
+    return flown
+
+
+def best_of(flown: list[Flown]) -> Flown:
+    """The pilot that predicts the entries left out best; the first in the plan where there are none."""
+    if not len(flown[0].beside.mean):
+        return min(flown, key=lambda one: one.number)
+    return max(flown, key=lambda one: float(one.beside.log_density.mean()))
+
+
+def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
+    """Whether the data show main effects or pairs of modes of which the best pilot has no columns."""
+    best, free = best_of(flown), plan.problem.free
+    if free is None:
+        return False
+    others = np.delete(free, best.pilot.columns, axis=1)
+    others = others[:, ~others.all(axis=0)]
+    problem = best.pilot.problem._replace(entries=packed)
+    return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
+
+
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Components | None:
+    """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
+
+    None where it leaves the finite numbers, as wild counts can make it.
+    """
+
+    def fit() -> Posterior:
+        problem = with_spectral_start(pilot.problem)
+        settings = pilot.settings
+        fitted = _run_pilot(pilot, settings, problem, plan, settings.get_params()["anneal"] + PILOT_SWEEPS)
+        again = copy(settings).set_params(anneal=REFIT_ANNEAL)
+        for _ in range(rounds):
+            more = with_more_components(problem, fitted)
+            if more is None:
+                break
+            fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
+        return fitted
+
+    fitted = _guarded(fit)
+    return None if fitted is None else fitted.components()
+
+
+def refitted(flown: Flown, plan: Plan) -> Posterior | None:
+    """A pilot's posterior given all entries; None as for `grown`."""
+    pilot = flown.pilot
+    problem = pilot.problem._replace(start=flown.mean)
+    settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
+    return _guarded(lambda: _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS))
+
+
+def _guarded(fit: Callable[[], Posterior]) -> Posterior | None:
+    with np.errstate(all="ignore"):
+        try:
+            fitted = fit()
+            finite = bool(np.isfinite(fitted.components().mean).all())
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return None
+    return fitted if finite else None
+
+
+def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:
+    how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.how["n_threads"], "max_iter": max_iter}
+    posterior: Posterior = run(pilot.method, problem, settings, **how).posterior
+    return posterior
+
+
+def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
+    """What a pilot says of the entries that were left out."""
+    entries = problem.entries
+    rows = rows_of(entries, place)
+    mean, spread = latent(belief, rows)
+    noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
+    y = entries.y.ravel()[place]
+    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)

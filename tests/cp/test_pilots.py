@@ -1,0 +1,102 @@
+"""Pilots of samplers: which fly, what becomes of one that fails, and chains in the columns that the best one uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorcep import CPRegressor, Gibbs
+from tensorcep.cp import flights, pilots
+from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.from_spectra import shown, strengths
+from tensorcep.cp.gibbs.held_out import held_places
+from tensorcep.cp.simulate import simulate_cp
+from tensorcep.cp.starts import run_plan
+
+SHAPE = (30, 20, 15)
+
+
+def entries(rng, pairs=False, n=1500):
+    """Cells, and values of a CP component, or of main effects and one pair of modes, with noise."""
+    sim = simulate_cp(SHAPE, 2, n, prior_mean=0.0, noise_precision=25.0, random_state=3)
+    coords, f = np.asarray(sim.tensor.coords), sim.latent
+    if pairs:
+        rows = [rng.standard_normal(n) for n in SHAPE]
+        f = rows[0][coords[:, 0]] + rows[1][coords[:, 1]] * rng.standard_normal(15)[coords[:, 2]]
+    return coords, f + 0.2 * rng.standard_normal(len(f))
+
+
+def plan_of(coords, y, sweeps=24, **given):
+    model = CPRegressor(method=given.pop("method", "auto"), max_iter=sweeps, rank=3, random_state=0, **given)
+    return plan_fit(model, (coords, y, SHAPE, ()), None).work
+
+
+def failing(pilot):
+    def step(*given):
+        raise FloatingPointError
+
+    return pilot._replace(method=replace(pilot.method, step=step))
+
+
+def test_a_pilot_that_fails_counts_nothing_and_the_others_go_on(rng):
+    plan = plan_of(*entries(rng))
+    assert [pilot.name for pilot in plan.pilots] == ["all columns", "cp", "main"]
+    held = run_plan(plan._replace(pilots=(failing(plan.pilots[0]), *plan.pilots[1:]))).state.held
+    assert held.beside[0] == 0.0
+    assert len(held.beside) == 3
+    assert held.beside.sum() + held.weights.sum() == pytest.approx(1.0)
+
+
+def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
+    plan = plan_of(*entries(rng))
+    without = plan._replace(pilots=tuple(failing(pilot) for pilot in plan.pilots))
+    alone = run_plan(plan._replace(pilots=(), spectral=False)).posterior
+    np.testing.assert_array_equal(run_plan(without).posterior.rows, alone.rows)
+
+
+def test_without_stacking_one_pilot_flies(rng):
+    plan = plan_of(*entries(rng), method=Gibbs(weights="equal"))
+    assert [pilot.name for pilot in plan.pilots] == ["all columns"]
+
+
+def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, monkeypatch):
+    coords, y = entries(rng)
+    monkeypatch.setattr(pilots, "MANY", 0)
+    monkeypatch.setattr(flights, "MANY", 0)
+    monkeypatch.setattr(pilots, "LEAST_ADDED", 0.0)
+    plan = plan_of(coords, y)
+    one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
+    np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
+    np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
+    assert one.state.held.beside[0] == 0.0  # no pair of modes is left over
+    assert one.state.chains.factors.shape[2] <= 3  # of the CP component alone
+    assert one.posterior.rank == plan.problem.rank
+    first, clamped = plan.problem.entries.offsets, ~plan.problem.free
+    for k in range(3):
+        rows = one.posterior.rows[0, :, first[k] : first[k + 1]]
+        assert (rows[..., clamped[k]] == 1.0).all()
+    f = one.posterior.rows[0][:, coords + first[:-1]].prod(axis=2).sum(axis=2).mean(axis=0)
+    assert np.sqrt(np.mean((y - f) ** 2)) < 0.25
+
+
+def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):
+    coords, y = entries(rng, pairs=True)
+    monkeypatch.setattr(flights, "MANY", 0)
+    plan = plan_of(coords, y)
+    flown = flights.fly_all(plan, held_places(plan.problem))
+    assert sorted(one.number for one in flown) == [0, 1, 2]
+
+
+def test_what_rows_leave_over_is_seen_in_main_effects(rng):
+    coords, y = entries(rng)
+    problem = plan_of(coords, y).problem
+    zeros, mains = np.zeros((sum(SHAPE), problem.rank)), np.eye(3, dtype=bool)
+    assert not strengths(problem, zeros).any()
+    noise = problem._replace(entries=problem.entries._replace(y=rng.standard_normal(problem.entries.y.shape)))
+    assert shown(noise, mains, zeros) == 0.0
+    rows = problem.entries.rows[:, 0]
+    shifted = noise.entries._replace(y=noise.entries.y + rng.standard_normal(sum(SHAPE))[rows])
+    for rows_of_start in (zeros, None):
+        assert 0.3 < shown(noise._replace(entries=shifted), mains, rows_of_start) < 0.6
