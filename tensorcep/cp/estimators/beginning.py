@@ -32,7 +32,8 @@ PER_ELEMENT, MOST_KEPT = 20, 20_000
 GROWTH, NEAR_END = 4.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
 HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
-# Both fits that are compared get one start and so many sweeps, and of many entries so many; the prior then stays.
+# Both fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
+# stays.
 SWEEPS, SETTLED = 20, 5000
 PRIORS = ("fixed", "learned")
 # The log score of a fit that went astray.
@@ -145,8 +146,14 @@ def _better_prior(model: BaseCP, entries: Entries, source: Any) -> _Compared:
 def _predicted(model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray) -> Predicted:
     """Predictions of entries that are left out, with least log scores where a fit goes astray."""
     sweeps = min(SWEEPS, plan.work.max_iter)
-    quick = plan.work._replace(callbacks=(), verbose=False, max_iter=sweeps, starts=plan.work.starts[:1])
-    posterior: Any = run_plan(quick).posterior
+    how: dict[str, Any] = {
+        "callbacks": (),
+        "verbose": False,
+        "max_iter": sweeps,
+        "starts": plan.work.starts[:1],
+        "pilots": (),
+    }
+    posterior: Any = run_plan(plan.work._replace(**how)).posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)

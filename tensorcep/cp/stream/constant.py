@@ -51,7 +51,7 @@ def constant_scores(
     """Log mass (n,) of labels 0 and 1, or of counts, under the constant after `seen` values with this mean."""
     if likelihood.observes == "labels":
         p = (mean * seen + 0.5) / (seen + 1.0)
-        return np.where(values > 0.5, np.log(p), np.log1p(-p))
+        return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))
     r = np.exp(known.mean) if learns_dispersion(likelihood) else likelihood.default_theta
     return _log_mass(likelihood, values, max(mean, 0.5 / seen), float(r))
 

@@ -114,7 +114,7 @@ def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
 @quiet
 def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
     X, y = signed()[0]
-    model = streamed(X[:100], y[:100], 100)
+    model = streamed(X[:60], y[:60], 60)
     before = dict(vars(model))
 
     def stop(*_):
@@ -122,10 +122,10 @@ def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
 
     model.callbacks = stop
     with pytest.raises(KeyboardInterrupt):
-        model.partial_fit(X[100:300] + np.array([30, 0, 0]), y[100:300])
+        model.partial_fit(X[60:300] + np.array([30, 0, 0]), y[60:300])
     model.callbacks = None
     assert {name: value for name, value in vars(model).items() if before[name] is not value} == {}
-    assert len(model._stream.kept.values) == 100
+    assert len(model._stream.kept.values) == 60
 
 
 @quiet
@@ -135,7 +135,7 @@ def test_labels_of_a_new_batch_are_known_after_a_joint_fit():
     X, y = signed()[0]
     frame = pd.DataFrame({name: [f"{name}{i}" for i in X[:300, k]] for k, name in enumerate("abc")})
     model = tc.CPRegressor(2, random_state=0)
-    for part in (slice(0, 100), slice(100, 300)):
+    for part in (slice(0, 60), slice(60, 300)):
         model.partial_fit(frame[part], y[part])
     assert model._stream.kept.fitted == 300
     plain = np.stack([model.labels_[k].rows(frame[name]) for k, name in enumerate("abc")], axis=1)
