@@ -16,6 +16,8 @@ from tensorcep.likelihoods.record import Likelihood
 JUDGED, WARNED, RECENT = 20, 1000, 10_000
 # The gain over a constant must lie this many standard errors above 0.
 SURE = 2.0
+# Predictions that are the constant gain so much an entry by rounding.
+ROUNDING = 1e-9
 # No entry gains or loses more than this in log score: one that was held for impossible would decide for ever.
 MOST = 100.0
 
@@ -80,7 +82,7 @@ class Standing(NamedTuple):
     @property
     def is_doubtful(self) -> bool:
         """Whether there are predictions enough to judge by, and they are no better than a constant."""
-        return self.n >= JUDGED and not self.gain > SURE * self.square**0.5
+        return self.n >= JUDGED and not self.gain > SURE * self.square**0.5 + ROUNDING * self.n
 
     def told(self) -> tuple[Standing, bool]:
         """The standing after a warning, if one is due; and whether it is."""
