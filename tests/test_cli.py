@@ -201,7 +201,12 @@ def test_cli_is_python_dash_m_too() -> None:
         ("fit plain.tns -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
         ("stream zero.csv -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
         ("fit zero.tns -o m.npz", "line 1 of 'zero.tns' .* from 1; pass --index-base 0 if this file counts from 0."),
-        ("fit twice.tns -o m.npz", "the cell .* more than once.*; pass --duplicates mean, sum or last to merge them."),
+        (
+            "fit twice.tns -o m.npz",
+            "the cell .* more than once.*; pass --duplicates mean, sum or last to merge them, or, of .* --count to .*",
+        ),
+        ("fit log.csv -o m.npz", "'log.csv' must have at least two modes; got .* 'item', .*; pass --count if there .*"),
+        ("fit hours.csv -o m.npz", "the cell .* more than once.*, or, .* events without values, --count to count .*"),
         ("fit bare.csv -o m.npz", "line 1 of 'bare.csv' holds numbers .*; pass --no-header."),
         ("fit bare.csv -o m.npz --no-header --modes a,b", "without a header a column is its position .*; got 'a'; .*"),
         ("fit named.csv -o m.npz --modes user,who", "'named.csv' has no column 'who'; it has 'user', 'item', .*"),
@@ -253,6 +258,8 @@ def test_cli_error_is_one_sentence_on_stderr_and_code_1(
         "zero.csv": "i,j,k,y\n0,1,2,3\n",
         "twice.tns": "1 1 2 3\n1 1 2 4\n",
         "bare.csv": "1,2\n2,2\n",
+        "log.csv": "user,item\na,x\na,x\nb,y\n",
+        "hours.csv": "user,item,hour\na,x,7\na,x,7\nb,y,8\n",
         "short.tns": "1 2\n3 4\n",
         "cells.csv": "i,j,k\n1,2,3\n",
         "blank.csv": "i,j,k,y\n1,2,3,\n",
@@ -686,6 +693,13 @@ def test_cli_predict_column_that_is_called_mean_stays(tmp_path: Path, capsys: py
 # evaluate
 
 
+def own_scores(model: Any, tensor: Any) -> dict[str, float]:
+    """Scores of the model's own predictive law and intervals."""
+    y, X = tensor.values, tensor.coords
+    intervals = {level: model.predict_interval(X, level).T for level in (0.5, 0.8, 0.95)}
+    return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), intervals)
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
 def test_cli_evaluate_gives_the_scores_of_the_likelihood(
     likelihood: str, work: Path, capsys: pytest.CaptureFixture[str]
@@ -698,11 +712,10 @@ def test_cli_evaluate_gives_the_scores_of_the_likelihood(
     if likelihood == "probit":
         expected = metrics.evaluate_binary(tensor.values, model.predict_proba(tensor)[:, 1])
     elif likelihood == "gaussian":
-        expected = metrics.evaluate_regression(tensor.values, *model.predict(tensor, return_std=True))
+        crps = metrics.crps_gaussian(tensor.values, *model.predict(tensor, return_std=True))
+        expected = {"crps": crps, **own_scores(model, tensor)}
     else:
-        y, X = tensor.values, tensor.coords
-        intervals = {level: model.predict_interval(X, level).T for level in (0.5, 0.8, 0.95)}
-        expected = metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), intervals)  # type: ignore[arg-type]
+        expected = own_scores(model, tensor)
     assert found == pytest.approx(expected)
 
 

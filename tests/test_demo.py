@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,21 @@ def test_demo_report_tells_the_numbers(result: demo.Demo) -> None:
     assert f"{100 * result.coverage:.1f} % of the held-out values" in text
     assert str(result.model_file) in text
     assert str(result.figure_file) in text
+
+
+def test_demo_figure_tells_the_numbers_of_the_text(
+    result: demo.Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    texts: list[str] = []
+
+    def read(figure: Any, *_: Any, **__: Any) -> None:
+        texts.extend(text.get_text() for ax in figure.axes for text in ax.texts)
+
+    monkeypatch.setattr(figures.Figure, "savefig", read)
+    mean, intervals = result.model.predict(result.test), {0.9: result.model.predict_interval(result.test, 0.9)}
+    demo._draw(tmp_path / "figure.png", result.test, mean, intervals)
+    assert texts[0].startswith(f"{100 * result.coverage:.1f} % of all {result.test.nnz:,}")
 
 
 def test_demo_figure_is_a_png_of_readable_size(result: demo.Demo) -> None:

@@ -94,6 +94,15 @@ def test_plot_predictions_bars_span_the_interval_and_share_counts_all(ax: Any, r
     assert ax.texts[0].get_text().startswith(f"{share:.1f} % of all 300")
 
 
+def test_plot_predictions_draws_the_intervals_it_is_given(ax: Any, rng: np.random.Generator) -> None:
+    y, mean = rng.normal(size=50), rng.normal(size=50)
+    ends = np.stack([mean + 0.1, mean + rng.uniform(0.5, 2.0, 50)], axis=1)  # skewed: no mean is inside its own
+    plots.plot_predictions(y, mean, intervals=ends, coverage=0.5, n_bars=50, ax=ax)
+    np.testing.assert_allclose(bars(ax.containers[0])[:, :, 1], ends[np.argsort(y)])
+    assert ax.texts[0].get_text().startswith(f"{100 * metrics.coverage(y, *ends.T):.1f} % of all 50")
+    assert ax.get_legend_handles_labels()[1][-1].startswith("50 % interval")
+
+
 @pytest.mark.parametrize("n_bars", [0, 3, 99])
 def test_plot_predictions_takes_few_values(n_bars: int, ax: Any) -> None:
     plots.plot_predictions([1.0, 1.0, 2.0], [1.0, 1.5, 2.0], [0.1, 0.1, 0.1], n_bars=n_bars, ax=ax)
@@ -107,11 +116,17 @@ def test_plot_predictions_takes_few_values(n_bars: int, ax: Any) -> None:
         (([1.0], [1.0, 2.0], [1.0, 1.0]), "mean must be as long as y, 1; got 2"),
         (([1.0], [np.nan], [1.0]), "mean must be finite"),
         (([], [], []), "y holds no entries"),
+        (([1.0], [1.0]), "sd is needed where no intervals are given"),
     ],
 )
 def test_plot_predictions_refuses(arguments: Any, message: str, ax: Any) -> None:
     with pytest.raises(ValueError, match=message):
         plots.plot_predictions(*arguments, ax=ax)
+
+
+def test_plot_predictions_refuses_intervals_of_another_shape(ax: Any) -> None:
+    with pytest.raises(ValueError, match=r"intervals must have shape \(2, 2\); got \(2, 3\)"):
+        plots.plot_predictions([1.0, 2.0], [1.0, 2.0], intervals=np.zeros((2, 3)), ax=ax)
 
 
 def test_plot_convergence_draws_the_changes_and_the_tolerance(ax: Any) -> None:

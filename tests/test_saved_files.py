@@ -24,8 +24,10 @@ import pytest
 from scipy import sparse
 
 from tensorcep import CPCountRegressor, load, read_tensor
+from tensorcep.core.store import open_model
 from tensorcep.cp.predict import draw_latent
 from tensorcep.cp.settings.names import params_of_file
+from tensorcep.entries.io import read_batches
 from tensorcep.factor_models.settings import params_of_file as factor_params_of_file
 
 SAVED = Path(__file__).parent / "saved"
@@ -286,7 +288,11 @@ def test_saved_tensor_holds_the_same_entries(version: str, name: str, tmp_path: 
 
 @pytest.mark.parametrize(("version", "name"), CHECKPOINTS)
 def test_saved_checkpoint_is_resumed_by_the_command(version: str, name: str, tmp_path: Path) -> None:
-    """The command goes on from the checkpoint, and ends where the run that was not interrupted ended."""
+    """The command goes on from the checkpoint, and ends where a program ends that goes on with the model and the file.
+
+    That is near where the run of 0.1 that was not interrupted ended: what batches tell of the noise counts by how well
+    rows are known, which 0.1 did not heed.
+    """
     expected, inputs = arrays(version, "expected.npz"), arrays(version, "inputs.npz")
     stem = name.removeprefix("model-").removesuffix(".npz")
     unpacked(version, name, tmp_path).rename(tmp_path / "model.npz")
@@ -294,11 +300,19 @@ def test_saved_checkpoint_is_resumed_by_the_command(version: str, name: str, tmp
     for file in ("aside.csv", "trace.csv"):
         unpacked(version, f"{stem}-{file}", tmp_path).rename(tmp_path / file)
     options = json.loads(str(inputs[f"{stem}_options"]))
+    begun, size = load(tmp_path / "model.npz"), int(options[options.index("--batch-size") + 1])
+    position = open_model(tmp_path / "model.npz").header["progress"]["position"]
+    aside: list[int] = []
+    begun.stream(
+        read_batches(tmp_path / "data.csv", size, start=position, bad_line=lambda _, number, *__: aside.append(number))
+    )
     environment = {**os.environ, "PYTHONPATH": str(SAVED.parents[1])}
     run = [sys.executable, "-m", "tensorcep", *options, "--resume"]
     done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "resumed     after 30 entries, 2 batches" in done.stdout
     model = load(tmp_path / "model.npz")
-    # what the batches after the checkpoint tell of the noise counts by how well rows are known, which 0.1 did not heed
-    np.testing.assert_allclose(answer("latent", model, inputs), expected[f"{name}/resumed"], rtol=0.03, atol=5e-3)
+    found = answer("latent", model, inputs)
+    np.testing.assert_allclose(found, answer("latent", begun, inputs), rtol=AFTER_SWEEPS, atol=1e-2 * AFTER_SWEEPS)
+    assert model.n_samples_seen_ == begun.n_samples_seen_ > 30
+    np.testing.assert_allclose(found, expected[f"{name}/resumed"], rtol=0.03, atol=5e-3)

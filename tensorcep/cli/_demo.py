@@ -26,7 +26,10 @@ def run(args: argparse.Namespace) -> None:
     from tensorcep.demo import report, run_demo
 
     if not args.quiet:
-        say("fitting (about 10 seconds; the first fit on a machine also compiles for about 10)")
+        say(
+            "fitting (about 10 seconds on two free cores; the first fit on a machine also compiles for about 20), "
+            "then scoring (about 10)"
+        )
     print(report(run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
 
 

@@ -75,8 +75,8 @@ def drawings(model: Any, X: Any, y: np.ndarray) -> list[Callable[[Any], Any]]:
     intervals = {level: model.predict_interval(X, level) for level in LEVELS}
     found: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
     if type(model).__name__ == "CPRegressor":
-        mean, sd = model.predict(X, return_std=True)
-        found.insert(0, lambda ax: plots.plot_predictions(y, mean, sd, ax=ax))
+        mean = model.predict(X)
+        found.insert(0, lambda ax: plots.plot_predictions(y, mean, coverage=0.9, intervals=intervals[0.9], ax=ax))
     return found
 
 
@@ -89,10 +89,11 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     if not model.has_uncertainty():
         return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), {})
     mean, sd = model.predict(X, return_std=True)
-    if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
-        return metrics.evaluate_regression(y, mean, sd)
     intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
-    return metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)
+    found = metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)
+    if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
+        return {**metrics.evaluate_regression(y, mean, sd), **found}  # the model's own intervals, as the figure has
+    return found
 
 
 COMMAND = Command("evaluate", "MODEL DATA", "score predictions of held-out entries", add_arguments, run, DESCRIPTION)

@@ -46,8 +46,9 @@ scores.
 MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
 --resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended."""
 
-# Parameters that may differ between a run and the one that resumes it: they have no effect on the result. The start is
-# over by then.
+# Parameters that may differ between a run and the one that resumes it: they have no effect on the result. `init` is no
+# option of the command: it differs only from that of a checkpoint of version 0.1, whose default was another, and whose
+# first batch, all that a start is for, was learned; it kept no entries for a joint fit to come.
 FREE = ("init", "n_jobs", "verbose", "callbacks")
 TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 

@@ -31,12 +31,29 @@ class EntryTheta(NamedTuple):
         The first packed row of that mode.
     gamma : (C, m), (C, m) float64, or None
         Shapes and rates of its Gamma distributions; None where the values are all that is known.
+    at_mean : (C, m) float64, or None
+        Of draws of a dispersion: the means that it was drawn about. See `predictive`.
     """
 
     values: np.ndarray
     mode: int | None = None
     first: int = 0
     gamma: tuple[np.ndarray, np.ndarray] | None = None
+    at_mean: np.ndarray | None = None
+
+    def predictive(self) -> EntryTheta:
+        """The parameter that goes with draws of latent values f.
+
+        Entries tell the mean count r e^f, so that r and f move against each other. Where the law of r stands apart from
+        that of f, draws of both would add a spread of the mean count that is not there; its mean, with which
+        predictions are made, does not.
+        """
+        return self if self.at_mean is None else self._replace(values=self.at_mean, at_mean=None)
+
+    def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
+        """The record of draws (n, m) from these components (n,)."""
+        at_mean = None if self.gamma is None or is_precision else self.values[which]
+        return self._replace(values=draws, gamma=None, at_mean=at_mean)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""

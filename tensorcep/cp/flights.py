@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
+from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import Components
 from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
@@ -19,6 +19,7 @@ from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of, rows_of
+from tensorcep.likelihoods import get_likelihood
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
 PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
@@ -28,6 +29,8 @@ ROUNDS = 4
 MANY = 50_000
 # Columns that explain at least this share of the values by themselves deserve to be columns of their own.
 LEAST_SHOWN = 0.05
+# From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
+LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
 
 class Flown(NamedTuple):
@@ -99,6 +102,25 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Components | None:
 
     fitted = _guarded(fit)
     return None if fitted is None else fitted.components()
+
+
+def of_logs(pilot: Pilot) -> Pilot:
+    """The pilot, of the logs of counts where most are large; other pilots as they are.
+
+    A large count holds its latent value where it is from the first sweep on, and components stay where they started.
+    Real values have a noise that begins as large as they are, and falls as components are found.
+    """
+    problem = pilot.problem
+    entries, likelihood = problem.entries, problem.likelihood
+    n = len(entries.permutation)
+    if likelihood.observes != "counts" or pilot.method.name != "vmp" or np.median(entries.y.ravel()[:n]) < LARGE_COUNTS:
+        return pilot
+    start = None if likelihood.parameter is None else likelihood.parameter.start
+    logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
+    y = np.where(entries.weight > 0, logs, 0.0)
+    noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(y.ravel()[:n].var()), NOISE_SHAPE))
+    real = problem._replace(entries=entries._replace(y=y), likelihood=get_likelihood("gaussian"), noise_prior=noise)
+    return pilot._replace(problem=real)
 
 
 def refitted(flown: Flown, plan: Plan) -> Posterior | None:

@@ -153,6 +153,7 @@ def draw(
     all, in their order.
     """
     theta, C = theta_of(belief, likelihood), belief.size
+    is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
     if belief.cov is None:
         which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
         return belief.mean[which], theta._replace(values=theta.draws(which, rng))
@@ -160,7 +161,8 @@ def draw(
         raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
     if C == 1:
         values = draw_rows(belief.mean[0], belief.cov[0], n_draws, rng)
-        return values, theta._replace(values=theta.draws(np.zeros(n_draws, dtype=int), rng), gamma=None)
+        which = np.zeros(n_draws, dtype=int)
+        return values, theta.drawn(theta.draws(which, rng), which, is_precision)
     which = rng.integers(C, size=n_draws)
     values = np.empty((n_draws, *belief.mean.shape[1:]))
     parameter = np.empty((n_draws, theta.values.shape[1]))
@@ -168,7 +170,7 @@ def draw(
         own = np.flatnonzero(which == c)
         values[own] = draw_rows(belief.mean[c], belief.cov[c], len(own), rng)
         parameter[own] = theta.draws(which[own], rng)
-    return values, theta._replace(values=parameter, gamma=None)
+    return values, theta.drawn(parameter, which, is_precision)
 
 
 def draw_apart(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.loop import Run, run
-from tensorcep.cp.flights import grown
+from tensorcep.cp.flights import grown, of_logs
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import Plan, continued
@@ -18,7 +18,7 @@ def run_plan(plan: Plan) -> Run:
     """Run a plan, from what the data say of where to start."""
     if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
-    pilot = grown(plan.pilots[0], plan) if plan.pilots else None
+    pilot = grown(of_logs(plan.pilots[0]), plan) if plan.pilots else None
     if pilot is not None:
         start = pilot.mean[0]
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))

@@ -113,7 +113,8 @@ def _fail_duplicates(coords: Coords, order: NDArray[np.int64], repeats: NDArray[
     fail_value(
         f"the cell {cell} (indices from 0) occurs more than once, first at entries {first} and {int(order[where])}, "
         f"and {at.size} {'entry repeats' if at.size == 1 else 'entries repeat'} an earlier one; "
-        "pass duplicates='mean', 'sum' or 'last' to merge them."
+        "pass duplicates='mean', 'sum' or 'last' to merge them, or, of a frame or csv file of events without values, "
+        "value=None to count the lines of each cell."
     )
 
 

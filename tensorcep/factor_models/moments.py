@@ -7,8 +7,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import pack
 from tensorcep.core.records import Sized
+from tensorcep.kernels.rows import row_log_dets
 
 
 class Moments(NamedTuple):
@@ -106,6 +107,6 @@ def log_det_cov(moments: Moments, free: np.ndarray) -> float:
     if moments.diagonal:
         log_det = np.log(moments.cov[:, free]).sum(axis=1)
     else:
-        own = unpack(moments.cov[:, packed_index(free)], len(free))
-        log_det = 2.0 * np.log(np.diagonal(np.linalg.cholesky(own), axis1=1, axis2=2)).sum(axis=1)
+        log_det = np.empty(len(moments.cov))
+        row_log_dets(0, len(log_det), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_det)
     return float(np.broadcast_to(log_det, n).sum()) if len(log_det) == 1 else float(log_det.sum())

@@ -68,6 +68,27 @@ def row_moments(first, last, Lam, eta, mean, cov, good):
                 mean[i, r] = w[m + r, lane]
 
 
+@kernel
+def row_log_dets(first, last, cov, out):
+    """out[i] = log det of the packed covariance (n_rows, P) of rows first:last; their rank follows from P."""
+    P = cov.shape[1]
+    R = int((np.sqrt(8.0 * P + 1.0) - 1.0) / 2.0 + 0.5)
+    inv_diag, ok = P, P + R
+    w = np.zeros((ok + 1, LANES))
+    index = np.empty(LANES, dtype=np.int32)
+    for block in range(first, last, LANES):
+        for lane in range(LANES):
+            index[lane] = min(block + lane, last - 1)
+            w[ok, lane] = 1.0
+        gather(index, cov, w, 0)
+        cholesky(w, 0, inv_diag, ok, R)
+        for lane in range(min(LANES, last - block)):
+            total = 0.0
+            for r in range(R):
+                total -= 2.0 * np.log(w[inv_diag + r, lane])
+            out[block + lane] = total
+
+
 @block_kernel
 def second_moments(first, last, mean, cov, out):
     """Packed out[i] = cov_i + mean_i mean_i' of rows first:last."""

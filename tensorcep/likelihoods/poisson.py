@@ -36,6 +36,8 @@ SHARP = 30.0
 STIRLING_FROM = 16.0
 # How far the Gaussian that stands for an entry may lie from the present f.
 MOST_MOVE = 2.0
+# Beyond so many times the count and 1 (a log) the expected rate, which can leave the finite numbers, is not followed.
+MOST_EXCESS = 8.0
 
 
 @kernel
@@ -193,13 +195,16 @@ def matched(y, f, square, theta, weight, target, spread, constant):
     """Write the Gaussian in f that has the expected slope and curvature of the log likelihood at E[f] and E[f^2].
 
     With it the best Gaussian law of f is a fixed point (Khan and Lin 2017, conjugate-computation variational
-    inference). The weight is larger where the entry alone would move f by more than MOST_MOVE: only the variance of
-    surprising counts then differs.
+    inference). The weight is larger where the entry alone would move f by more than MOST_MOVE, and smaller where f lies
+    so high that its rate tells nothing but that: the Gaussian then leads back to MOST_EXCESS in one step, in place of 1
+    per step with all the weight of e^f. Only the variance of surprising counts then differs.
     """
     for n in range(y.shape[0]):
-        rate = exp(f[n] + 0.5 * max(square[n] - f[n] * f[n], 0.0))
+        log_rate = f[n] + 0.5 * max(square[n] - f[n] * f[n], 0.0)
+        beyond = max(log_rate - log(y[n] + 1.0) - MOST_EXCESS, 0.0)
+        rate = exp(log_rate - beyond)
         slope = y[n] - rate
-        weight[n] = max(rate, abs(slope) / MOST_MOVE)
+        weight[n] = max(rate, abs(slope) / MOST_MOVE) / (1.0 + beyond)
         target[n] = slope + weight[n] * f[n]
         spread[n] = 0.0
         constant[n] = y[n] * f[n] - rate - target[n] * f[n] + 0.5 * weight[n] * square[n] - math.lgamma(y[n] + 1.0)

@@ -17,24 +17,36 @@ from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 
 
 def plot_predictions(
-    y: ArrayLike, mean: ArrayLike, sd: ArrayLike, *, coverage: float = 0.9, n_bars: int = 40, ax: Any = None
+    y: ArrayLike,
+    mean: ArrayLike,
+    sd: ArrayLike | None = None,
+    *,
+    coverage: float = 0.9,
+    intervals: ArrayLike | None = None,
+    n_bars: int = 40,
+    ax: Any = None,
 ) -> Any:
     """Draw predicted against observed values, with the interval of some of them.
 
     Parameters
     ----------
-    y, mean, sd : (N,) array-like
-        Observed values, and mean and standard deviation of their Gaussian predictions; `sd` > 0.
+    y, mean : (N,) array-like
+        Observed values, and the means of their predictions.
+    sd : (N,) array-like, optional
+        Standard deviations of predictions that are Gaussian, > 0; not needed where `intervals` are given.
     coverage : float, default=0.9
         Of the central intervals. The share of all N values that lies inside theirs stands in the figure.
+    intervals : (N, 2) array-like, optional
+        Their ends, as ``predict_interval(X, coverage)`` gives them; default: those of Gaussian predictions.
     n_bars : int, default=40
         Intervals drawn, for entries spread evenly over the observed values; more would hide each other.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
     """
-    y, mean, sd = check_vectors(y=y, mean=mean, sd=sd)
-    check_positive("sd", sd)
-    half = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)) * sd
+    y, mean = check_vectors(y=y, mean=mean)
+    coverage = check_fraction("coverage", coverage)
+    ends_of = _gaussian_ends(y, mean, sd, coverage) if intervals is None else _checked_ends("intervals", intervals, y)
+    lower, upper = ends_of.T
     n_bars = min(check_int("n_bars", n_bars, 0), y.size)
     ax = axes_of(ax)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
@@ -44,19 +56,37 @@ def plot_predictions(
     shown = np.argsort(y, kind="stable")[np.linspace(0, y.size - 1, n_bars).astype(int)]
     ax.errorbar(
         y[shown],
-        mean[shown],
-        yerr=half[shown],
-        fmt="o",
-        markersize=3,
+        0.5 * (lower + upper)[shown],  # a mean need not be in the middle of its interval, nor inside
+        yerr=0.5 * (upper - lower)[shown],
+        fmt="none",
         linewidth=1,
         color=ACCENT,
         label=f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}",
     )
-    share = covered_share(y, mean - half, mean + half)
+    ax.plot(y[shown], mean[shown], "o", markersize=3, color=ACCENT)
+    share = covered_share(y, lower, upper)
     ax.legend(loc="upper left", frameon=False)
     text = f"{100 * share:.1f} % of all {y.size:,} intervals\nhold the observed value"
     ax.text(0.98, 0.03, text, transform=ax.transAxes, ha="right", color=ACCENT)
     return finish(ax, "Predictions", "observed", "predicted")
+
+
+def _gaussian_ends(y: np.ndarray, mean: np.ndarray, sd: ArrayLike | None, coverage: float) -> np.ndarray:
+    """Ends (N, 2) of the central intervals of Gaussian predictions."""
+    if sd is None:
+        fail_value("sd is needed where no intervals are given; pass one of the two.")
+    _, sd = check_vectors(y=y, sd=sd)
+    check_positive("sd", sd)
+    half = ndtri(0.5 + 0.5 * coverage) * sd
+    return np.stack([mean - half, mean + half], axis=1)
+
+
+def _checked_ends(name: str, ends: ArrayLike, y: np.ndarray) -> np.ndarray:
+    """Ends (N, 2) of the intervals of all values."""
+    ends = np.asarray(ends, dtype=np.float64)
+    if ends.shape != (y.size, 2):
+        fail_value(f"{name} must have shape ({y.size}, 2); got {ends.shape}.")
+    return ends
 
 
 def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins = "uniform", ax: Any = None) -> Any:
@@ -124,9 +154,7 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
     levels = np.array(sorted(check_fraction("a level of intervals", level) for level in intervals))
     shares = []
     for level in levels:
-        ends = np.asarray(intervals[level], dtype=np.float64)
-        if ends.shape != (y.size, 2):
-            fail_value(f"intervals[{level:g}] must have shape ({y.size}, 2); got {ends.shape}.")
+        ends = _checked_ends(f"intervals[{level:g}]", intervals[level], y)
         shares.append(covered_share(y, ends[:, 0], ends[:, 1]))
     ax = axes_of(ax)
     ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=1, label="nominal")

@@ -103,7 +103,20 @@ def test_files_hold_the_dispersion_and_parameters_set_later_change_no_prediction
         assert other.likelihood_ == params.get("likelihood", "negbinomial")
 
 
-@pytest.mark.filterwarnings("ignore:the stream predicts")  # by squared errors, of counts that vary this much
+@pytest.mark.parametrize("method", ["vmp", "pg-vb"])
+def test_drawn_counts_have_the_predicted_spread_where_the_dispersion_is_hardly_known(method):
+    """Draws of r apart from those of f had a variance a quarter larger; pg-gibbs, with both in one, has what is told.
+
+    400 counts that are nearly Poisson tell r to a third.
+    """
+    coords, y = counts(10.0, 3.0)
+    model = fit(method, (coords[:400], y[:400]), rank=1)
+    mean, sd = model.predict(coords[:200], return_std=True)
+    drawn = model.sample_y(coords[:200], 3000, random_state=0)
+    assert abs(np.median(drawn.var(axis=0) / sd**2) - 1.0) < 0.04  # sums go by the few whose f is no Gaussian
+    np.testing.assert_allclose(drawn.mean(), mean.mean(), rtol=0.02)
+
+
 @pytest.mark.parametrize("method", ["cep", "vmp"])
 def test_a_stream_carries_the_dispersion(tmp_path, method):
     coords, y = counts()

@@ -116,6 +116,8 @@ def map_back(texts: list[str], labels: list[Any]) -> list[str]:
 
 def test_labels_of_two_spellings_are_one() -> None:
     assert spelled_as({"7": 0, 8: 1, "0.5": 2}, [7, "8", 0.5, "007", 9, "x"]) == ["7", 8, "0.5", "007", 9, "x"]
+    assert spelled_as({"inf": 0, "-inf": 1, "nan": 2}, [float("inf"), -float("inf")]) == [float("inf"), -float("inf")]
+    assert spelled_as({float("inf"): 0, "nan": 1}, ["inf", "x"]) == ["inf", "x"]
     assert list(Labels([1, 2]).extended(["2", "3", "02"])) == [1, 2, "3", "02"]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.kernels import lanes
+from tensorcep.kernels.rows import row_log_dets
 from tensorcep.kernels.slots import LANES, lane_zeros
 
 RANKS = pytest.mark.parametrize("R", [*range(1, 14), 20, 50])
@@ -234,3 +235,11 @@ def test_lanes_site_precision_flags_an_indefinite_new_covariance_and_only_that(r
     np.testing.assert_array_equal(np.flatnonzero(ok == 0.0), [0, 6, 8, 15])
     good = ok == 1.0
     np.testing.assert_allclose(T[good], Lam[good] * (0.3 / 0.7), rtol=1e-8, atol=1e-10 * np.abs(Lam[good]).max())
+
+
+@pytest.mark.parametrize("R", [1, 2, 7])
+def test_log_determinants_of_packed_covariances(R):
+    root = np.random.default_rng(0).normal(size=(19, R, R))
+    matrices, out = root @ root.transpose(0, 2, 1) + np.eye(R), np.empty(19)
+    row_log_dets(0, 19, pack(matrices), out)
+    np.testing.assert_allclose(out, np.linalg.slogdet(matrices)[1], rtol=1e-12, atol=1e-12)

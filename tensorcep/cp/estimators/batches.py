@@ -37,6 +37,7 @@ from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
+from tensorcep.cp.stream.standing import Predicted
 from tensorcep.entries.batch import Batch
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.record import per_row
@@ -247,8 +248,8 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                         known.pop(key, None)
 
 
-def prequential(plan: BatchPlan, values: np.ndarray, score: bool) -> tuple[np.ndarray, dict[str, float]]:
-    """The predictive means of a batch before it is learned, and, if asked, their scores."""
+def prequential(plan: BatchPlan) -> Predicted:
+    """The predictions of a batch before it is learned."""
     batch = plan.batch
     known = batch.problem
     none = np.zeros(len(known.prior.eta), dtype=bool)
@@ -257,7 +258,4 @@ def prequential(plan: BatchPlan, values: np.ndarray, score: bool) -> tuple[np.nd
     )
     belief = prior.components()
     mean, _ = observed_moments(known.likelihood, belief, batch.rows)
-    if not score:
-        return mean, {}
-    log_score = observed_logpdf(known.likelihood, belief, batch.rows, plan.y)
-    return mean, {"log_score": float(log_score.mean()), "rmse": float(np.sqrt(np.mean((values - mean) ** 2)))}
+    return Predicted(mean, observed_logpdf(known.likelihood, belief, batch.rows, plan.y))

@@ -1,8 +1,8 @@
 """How a stream begins where its prior is left to it: the first entries are kept, and fitted together.
 
 What the first posterior of a stream gets wrong later batches hardly mend, and a few entries per row tell nothing of
-the factors. So entries are kept until there are enough, and whenever they have doubled all of them are fitted anew,
-as `fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
+the factors. So entries are kept until there are enough, and a few times on the way all of them are fitted anew, as
+`fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
 A stream that forgets chooses with its first batch, and keeps none.
 """
@@ -21,21 +21,20 @@ from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.starts import run_plan
-from tensorcep.cp.stream.standing import Kept, Standing
+from tensorcep.cp.stream.standing import Kept, Predicted, Standing
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
 # Entries that are kept: so many for each element of the factors, and not more than the last number.
 PER_ELEMENT, MOST_KEPT = 20, 20_000
-# All are fitted again when there are so many times as many.
-GROWTH = 2.0
+# All are fitted again when there are so many times as many, and at the end; not within the last factor of the end.
+GROWTH, NEAR_END = 4.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
 HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
-# The fits that are compared get so many sweeps.
-SWEEPS = 60
-# A prior stays when, of so many entries at least, it predicts those left out better by so many standard errors.
-SETTLED, SURE = 5000, 4.0
+# Both fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
+# stays.
+SWEEPS, SETTLED = 20, 5000
 PRIORS = ("fixed", "learned")
 # The log score of a fit that went astray.
 LEAST = -1e100
@@ -70,21 +69,27 @@ def begin_with(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, _ = entries
-    standing = standing if standing.seen else standing.after(values, None)
     if not chooses_prior(model):
         plan = plan_fit(model, entries, source, streaming=True)
-        return Begun(plan, run_plan(plan.work), standing, None)
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values), None)
     model._checked_targets(values, model._asked_likelihood())
     if prior is None and len(values) >= FEWEST:
         found = _better_prior(model, entries, source)
-        standing = standing._replace(n=found.standing.n, gain=found.standing.gain, square=found.standing.square)
-        prior = found.prior if found.is_sure else None
         plan = plan_fit(model, entries, source, streaming=True, prior=found.prior)
+        judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square")}
+        standing = _begun(standing, plan, values)._replace(**judged)
+        prior = found.prior if len(values) >= SETTLED else None
     else:
         plan = plan_fit(model, entries, source, streaming=True, prior=prior or PRIORS[0])
+        standing = _begun(standing, plan, values)
     kept = Kept(coords, values, len(values), prior)
     stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
     return Begun(plan, run_plan(plan.work), standing, kept if stays else None)
+
+
+def _begun(standing: Standing, plan: FitPlan, values: np.ndarray) -> Standing:
+    """The standing of a stream, with the values of its first batch."""
+    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -102,15 +107,17 @@ def kept_with(model: BaseCP, kept: Kept | None, coords: np.ndarray, values: np.n
 
 def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
     """Whether all the entries that are kept are to be fitted again."""
-    return kept is not None and len(kept.values) >= min(GROWTH * kept.fitted, enough(shape, rank))
+    if kept is None:
+        return False
+    wanted, end = GROWTH * kept.fitted, enough(shape, rank)
+    return len(kept.values) >= (end if wanted * NEAR_END > end else wanted)
 
 
 class _Compared(NamedTuple):
-    """The better prior, how it stands with the entries that were left out, and whether there is no doubt of it."""
+    """The better prior, and how it stands with the entries that were left out."""
 
     prior: str
     standing: Standing
-    is_sure: bool
 
 
 def _better_prior(model: BaseCP, entries: Entries, source: Any) -> _Compared:
@@ -120,31 +127,36 @@ def _better_prior(model: BaseCP, entries: Entries, source: Any) -> _Compared:
     """
     coords, values, shape, labels = entries
     order = np.lexsort((values, *coords.T))
-    order = np.random.default_rng(len(order)).permutation(order)[:MOST_KEPT]
+    order = np.random.default_rng(len(order)).permutation(order)[:SETTLED]
     held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
     some = (coords[used], values[used], shape, labels)
-    scores, means = [], []
+    found: list[Predicted] = []
     for prior in PRIORS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = plan_fit(model, some, source, streaming=True, prior=prior)
-            score, mean = _predicted(model, plan, coords[held], values[held])
-        scores.append(score)
-        means.append(mean)
-    best = int(np.argmax(np.mean(scores, axis=1)))
-    standing = Standing().after(values[used], None).after(values[held], means[best])
-    lead = scores[best] - scores[1 - best]
-    is_sure = len(order) >= SETTLED and not standing.is_doubtful
-    return _Compared(PRIORS[best], standing, is_sure and bool(lead.sum() > SURE * np.sqrt(np.sum(lead**2))))
+            found.append(_predicted(model, plan, coords[held], values[held]))
+    best = int(np.argmax([one.score.mean() for one in found]))
+    likelihood = plan.work.problem.likelihood
+    return _Compared(
+        PRIORS[best], Standing().after(likelihood, values[used]).after(likelihood, values[held], found[best])
+    )
 
 
-def _predicted(model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log scores (n,) of entries that are left out, of least ones where a fit goes astray, and predictive means."""
+def _predicted(model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray) -> Predicted:
+    """Predictions of entries that are left out, with least log scores where a fit goes astray."""
     sweeps = min(SWEEPS, plan.work.max_iter)
-    posterior: Any = run_plan(plan.work._replace(callbacks=(), verbose=False, max_iter=sweeps)).posterior
+    how: dict[str, Any] = {
+        "callbacks": (),
+        "verbose": False,
+        "max_iter": sweeps,
+        "starts": plan.work.starts[:1],
+        "pilots": (),
+    }
+    posterior: Any = run_plan(plan.work._replace(**how)).posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
-        return least, least
+        return Predicted(np.full(len(values), LEAST), least)
     belief, rows = posterior.components(), coords + offsets(posterior.shape)[:-1]
     score = observed_logpdf(likelihood, belief, rows, model._checked_targets(values, likelihood))
-    return np.where(np.isfinite(score), score, least), observed_moments(likelihood, belief, rows)[0]
+    return Predicted(observed_moments(likelihood, belief, rows)[0], np.where(np.isfinite(score), score, least))

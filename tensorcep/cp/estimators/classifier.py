@@ -112,10 +112,10 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def _coded(self, y: Any) -> Any:
         return coded(y, self._classes)
 
-    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
+    def _learn(self, arrival: Batch) -> dict[str, float]:
         if self._classes != [0, 1]:
             fail_value(f"batches hold labels 0 and 1, but this model was fitted to {self._classes}; fit it to 0 and 1.")
-        return super()._learn(arrival, score)
+        return super()._learn(arrival)
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)

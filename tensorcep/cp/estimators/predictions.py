@@ -158,7 +158,7 @@ class CPPredictions(CPComponents):
 
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
-        each = np.broadcast_to(theta.of(rows), f.shape)
+        each = np.broadcast_to(theta.predictive().of(rows), f.shape)
         likelihood = self._likelihood_of_new()
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 

@@ -177,7 +177,7 @@ class StreamingCP(CPPredictions):
         try:
             with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
                 for batch in arrivals(source, how):
-                    scores = self._learn(batch, score=True)
+                    scores = self._learn(batch)
                     for name in SCORES:
                         trace[name].append(scores[name])
                     bar.update(len(batch.values))
@@ -189,13 +189,13 @@ class StreamingCP(CPPredictions):
                 self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
-    def _learn(self, arrival: Batch, score: bool = False) -> dict[str, float]:
+    def _learn(self, arrival: Batch) -> dict[str, float]:
         """Learn one batch and return what `stream` reports of it."""
         begin_seconds = clock.perf_counter()
         check_stream(self)
         scores = {"log_score": np.nan, "rmse": np.nan}
         if "_stream" in vars(self) or "posterior_" in vars(self):
-            scores |= self._learn_next(arrival, score)
+            scores |= self._learn_next(arrival)
         else:
             self._learn_first(arrival)
         seconds = clock.perf_counter() - begin_seconds
@@ -208,12 +208,12 @@ class StreamingCP(CPPredictions):
             begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor), coords, arrival.values, time
         )
 
-    def _learn_next(self, arrival: Batch, score: bool) -> dict[str, float]:
+    def _learn_next(self, arrival: Batch) -> dict[str, float]:
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
         stream = plan.stream
-        predicted, scores = prequential(plan, arrival.values, score)
-        standing = stream.standing.after(arrival.values, predicted)
+        predicted = prequential(plan)
+        standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted)
         kept = kept_with(self, stream.kept, plan.coords, arrival.values)
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
             entries = (kept.coords, kept.values, plan.state.sizes, _labels_of(plan))
@@ -222,7 +222,8 @@ class StreamingCP(CPPredictions):
             self._begin(begun, *entries[:2], plan.batch.time, stream.reservoir, **others)
         else:
             self._go_on(plan, source, standing, kept)
-        return scores
+        rmse = float(np.sqrt(np.mean((arrival.values - predicted.mean) ** 2)))
+        return {"log_score": float(predicted.score.mean()), "rmse": rmse}
 
     def _begin(
         self,

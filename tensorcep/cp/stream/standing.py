@@ -9,28 +9,44 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
+from tensorcep.cp.stream.constant import LogDispersion, constant_scores, is_judged_by_score, learns_dispersion
+from tensorcep.likelihoods.record import Likelihood
 
 # Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
 JUDGED, WARNED, RECENT = 20, 1000, 10_000
 # The gain over a constant must lie this many standard errors above 0.
 SURE = 2.0
+# Predictions that are the constant gain so much an entry by rounding.
+ROUNDING = 1e-9
+# No entry gains or loses more than this in log score: one that was held for impossible would decide for ever.
+MOST = 100.0
+
+
+class Predicted(NamedTuple):
+    """Means and log scores (n,) of predictions."""
+
+    mean: np.ndarray
+    score: np.ndarray
 
 
 class Standing(NamedTuple):
-    """Predictions of entries before they were learned, beside the mean of all earlier values.
+    """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values.
 
     Attributes
     ----------
     n : float
         Entries that were predicted; beyond `RECENT` older ones count less.
     gain, square : float
-        Sums of what each prediction gained in squared error, in units of the constant's, and of its square.
+        Sums of what each prediction gained, and of its square: in log score for labels and counts, whose errors may be
+        large where they are as expected; for real values in squared error, in units of the constant's.
     seen : int
         Values so far.
     mean : float
         Their mean.
     warned : bool
         Whether the user was told that nothing is gained.
+    dispersion : LogDispersion
+        Of the constant, where it has one.
     """
 
     n: float = 0.0
@@ -39,24 +55,34 @@ class Standing(NamedTuple):
     seen: int = 0
     mean: float = 0.0
     warned: bool = False
+    dispersion: LogDispersion = LogDispersion()
 
-    def after(self, values: np.ndarray, predicted: np.ndarray | None) -> Standing:
+    def after(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted | None = None) -> Standing:
         """The standing after entries with these values, of which this was predicted."""
         seen = self.seen + len(values)
         found = self._replace(seen=seen, mean=self.mean + float(np.sum(values - self.mean)) / seen)
-        apart = (values - self.mean) ** 2
-        if predicted is None or not self.seen or not apart.any():
+        if learns_dispersion(likelihood):
+            found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean))
+        gain = None if predicted is None or not self.seen else self._gain(likelihood, values, predicted)
+        if gain is None:
             return found
-        gain = (apart - (values - predicted) ** 2) / apart.mean()
         left = min(1.0, RECENT / (self.n + len(values)))
         sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
         n, total, square = (left * (old + float(new)) for old, new in sums)
         return found._replace(n=n, gain=total, square=square)
 
+    def _gain(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted) -> np.ndarray | None:
+        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
+        if is_judged_by_score(likelihood):
+            constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion)
+            return np.asarray(np.clip(predicted.score - constant, -MOST, MOST))
+        apart = (values - self.mean) ** 2
+        return (apart - (values - predicted.mean) ** 2) / apart.mean() if apart.any() else None
+
     @property
     def is_doubtful(self) -> bool:
         """Whether there are predictions enough to judge by, and they are no better than a constant."""
-        return self.n >= JUDGED and not self.gain > SURE * self.square**0.5
+        return self.n >= JUDGED and not self.gain > SURE * self.square**0.5 + ROUNDING * self.n
 
     def told(self) -> tuple[Standing, bool]:
         """The standing after a warning, if one is due; and whether it is."""

@@ -186,6 +186,11 @@ def csv_names(path: str, lines: Iterable[str], header: bool, comment: str | None
 
 def chosen_columns(path: str, names: list[Any], modes: Any, value: Any) -> tuple[list[Any], Any]:
     """Return the columns of the modes (default: all others), and of the value, None where there is none."""
+    if value == LAST and modes is None and len(names) == 2:
+        fail_value(
+            f"'{path}' must have at least two modes; got {names[:1]!r} beside the last column, {names[1]!r}, which is "
+            "taken for the value; pass value=None if there is none and every line is an event to be counted."
+        )
     value = names[-1] if value == LAST and LAST not in names else value
     chosen = [name for name in names if name != value] if modes is None else list(modes)
     return check_mode_columns(names, chosen, value, f"'{path}'"), value

@@ -8,10 +8,13 @@ from functools import cache
 import numpy as np
 import pytest
 from helpers.models import paper
+from scipy.optimize import minimize_scalar
+from scipy.stats import bernoulli, nbinom, poisson
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
-from tensorcep.cp.stream.standing import Standing
+from tensorcep.cp.stream.standing import Predicted, Standing
+from tensorcep.likelihoods import get_likelihood
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -65,7 +68,7 @@ def test_positive_rows_stand_for_values_above_the_least():
 
 
 @quiet
-def test_joint_fits_of_a_beginning_stream_come_when_its_entries_have_doubled_and_end():
+def test_joint_fits_of_a_beginning_stream_are_few_and_end():
     X, y = signed()[0]
     model, fitted = tc.CPRegressor(2, random_state=0), []
     for a in range(0, 2400, 200):
@@ -75,7 +78,7 @@ def test_joint_fits_of_a_beginning_stream_come_when_its_entries_have_doubled_and
         fitted.append(None if kept is None else kept.fitted)
         assert (model.n_samples_seen_, model.n_batches_) == (a + 200, a // 200 + 1)
     # 20 for each of 94 elements are enough
-    assert fitted == [200, 400, 400, 800, 800, 800, 800, 1600, 1600, None, None, None]
+    assert fitted == [200, 200, 200, 800, 800, 800, 800, 800, 800, None, None, None]
     whole = tc.CPRegressor(2, random_state=0).partial_fit(X[:2000], y[:2000])
     model = streamed(X[:2000], y[:2000], 200)
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
@@ -111,7 +114,7 @@ def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
 @quiet
 def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
     X, y = signed()[0]
-    model = streamed(X[:100], y[:100], 100)
+    model = streamed(X[:60], y[:60], 60)
     before = dict(vars(model))
 
     def stop(*_):
@@ -119,10 +122,10 @@ def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
 
     model.callbacks = stop
     with pytest.raises(KeyboardInterrupt):
-        model.partial_fit(X[100:300] + np.array([30, 0, 0]), y[100:300])
+        model.partial_fit(X[60:300] + np.array([30, 0, 0]), y[60:300])
     model.callbacks = None
     assert {name: value for name, value in vars(model).items() if before[name] is not value} == {}
-    assert len(model._stream.kept.values) == 100
+    assert len(model._stream.kept.values) == 60
 
 
 @quiet
@@ -132,7 +135,7 @@ def test_labels_of_a_new_batch_are_known_after_a_joint_fit():
     X, y = signed()[0]
     frame = pd.DataFrame({name: [f"{name}{i}" for i in X[:300, k]] for k, name in enumerate("abc")})
     model = tc.CPRegressor(2, random_state=0)
-    for part in (slice(0, 100), slice(100, 300)):
+    for part in (slice(0, 60), slice(60, 300)):
         model.partial_fit(frame[part], y[part])
     assert model._stream.kept.fitted == 300
     plain = np.stack([model.labels_[k].rows(frame[name]) for k, name in enumerate("abc")], axis=1)
@@ -155,21 +158,59 @@ def test_stream_of_noise_is_never_converged_and_says_so_once():
     assert told[0].category is ConvergenceWarning
 
 
+REAL, COUNTS, NB, LABELS = (get_likelihood(name) for name in ("gaussian", "poisson", "negbinomial", "logit"))
+
+
+def of(mean, score=None):
+    return Predicted(mean, np.zeros(len(mean)) if score is None else score)
+
+
 def test_standing_knows_a_gain_from_none_and_forgets():
     rng = np.random.default_rng(1)
     values = rng.standard_normal(400) + 7.0
-    start = Standing().after(values, None)
+    start = Standing().after(REAL, values)
     assert start.mean == pytest.approx(values.mean())
     assert (start.n, start.is_doubtful) == (0, False)
-    assert not start.after(values, values + 0.5 * rng.standard_normal(400)).is_doubtful
-    assert start.after(values, np.full(400, values.mean())).is_doubtful
-    assert start.after(values, values + 1.1 * rng.standard_normal(400)).is_doubtful
-    assert not start.after(np.full(400, start.mean), np.full(400, 3.0)).is_doubtful  # of a constant there is no gain
+    assert not start.after(REAL, values, of(values + 0.5 * rng.standard_normal(400))).is_doubtful
+    assert start.after(REAL, values, of(np.full(400, values.mean()))).is_doubtful
+    assert start.after(REAL, values, of(values + 1.1 * rng.standard_normal(400))).is_doubtful
+    assert not start.after(REAL, np.full(400, start.mean), of(np.full(400, 3.0))).is_doubtful  # no gain of a constant
     bad = start
     for _ in range(100):
-        bad = bad.after(values, -values)
+        bad = bad.after(REAL, values, of(-values))
     for _ in range(200):
-        bad = bad.after(values, values)
+        bad = bad.after(REAL, values, of(values))
     assert bad.n <= 10_000
     assert not bad.is_doubtful
     assert bad.mean == pytest.approx(values.mean())
+
+
+def test_standing_of_counts_that_vary_much_goes_by_log_scores():
+    """By squared errors, of which a few counts decide, the true law of these counts is no better than a constant."""
+    rng = np.random.default_rng(0)
+    mean, r = np.exp(1.5 * rng.standard_normal(3000)), 0.3
+    y = rng.poisson(rng.gamma(r, size=3000) / r * mean).astype(float)
+    true, constant = nbinom(r, r / (r + mean)), nbinom(0.2, 0.2 / (0.2 + y.mean()))
+    good = start = Standing()
+    for part in np.array_split(np.arange(3000), 6):
+        good = good.after(NB, y[part], of(mean[part], true.logpmf(y)[part]))
+        start = start.after(NB, y[part], of(np.full(len(part), y.mean()), constant.logpmf(y)[part]))
+    assert not good.is_doubtful
+    assert start.is_doubtful
+    # the constant is the best one: that of a fit to all counts
+    best = minimize_scalar(lambda t: -nbinom(np.exp(t), 1 / (1 + y.mean() * np.exp(-t))).logpmf(y).sum())
+    assert start.dispersion.mean == pytest.approx(best.x, abs=0.1)
+
+
+@pytest.mark.parametrize("record", [COUNTS, LABELS], ids=["poisson", "logit"])
+def test_standing_of_labels_and_poisson_counts_goes_by_log_scores(record):
+    rng = np.random.default_rng(0)
+    p = rng.choice([0.01, 0.2], 4000)
+    y = (rng.random(4000) < p).astype(float) if record is LABELS else rng.poisson(10 * p).astype(float)
+    score = bernoulli(p).logpmf(y) if record is LABELS else poisson(10 * p).logpmf(y)
+    mean = y[:1000].mean()  # of what was seen before
+    flat = bernoulli(mean).logpmf(y) if record is LABELS else poisson(mean).logpmf(y)
+    start = Standing().after(record, y[:1000])
+    assert not start.after(record, y[1000:], of(p[1000:], score[1000:])).is_doubtful
+    assert start.after(record, y[1000:], of(p[1000:], flat[1000:])).is_doubtful
+    assert start.after(record, y[1000:], of(p[1000:], flat[1000:] - rng.exponential(1.0, 3000))).is_doubtful

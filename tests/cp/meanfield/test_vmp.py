@@ -19,7 +19,7 @@ from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.rows import first_square, update_mode
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.datasets import published_entries
-from tensorcep.estimators import CPClassifier
+from tensorcep.estimators import CPClassifier, CPCountRegressor
 from tensorcep.priors.fixed import Prior
 
 STORED = json.loads((Path(__file__).parents[2] / "oracles" / "tensor_trajectories.json").read_text())
@@ -284,3 +284,28 @@ def test_vmp_with_clamped_columns_gives_the_same_bits_on_two_threads(rng):
     one, two = (vmp(p, 5, threads=threads).posterior for threads in (1, 2))
     np.testing.assert_array_equal(one.Lam, two.Lam)
     np.testing.assert_array_equal(one.eta, two.eta)
+
+
+def test_vmp_finds_the_components_of_large_counts():
+    """From starts that large counts hold in their place, the error of log means was 0.5 and more."""
+    s = simulate_cp((20, 15, 12), 2, 2000, latent_sd=0.5, random_state=0)
+    f = np.log(300.0) + s.latent
+    X, y = s.tensor.coords, np.random.default_rng(0).poisson(np.exp(f)).astype(float)
+    model = CPCountRegressor(6, method="vmp", likelihood="poisson", random_state=0).fit(X[:1500], y[:1500])
+    assert np.sqrt(np.mean((model.predict_latent(X[1500:])[0] - f[1500:]) ** 2)) < 0.12
+
+
+def test_what_a_count_says_stays_finite_and_leads_back():
+    """A rate of e^800 says that f is far too high, and no more; where f is not, the expected slope and curvature."""
+    from tensorcep.likelihoods.poisson import matched
+
+    y, f = np.array([0.0, 3.0, 1e6, 3.0]), np.array([800.0, 60.0, 900.0, 1.0])
+    out = [np.zeros(4) for _ in range(4)]
+    matched(y, f, f * f + 0.01, np.ones(4), *out)
+    weight, target = out[:2]
+    assert np.isfinite(out).all()
+    assert (weight > 0.0).all()
+    to = target / weight
+    assert (np.abs(to - np.log(y + 1.0) - 8.0)[:3] < 1.5).all()
+    rate = np.exp(1.005)
+    np.testing.assert_allclose([weight[3], target[3]], [rate, 3.0 - rate + rate])

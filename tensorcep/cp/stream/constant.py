@@ -1,0 +1,62 @@
+"""The constant that the predictions of labels and counts of a stream are held against: one law for all entries.
+
+It is of the likelihood's own family: the share of ones, or counts of the mean so far, with a dispersion of their own
+where the likelihood learns one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from tensorcep.likelihoods.record import Likelihood
+
+# Dispersions are looked for between these; the step of the second difference of log r.
+RANGE, STEP = (1e-3, 1e4), 0.05
+
+
+class LogDispersion(NamedTuple):
+    """What is known of log r of the constant: a Gaussian. One to begin with says little."""
+
+    mean: float = 0.0
+    precision: float = 0.1
+
+    def after(self, likelihood: Likelihood, values: np.ndarray, mean: float) -> LogDispersion:
+        """The Gaussian after counts (n,) of a known mean: the mode and the curvature there of what both say."""
+
+        def loss(log_r: float) -> float:
+            score = float(np.sum(_log_mass(likelihood, values, mean, np.exp(log_r))))
+            return 0.5 * self.precision * (log_r - self.mean) ** 2 - score
+
+        best = float(minimize_scalar(loss, bounds=tuple(np.log(RANGE)), method="bounded").x)
+        curvature = (loss(best + STEP) - 2.0 * loss(best) + loss(best - STEP)) / STEP**2
+        return LogDispersion(best, max(self.precision, curvature))
+
+
+def is_judged_by_score(likelihood: Likelihood) -> bool:
+    """Whether predictions are judged by their log scores; those of real values are by squared errors."""
+    return likelihood.observes in ("labels", "counts")
+
+
+def learns_dispersion(likelihood: Likelihood) -> bool:
+    """Whether the constant has a dispersion of its own."""
+    return likelihood.observes == "counts" and likelihood.parameter is not None
+
+
+def constant_scores(
+    likelihood: Likelihood, values: np.ndarray, mean: float, seen: int, known: LogDispersion
+) -> np.ndarray:
+    """Log mass (n,) of labels 0 and 1, or of counts, under the constant after `seen` values with this mean."""
+    if likelihood.observes == "labels":
+        p = (mean * seen + 0.5) / (seen + 1.0)
+        return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))
+    r = np.exp(known.mean) if learns_dispersion(likelihood) else likelihood.default_theta
+    return _log_mass(likelihood, values, max(mean, 0.5 / seen), float(r))
+
+
+def _log_mass(likelihood: Likelihood, values: np.ndarray, mean: float, theta: float) -> np.ndarray:
+    """Log mass of counts of this mean; that of a Poisson count is e^f, its theta being 1, of others theta e^f."""
+    f, none = np.full(len(values), np.log(max(mean, 1e-300)) - np.log(theta)), np.zeros(len(values))
+    return likelihood.logpdf(values, f, none, np.full(len(values), theta))
