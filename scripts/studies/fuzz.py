@@ -26,7 +26,7 @@ from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.fuzz.seeds import corpus
 from scripts.lib.fuzz.targets import TARGETS
 
-BLOCK = 500  # cases of a child
+BLOCK = 2500  # cases of a child
 CASE_SECONDS, GIGABYTES = 10.0, 4.0
 LAST = "last"
 
@@ -95,7 +95,7 @@ def blocks_of(target: str, options: argparse.Namespace, folder: str) -> Iterator
         cases = min(BLOCK, options.first + options.cases - first)
         while cases > 0:
             asked = (target, options.seed, first, cases, folder, options.keep)
-            outcome = in_child(block, asked, 600.0, GIGABYTES, [__name__])
+            outcome = in_child(block, asked, 1200.0, GIGABYTES, [__name__])
             if outcome.status == "ok":
                 yield outcome.value
                 break

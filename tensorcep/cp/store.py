@@ -122,6 +122,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
+    if not np.size(fitted.trace.get("change", ())):
+        raise ValueError("its trace has no changes")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):

@@ -66,7 +66,9 @@ def in_table(rng: Rng, text: str, separator: str) -> str:
             fields[field] = pick(rng, FIELDS)
             lines[at] = separator.join(fields)
         elif kind == 4:
-            lines[at] = separator.join(fields[:field] + fields[field + int(rng.integers(2)) :] + [""] * int(rng.integers(2)))
+            lines[at] = separator.join(
+                fields[:field] + fields[field + int(rng.integers(2)) :] + [""] * int(rng.integers(2))
+            )
         elif kind == 5:
             lines.insert(at, pick(rng, [lines[at], "", "#", pick(rng, FIELDS), "3 4", "2 2"]))
         elif kind == 6:
@@ -93,7 +95,9 @@ def in_array(rng: Rng, array: np.ndarray) -> np.ndarray:
         array = array.reshape(-1) if rng.random() < 0.5 else array[None]
     elif kind == 5:
         with np.errstate(all="ignore"):
-            array = array.astype(pick(rng, ("f4", "f2", "i8", "u1", "c16", "?", "U5", "M8[s]", "V8", ">f8")), copy=False)
+            array = array.astype(
+                pick(rng, ("f4", "f2", "i8", "u1", "c16", "?", "U5", "M8[s]", "V8", ">f8")), copy=False
+            )
     else:
         array = np.zeros(pick(rng, ((), (0,), (1,), (3, 0), (2, 2))), array.dtype)
     return array

@@ -16,7 +16,7 @@ from tensorcep.methods import CEP
 
 # What resumes the checkpoint.
 STREAM = ("--rank", "1", "--batch-size", "20", "--checkpoint-every", "1", "--max-iter", "3", "--quiet")
-CSV = "user,item,week,y\nu1,a,1,0.5\nu2,b,2,1.5\nu1,b,3,-0.25\n\"u,3\",a,2,2e-1\nu3,c,1,7\n"
+CSV = 'user,item,week,y\nu1,a,1,0.5\nu2,b,2,1.5\nu1,b,3,-0.25\n"u,3",a,2,2e-1\nu3,c,1,7\n'
 NUMBERS = "1,2,3,0.5\n2,1,3,1.5\n3,3,1,-0.25\n1,1,1,2\n"
 TNS = "# a comment\n1 2 3 0.5\n2 1 3 1.5\n3 3 1 -0.25\n1 1 1 2\n"
 EXTENDED = "# extended\n3 4\n3 3 3\n1 2 3 0.5\n2 1 3 1.5\n3 3 1 -0.25\n1 1 1 2\n"
@@ -58,7 +58,9 @@ def models(folder: str) -> dict[str, bytes]:
         "regressor": tc.CPRegressor(1, method=CEP(n_ensemble=2), **short).fit(named),
         "gibbs": tc.CPRegressor(1, method="gibbs", **{**short, "max_iter": 8}).fit(tensor),
         "wopt": tc.CPRegressor(1, method="wopt", **short).fit(tensor),
-        "classifier": tc.CPClassifier(1, method="pg-vb", **short).fit(tensor.coords, tensor.values > np.median(tensor.values)),
+        "classifier": tc.CPClassifier(1, method="pg-vb", **short).fit(
+            tensor.coords, tensor.values > np.median(tensor.values)
+        ),
         "counts": tc.CPCountRegressor(1, method="cep", likelihood="negbinomial", **short).fit(
             tensor.coords, np.round(np.abs(tensor.values))
         ),

@@ -84,7 +84,9 @@ def _in_parquet(rng: Rng, data: bytes) -> bytes:
     table, found = pq.read_table(io.BytesIO(data)), io.BytesIO()
     said = json.loads(table.schema.metadata[b"pandas"])
     text = json.dumps(in_tree(rng, said)).encode()
-    pq.write_table(table.replace_schema_metadata({"pandas": in_bytes(rng, text) if rng.random() < 0.3 else text}), found)
+    pq.write_table(
+        table.replace_schema_metadata({"pandas": in_bytes(rng, text) if rng.random() < 0.3 else text}), found
+    )
     return found.getvalue()
 
 
@@ -158,7 +160,11 @@ def shell(rng: Rng, files: Files, folder: str) -> str | None:
     kind = pick(rng, list(files["models"]))  # type: ignore[arg-type]
     model = files["models"][kind]  # type: ignore[index]
     _put(folder, "model.npz", model if rng.random() < 0.7 else in_archive(rng, model))
-    options = list(pick(rng, [(), (), ("--no-header",), ("--no-labels",), ("--index-base", "0"), ("--count",), ("--modes", "user")]))
+    options = list(
+        pick(
+            rng, [(), (), ("--no-header",), ("--no-labels",), ("--index-base", "0"), ("--count",), ("--modes", "user")]
+        )
+    )
     fit = ["-o", "m.npz", "--rank", "1", "--max-iter", "2", "--method", pick(rng, ["vmp", "cep", "wopt"]), "--quiet"]
     commands = {
         "info": ["info", name],
@@ -170,7 +176,22 @@ def shell(rng: Rng, files: Files, folder: str) -> str | None:
         "fit": ["fit", name, *fit],
         "stream": ["stream", name, *STREAM, "-o", "s.npz"],
     }
-    chosen = pick(rng, ["info", "convert", "split", "predict", "evaluate", "info of a model", "info", "convert", "predict", "fit", "stream"])
+    chosen = pick(
+        rng,
+        [
+            "info",
+            "convert",
+            "split",
+            "predict",
+            "evaluate",
+            "info of a model",
+            "info",
+            "convert",
+            "predict",
+            "fit",
+            "stream",
+        ],
+    )
     return _said(folder, commands[chosen] + options)
 
 
@@ -209,4 +230,9 @@ def _put(folder: str, name: str, data: bytes) -> str:
     return path
 
 
-TARGETS: dict[str, Callable[[Rng, Any, str], str | None]] = {"read": read, "load": load, "resume": resume, "shell": shell}
+TARGETS: dict[str, Callable[[Rng, Any, str], str | None]] = {
+    "read": read,
+    "load": load,
+    "resume": resume,
+    "shell": shell,
+}

@@ -26,6 +26,7 @@ from tensorcep.core.checks.files import check_checksum as check_checksum
 from tensorcep.core.checks.files import check_columns as check_columns
 from tensorcep.core.checks.files import check_file as check_file
 from tensorcep.core.checks.messages import fail_value as fail_value
+from tensorcep.core.checks.messages import reason_of as reason_of
 from tensorcep.core.checks.messages import warn_user as warn_user
 from tensorcep.core.checks.settings import check_choice as check_choice
 from tensorcep.core.checks.settings import check_exactly_one as check_exactly_one

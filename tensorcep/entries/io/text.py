@@ -32,6 +32,7 @@ from tensorcep.entries.io.lines import (
     is_text,
     open_binary,
     open_lines,
+    skip_lines,
     split_line,
 )
 from tensorcep.entries.io.one_line import find_bad_line
@@ -136,8 +137,7 @@ def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_
     waiting: collections.deque[Future[_Block]] = collections.deque()
     size = os.path.getsize(layout.place)
     with open_binary(layout.place, verbose, layout.path) as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
-        for _ in range(layout.skip):
-            handle.readline()
+        skip_lines(handle, layout.skip)
         for lines, share in _whole_lines(handle, counted, size):
             waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
             if len(waiting) > threads:
@@ -262,9 +262,10 @@ def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
 
 def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
     """Return a file as pandas reads it, and whether some text may be another than that of the integer in it."""
-    options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False, "usecols": only}
+    options = {**_general_dialect(layout), "low_memory": False, "usecols": only}
     with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
         watched.numbers_as_names = False
+        skip_lines(handle, layout.skip)  # pandas takes one line too many where a carriage return ends them
         try:
             return _read_csv(handle, types, options), watched.numbers_as_names
         except _PARSE_ERRORS:
