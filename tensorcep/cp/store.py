@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Mixture, Posterior, Result
+from tensorcep.core.belief import EntryTheta, Mixture, Result
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import RECORD, Sized, read_as
 from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
@@ -93,6 +93,9 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         each = enumerate(fitted.labels.described)
         labels = tuple(None if item is None else unpack_labels(item, k, fitted.labels.arrays) for k, item in each)
         check_names(fitted.own, own)
+        missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
+        if missing:
+            raise KeyError(missing[0])
         _check_sense(fitted, labels)
         attributes = {
             "posterior_": fitted.posterior,
@@ -122,8 +125,6 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
-    if not np.size(fitted.trace.get("change", ())):
-        raise ValueError("its trace has no changes")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):
@@ -131,13 +132,21 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         prior: Any = getattr(member, "mode_prior", None)
         if prior is not None:
             np.linalg.cholesky(prior.precision)
-        if theta is not None and not np.min(theta.values if isinstance(member, Posterior) else theta) > 0.0:
+        if theta is not None and not all(_is_positive(part) for part in _parts_of(theta)):
             raise ValueError("a noise precision or dispersion is not positive")
     for name in ("lower_limit_", "_sampled_rate"):
         read_as(float | None, fitted.own.get(name), name)
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
+
+
+def _parts_of(theta: Any) -> tuple[Any, ...]:
+    return (theta.values, *(theta.gamma or ())) if isinstance(theta, EntryTheta) else (theta,)
+
+
+def _is_positive(numbers: Any) -> bool:
+    return bool((np.isfinite(numbers) & (np.asarray(numbers) > 0.0)).all())
 
 
 def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class ParquetRows:
             if last > skip:
                 with _explained(self.path):
                     frame = _flat(part.to_pandas())
-                columns = (frame[name].tolist() for name in self._columns)
+                    columns = [frame[name].tolist() for name in self._columns]
                 yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
 
     def take(self, count: int) -> Batch | None:
