@@ -9,7 +9,6 @@ seed and its number: `--targets load --seed 0 --first 1234 --cases 1 --keep FOLD
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import signal
 import tempfile
@@ -17,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,17 @@ from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.fuzz.seeds import corpus
 from scripts.lib.fuzz.targets import TARGETS
 
-BLOCK = 2500  # cases of a child
+BLOCK, BLOCK_SECONDS = 2500, 1200.0  # cases of a child, and the CPU seconds that it may take at most
 CASE_SECONDS, GIGABYTES = 10.0, 4.0
 LAST = "last"
+
+
+class Asked(NamedTuple):
+    """What all children are told: the seed, the time at which they end, and a folder for the damaged files."""
+
+    seed: int
+    until: float
+    keep: str | None
 
 
 class TooLongError(BaseException):
@@ -62,17 +69,19 @@ def fault_of_case(target: str, seed: int, case: int, files: Any, folder: str) ->
         return f"more than {CASE_SECONDS:.0f} CPU seconds"
 
 
-def block(target: str, seed: int, first: int, cases: int, folder: str, keep: str | None) -> list[tuple[int, str]]:
-    """The faults of some cases, each beside its number."""
+def block(target: str, asked: Asked, first: int, last: int, folder: str) -> tuple[int, list[tuple[int, str]]]:
+    """The case before which time was up, or `last`; and the faults of those before it, each beside its number."""
     files = loaded(folder)
-    faults = []
-    with contextlib.nullcontext(keep) if keep else tempfile.TemporaryDirectory() as own:
-        for case in range(first, first + cases):
+    faults: list[tuple[int, str]] = []
+    with contextlib.nullcontext(asked.keep) if asked.keep else tempfile.TemporaryDirectory() as own:
+        for case in range(first, last):
+            if time.time() > asked.until:
+                return case, faults
             (Path(folder) / LAST).write_text(str(case))
-            fault = fault_of_case(target, seed, case, files, own)
+            fault = fault_of_case(target, asked.seed, case, files, own)
             if fault is not None:
                 faults.append((case, fault))
-    return faults
+    return last, faults
 
 
 def written(files: dict[str, dict[str, bytes]], folder: str) -> None:
@@ -89,31 +98,23 @@ def loaded(folder: str) -> dict[str, dict[str, bytes]]:
     return {group.name: {path.name: path.read_bytes() for path in sorted(group.iterdir())} for group in groups}
 
 
-def blocks_of(target: str, options: argparse.Namespace, folder: str) -> Iterator[list[tuple[int, str]]]:
-    """The faults of one target, block by block; a child that died is a fault of its last case."""
-    for first in range(options.first, options.first + options.cases, BLOCK):
-        cases = min(BLOCK, options.first + options.cases - first)
-        while cases > 0:
-            asked = (target, options.seed, first, cases, folder, options.keep)
-            outcome = in_child(block, asked, 1200.0, GIGABYTES, [__name__])
-            if outcome.status == "ok":
-                yield outcome.value
-                break
+def measure(target: str, asked: Asked, first: int, cases: int, folder: str) -> list[Row]:
+    """The rows of one target: cases, faults, and each fault. A child that died is a fault of its last case."""
+    begin, at, faults = time.perf_counter(), first, []
+    while at < first + cases and time.time() < asked.until:
+        last = min(at + BLOCK, first + cases)
+        outcome = in_child(block, (target, asked, at, last, folder), BLOCK_SECONDS, GIGABYTES, [__name__])
+        if outcome.status == "ok":
+            at, found = outcome.value
+        else:
             died = int((Path(folder) / LAST).read_text())
-            yield [(died, outcome.status)]
-            first, cases = died + 1, first + cases - died - 1
-
-
-def measure(target: str, options: argparse.Namespace, folder: str) -> list[Row]:
-    """The rows of one target: cases, faults, and each fault."""
-    begin, faults = time.perf_counter(), []
-    for found in blocks_of(target, options, folder):
+            at, found = died + 1, [(died, outcome.status)]
         for case, fault in found:
             say(f"{target} {case}: {fault}")
         faults += found
-    about = {"data": target, "seed": options.seed, "first": options.first}
-    seconds = time.perf_counter() - begin
-    rows = [row("cases", options.cases, **about, seconds=seconds), row("faults", len(faults), **about)]
+    about = {"data": target, "seed": asked.seed, "first": first}
+    rows = [row("cases", at - first, **about, seconds=time.perf_counter() - begin)]
+    rows.append(row("faults", len(faults), **about))
     return rows + [row("fault of case", case, **about, reason=fault) for case, fault in faults]
 
 
@@ -122,13 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--targets", type=words(*TARGETS), default=list(TARGETS), help="what is fuzzed (default: all)")
     options.add_argument("--cases", type=int, default=1000, help="cases of each target (default: 1000)")
     options.add_argument("--first", type=int, default=0, help="number of the first case (default: 0)")
+    options.add_argument("--seconds", type=float, default=1e9, help="by the clock, after which no case begins")
     options.add_argument("--keep", metavar="FOLDER", help="leave the files of the last case in FOLDER")
+    options.add_argument("--good", metavar="FOLDER", help="good files of an earlier run, or where to put them")
     given = options.parse_args(arguments)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as made:
-        written(corpus(made), folder)
+    asked, rows = Asked(given.seed, time.time() + given.seconds, given.keep), []
+    with contextlib.nullcontext(given.good) if given.good else tempfile.TemporaryDirectory() as folder:
+        if not loaded(folder):
+            with tempfile.TemporaryDirectory() as made:
+                written(corpus(made), folder)
         for target in given.targets:
-            rows += measure(target, given, folder)
+            rows += measure(target, asked, given.first, given.cases, folder)
     report(rows, given.json)
 
 
