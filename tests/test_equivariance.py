@@ -1,8 +1,8 @@
 """What must not matter does not: units and origin of the values, the order of entries and modes, names of rows.
 
 Values in other units, moved values and entries in another order take the same path through the same starts, so that
-every method, samplers too, answers the same up to the rounding of its sums: `CLOSE` times the spread of the values. Rows
-under other names and modes in another order have other random starts and are passed through in another order: the
+every method, samplers too, answers the same up to the rounding of its sums: `CLOSE` times the spread of the values.
+Rows under other names and modes in another order have other random starts and are passed through in another order: the
 answers then differ as those of other seeds do, or by less than `SMALL` times the spread of the values.
 """
 
@@ -44,7 +44,13 @@ MODELS = {
     "counts pg-gibbs": ("counts", {"method": "pg-gibbs", "likelihood": "negbinomial", "max_iter": 16}),
     "counts wopt": ("counts", {"method": WOPT(iterations=5), "max_iter": 2}),
 }
-LONG = {"regressor cep averaged", "regressor default", "classifier default", "counts default", "regressor cep of order 2"}
+LONG = {
+    "regressor cep averaged",
+    "regressor default",
+    "classifier default",
+    "counts default",
+    "regressor cep of order 2",
+}
 REGRESSORS = [name for name, (kind, _) in MODELS.items() if kind == "regressor"]
 
 
@@ -181,11 +187,11 @@ def test_equivariance_of_factor_models(name):
 
 
 LINEAR = {
-    "logistic": lambda: tc.BayesianLogisticRegression(),
+    "logistic": tc.BayesianLogisticRegression,
     "logistic vb": lambda: tc.BayesianLogisticRegression("vb"),
-    "probit": lambda: tc.BayesianProbitRegression(),
+    "probit": tc.BayesianProbitRegression,
     "probit cep1": lambda: tc.BayesianProbitRegression("cep1"),
-    "point": lambda: tc.BayesPointMachine(),
+    "point": tc.BayesPointMachine,
     "point rbf": lambda: tc.BayesPointMachine("rbf"),
 }
 

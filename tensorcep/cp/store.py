@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import EntryTheta, Mixture, Result
+from tensorcep.core.belief import Mixture, Posterior, Result
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import RECORD, Sized, read_as
 from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
@@ -128,11 +128,10 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):
-        theta: Any = member.theta
         prior: Any = getattr(member, "mode_prior", None)
         if prior is not None:
             np.linalg.cholesky(prior.precision)
-        if theta is not None and not all(_is_positive(part) for part in _parts_of(theta)):
+        if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
     for name in ("lower_limit_", "_sampled_rate"):
         read_as(float | None, fitted.own.get(name), name)
@@ -141,8 +140,11 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         raise ValueError(f"there is no method {method!r}")
 
 
-def _parts_of(theta: Any) -> tuple[Any, ...]:
-    return (theta.values, *(theta.gamma or ())) if isinstance(theta, EntryTheta) else (theta,)
+def _parts_of(member: Any) -> list[Any]:
+    """The numbers that make the noise precision or the dispersion of a result."""
+    if isinstance(member, Posterior):
+        return [part for law in (member.noise, member.dispersion) if law is not None for part in (law.a, law.b)]
+    return [] if member.theta is None else [member.theta]
 
 
 def _is_positive(numbers: Any) -> bool:

@@ -161,7 +161,9 @@ def test_io_lines_end_as_they_may_and_blank_ones_come_first(tmp_path: Path, end:
 
 def test_io_number_of_hundreds_of_digits_is_one_short_sentence(tmp_path: Path) -> None:
     many = "9" * 400
-    both_refuse(put(tmp_path / "x.csv", f"a,b,y\nu,1,{many}\n"), f"line 2 of '.*' has the value '{'9' * 60}'...; values")
+    both_refuse(
+        put(tmp_path / "x.csv", f"a,b,y\nu,1,{many}\n"), f"line 2 of '.*' has the value '{'9' * 60}'...; values"
+    )
     both_refuse(put(tmp_path / "x.tns", f"1 2 {many}\n"), f"line 1 of '.*' has the value '{'9' * 60}'...; values")
     both_refuse(put(tmp_path / "y.tns", f"{many} 2 1\n"), f"has index '{'9' * 60}'... in field 1, which is larger")
 

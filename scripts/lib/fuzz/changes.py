@@ -17,14 +17,58 @@ Rng = np.random.Generator
 Arrays = dict[str, np.ndarray]
 
 FIELDS = (
-    "", " ", "0", "-1", "1", "2", "007", "+7", "7.0", "1e3", "1e400", "-1e308", "nan", "inf", "-inf", "1_000", "0x10", "9" * 400,
-    "1" + "0" * 5000, "9223372036854775807", "9223372036854775808", "18446744073709551616", "True", "None", "é", "\u0661",
-    "\x00", '"', '"a,b"', '"a\nb"', "'", "#", "# 1", "a b", "\t", ",", ";", "\u2028", "\ufeff", "\x1b[2J", "2024-01-01", "x" * 3000,
-)  # fmt: skip
+    *(
+        "",
+        " ",
+        "0",
+        "-1",
+        "1",
+        "2",
+        "007",
+        "+7",
+        "7.0",
+        "1e3",
+        "1e400",
+        "-1e308",
+        "nan",
+        "inf",
+        "-inf",
+        "1_000",
+        "0x10",
+    ),
+    *(
+        "9" * 400,
+        "1" + "0" * 5000,
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "True",
+        "None",
+    ),
+    *(
+        "é",
+        "\u0661",
+        "\x00",
+        '"',
+        '"a,b"',
+        '"a\nb"',
+        "'",
+        "#",
+        "# 1",
+        "a b",
+        "\t",
+        ",",
+        ";",
+        "\u2028",
+        "\ufeff",
+        "\x1b[2J",
+    ),
+    *("2024-01-01", "x" * 3000),
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 10**6, 2**63, 10**400, 0.5, -0.5, 1e308, float("nan"), float("inf"), "", "x", "cep", "text",
-    [], [1], [[]], {}, {"record": "x"}, {"record": "Posterior"}, "9" * 3000,
-)  # fmt: skip
+    *(None, True, False, 0, -1, 1, 2, 10**6, 2**63, 10**400, 0.5, -0.5, 1e308, float("nan"), float("inf"), "", "x"),
+    *("cep", "text", [], [1], [[]], {}, {"record": "x"}, {"record": "Posterior"}, "9" * 3000),
+)
 NUMBERS = (np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300, 1e-300, 2.0**63)
 
 
@@ -88,7 +132,7 @@ def in_array(rng: Rng, array: np.ndarray) -> np.ndarray:
         limits = np.iinfo(array.dtype)
         array.reshape(-1)[int(rng.integers(array.size))] = pick(rng, (0, limits.min, limits.max, 7))
     elif kind == 2 and array.dtype.kind in "iuf":
-        array = -array if array.dtype.kind != "u" else array[::-1].copy()
+        array = -array if array.dtype.kind != "u" else np.flip(array).copy()
     elif kind == 3:
         array = array[: len(array) // 2] if array.ndim else array[None]
     elif kind == 4:
@@ -165,7 +209,7 @@ def _packed(header: Any, arrays: Arrays) -> bytes:
 
 
 def _in_member(rng: Rng, data: bytes) -> bytes:
-    """An archive one member of which has other bytes, packed in another way or under another name; all sums are right."""
+    """An archive with other bytes in a member, packed in another way or under another name; all sums are right."""
     found = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(found, "w") as new:
         names = old.namelist()

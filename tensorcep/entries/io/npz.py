@@ -16,7 +16,7 @@ from tensorcep.entries.tensor import SparseTensor
 KIND = "tensorcep.tensor"
 VERSION = 1
 # What labels, shapes and arrays that make no sense end in, here and in pandas.
-WRONG = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, MemoryError)
+WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
