@@ -1,6 +1,6 @@
 """Does any damaged file end in more than one sentence? Readers, model files, checkpoints and the shell are fuzzed.
 
-A case damages a good file (bytes, fields of a table, arrays, header or members of an archive, its sums made right again)
+A case damages a good file (bytes, fields of a table, arrays, header or members of an archive, its sums then right)
 and hands it to a reader, to `load`, to a stream that resumes, or to a command of the shell. It passes by a result or by
 a refusal: a ValueError, TypeError or OSError of this package, in one sentence. It fails by any other exception, by more
 seconds or memory than a case may take, or if the process dies. A case is known by its target, the seed and its number:
