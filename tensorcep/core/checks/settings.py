@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-
 LONGEST = 300  # characters of what was given
 
 
