@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
@@ -138,7 +139,7 @@ def in_array(rng: Rng, array: np.ndarray) -> np.ndarray:
     elif kind == 4:
         array = array.reshape(-1) if rng.random() < 0.5 else array[None]
     elif kind == 5:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), contextlib.suppress(ValueError, TypeError):
             array = array.astype(
                 pick(rng, ("f4", "f2", "i8", "u1", "c16", "?", "U5", "M8[s]", "V8", ">f8")), copy=False
             )

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import INT64_MAX
+from tensorcep.core.checks import INT64_MAX, reason_of
 from tensorcep.entries.io.layout import Layout, fail_promise
 from tensorcep.entries.io.lines import (
     ENCODING,
@@ -58,7 +58,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
     plain = _plain_separator(layout)
     if plain is not None:
         dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE})
-    failure: Exception | None = None
+    failure: Exception = _RefusedError()
     for dialect in dialects:
         try:
             coords, values, sizes = _parse(layout, dialect, verbose)
@@ -71,7 +71,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
             fail_promise(layout, values.size)
         return coords, values, layout.shape or sizes
     find_bad_line(layout)
-    raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+    raise ValueError(f"'{layout.path}' cannot be read ({reason_of(failure)}); mend it.") from failure
 
 
 def _plain_separator(layout: Layout) -> str | None:
@@ -227,7 +227,7 @@ def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
         if _is_of_file(error):
             raise
         find_bad_line(layout)
-        raise ValueError(f"'{layout.path}' cannot be read ({error}); mend it.") from error
+        raise ValueError(f"'{layout.path}' cannot be read ({reason_of(error)}); mend it.") from error
     # A line that ends early leaves empty text in its last fields.
     if any((frame[field] == "").any() for field in frame.columns if frame[field].dtype.kind == "O"):
         find_bad_line(layout)
