@@ -51,7 +51,7 @@ LONG = {
     "counts default",
     "regressor cep of order 2",
 }
-# in six sweeps these have not settled, and the order of the modes shows; of mixtures every member has a start of its own
+# in six sweeps these have not settled, so that the order of the modes shows
 UNSETTLED = LONG - {"regressor default"} | {"counts laplace"}
 REGRESSORS = [name for name, (kind, _) in MODELS.items() if kind == "regressor"]
 
