@@ -119,7 +119,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         params = family.current(parameters(stored, family.settings), fitted)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
-        fail_value(f"'{stored.path}' has a parameter {odd[0]!r} that this tensorcep does not know; update tensorcep.")
+        fail_value(
+            f"'{stored.path}' has a parameter {odd[0][:60]!r} that this tensorcep does not know; update tensorcep."
+        )
     model = cls(**params)
     for name, value in fitted.items():
         setattr(model, name, value)
@@ -134,4 +136,4 @@ def _family(stored: StoredModel) -> Family:
         if stored.class_name in family.classes:
             return family
     listed = ", ".join(name for family in FAMILIES for name in family.classes)
-    fail_value(f"'{stored.path}' holds a {stored.class_name!r}, which is not one of {listed}; update tensorcep.")
+    fail_value(f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep.")

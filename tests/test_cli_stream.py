@@ -18,7 +18,8 @@ from helpers.source_graph import ROOT
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.core.store import open_model
+from tensorcep.core.files import write_archive
+from tensorcep.core.store import KIND, VERSION, open_model
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
 WRITTEN = ("model.npz", "aside.csv", "trace.csv")
@@ -276,3 +277,33 @@ def test_cli_messages_escape_what_a_terminal_obeys(data, capsys):
     assert err.rstrip("\n").isprintable()
     assert main(["info", "no\x1b[2Jne.csv"]) == 1
     assert "'no\\x1b[2Jne.csv'" in capsys.readouterr().err
+
+
+def test_cli_commands_say_the_same_of_a_file_that_is_no_text(data, capsys):
+    assert main(command("--quiet")) == 0
+    capsys.readouterr()
+    Path("query.csv").write_bytes(b"\x8a\x00\x01,1\n\xfe,2")
+    commands = [["predict", "model.npz", "query.csv"], ["evaluate", "model.npz", "query.csv"], ["info", "query.csv"]]
+    said = set()
+    for given in [*commands, ["fit", "query.csv", "-o", "other.npz"]]:
+        assert main(given) == 1
+        said.add(capsys.readouterr().err)
+    assert len(said) == 1
+    assert "line 1 of 'query.csv' is not UTF-8 text; convert the file" in said.pop()
+
+
+def test_cli_info_describes_a_model_of_a_stream(data, capsys):
+    assert main(command("--quiet")) == 0
+    assert main(["info", "model.npz"]) == 0
+    assert "CPRegressor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [{"trace": None}, {"position": [-1, 0]}, {"bad": "x"}, {"read": [[1]]}])
+def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(data, capsys, change):
+    assert main(command("--quiet")) == 0
+    stored = open_model("model.npz")
+    header = {name: value for name, value in stored.header.items() if name not in ("kind", "version", "checksum")}
+    progress = {name: value for name, value in {**header["progress"], **change}.items() if value is not None}
+    write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
+    assert main(command("--resume")) == 1
+    assert "'model.npz' is not a complete model (" in capsys.readouterr().err

@@ -53,6 +53,7 @@ TINY = {
         "--methods laplace,wopt-ridge,cep-averaged --likelihoods gaussian,logit --true-rank 1 --shape 12,10,8 "
         "--density 0.4 --seeds 1"
     ),
+    "studies.fuzz": "--cases 60",
     "studies.gauntlet": "--part smoke",
     "studies.measure_accuracy": (
         "--methods default,cep,vmp --folds 1 --entries 400 --sets 2 --data alog,enron --ranks 2 --sweeps 4 "
@@ -83,6 +84,7 @@ SLOW = {
     "speed.stream_kill_test",
     "studies.choose_defaults",
     "studies.engine_calibration",
+    "studies.fuzz",
     "studies.gauntlet",
     "studies.measure_accuracy",
 }
@@ -161,6 +163,7 @@ def test_script_hands_back_flat_rows(name, run, request):
         assert {"data", "metric", "value"} <= row.keys()
         assert all(value is None or isinstance(value, (str, int, float)) for value in row.values())
         assert "skipped" in row or np.isfinite(row["value"])
+        assert row["metric"] != "fault of case", row
 
 
 def test_scripts_write_the_same_rows_to_a_file_beside_a_table(tmp_path):

@@ -258,7 +258,8 @@ def fit_line(model: Any) -> str:
     if METHODS[model.method_].sampler:
         return f"{model.n_iter_} sweeps of every chain"
     ending = "converged" if model.converged_ else "not converged"
-    return f"{model.n_iter_} sweeps, {ending} (last change {model.trace_['change'][-1]:.1e})"
+    changes = model.trace_.get("change", ())
+    return f"{model.n_iter_} sweeps, {ending}" + (f" (last change {changes[-1]:.1e})" if len(changes) else "")
 
 
 def method_line(model: Any) -> str:

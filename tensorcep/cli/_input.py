@@ -6,12 +6,39 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
+from tensorcep.core.records import read_as
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.lines import STDIN, open_lines
 
 BLOCK = 1 << 20
+
+
+class Progress(NamedTuple):
+    """What a checkpoint holds beside the model: the input, how far it was read, the sizes of the side files."""
+
+    data: tuple[str, ...]
+    batch_size: int
+    first_batch: int | None
+    position: tuple[int, int]
+    aside: int
+    trace: int
+    bad: int
+    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints do not hold it
+
+
+def check_progress(stored: Any) -> None:
+    """Refuse what a checkpoint says of its progress if that makes no sense.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+    """
+    progress: Progress = read_as(Progress, stored, "progress")
+    if min(*progress.position, progress.aside, progress.trace, progress.bad) < 0:
+        fail_value("its progress is negative")
 
 
 class Witness:

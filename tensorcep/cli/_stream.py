@@ -234,13 +234,16 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
-    from tensorcep.core.store import open_model
+    from tensorcep.cli._input import check_progress
+    from tensorcep.core.store import complete, open_model
     from tensorcep.estimators import load
 
     progress = open_model(args.output).header.get("progress")
     if progress is None:
         fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
     model = load(args.output)
+    with complete(args.output):
+        check_progress(progress)
     for name in ("data", "batch_size", "first_batch"):
         now = _new_progress(args)[name]
         if progress[name] != now:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_file, fail_value
+from tensorcep.core.checks import check_file, fail_value, reason_of
 from tensorcep.core.members import DAMAGE, read_members
 
 try:
@@ -164,7 +164,7 @@ def read_archive(
         except DAMAGE as error:
             if not is_zip:
                 raise ValueError(f"'{text}' is not a {kind} file; check the path.") from None
-            raise ValueError(f"'{text}' is truncated or damaged ({error}); write it again.") from None
+            raise ValueError(f"'{text}' is truncated or damaged ({reason_of(error)}); write it again.") from None
     header = _checked_header(text, _json(arrays.pop(HEADER, None)), kind, version)
     if CHECKSUM in header and header[CHECKSUM] != _checksum(header, arrays):
         fail_value(f"'{text}' was changed after it was written (its checksum is another); write it again.")
@@ -192,8 +192,12 @@ def _json(stored: NDArray[Any] | None) -> Any:
         return None
 
 
+def _is_kind(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"[\w.]{1,80}", name) is not None
+
+
 def _checked_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
-    if not isinstance(header, dict) or "kind" not in header or not isinstance(header.get("version"), int):
+    if not isinstance(header, dict) or not _is_kind(header.get("kind")) or not isinstance(header.get("version"), int):
         fail_value(f"'{path}' is not a {kind} file: it has no tensorcep header; check the path.")
     if header["kind"] != kind:
         fail_value(f"'{path}' is a {header['kind']} file, not a {kind} file; check the path.")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.checks import reason_of
 from tensorcep.core.files import archive_kind, read_archive, write_archive
 from tensorcep.core.records import RECORD, check_shapes, merge, read_as, split, tree_of
 
@@ -103,8 +104,8 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({error}); save it again.") from None
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({reason_of(error)}); save it again.") from None
 
 
 def fitted_record(stored: StoredModel, kind: Any, earlier: Callable[[dict[str, Any], Arrays], Any]) -> Any:

@@ -93,6 +93,9 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         each = enumerate(fitted.labels.described)
         labels = tuple(None if item is None else unpack_labels(item, k, fitted.labels.arrays) for k, item in each)
         check_names(fitted.own, own)
+        missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
+        if missing:
+            raise KeyError(missing[0])
         _check_sense(fitted, labels)
         attributes = {
             "posterior_": fitted.posterior,
@@ -125,17 +128,27 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):
-        theta: Any = member.theta
         prior: Any = getattr(member, "mode_prior", None)
         if prior is not None:
             np.linalg.cholesky(prior.precision)
-        if theta is not None and not np.min(theta.values if isinstance(member, Posterior) else theta) > 0.0:
+        if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
     for name in ("lower_limit_", "_sampled_rate"):
         read_as(float | None, fitted.own.get(name), name)
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
+
+
+def _parts_of(member: Any) -> list[Any]:
+    """The numbers that make the noise precision or the dispersion of a result."""
+    if isinstance(member, Posterior):
+        return [part for law in (member.noise, member.dispersion) if law is not None for part in (law.a, law.b)]
+    return [] if member.theta is None else [member.theta]
+
+
+def _is_positive(numbers: Any) -> bool:
+    return bool((np.isfinite(numbers) & (np.asarray(numbers) > 0.0)).all())
 
 
 def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

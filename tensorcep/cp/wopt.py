@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 from tensorcep.core.belief import PointEstimate
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.core.packing import pack
+from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
@@ -56,6 +56,19 @@ class Penalty(NamedTuple):
     Lam: np.ndarray
 
 
+class Units(NamedTuple):
+    """What the search divides by, so that it takes the same way whatever the units of the values are.
+
+    Attributes
+    ----------
+    loss : float
+    factors : (n_rows, R) or float
+    """
+
+    loss: float
+    factors: Any
+
+
 class WOPTState(NamedTuple):
     """The factors (n_rows, R) and what the search needs.
 
@@ -63,6 +76,8 @@ class WOPTState(NamedTuple):
     ----------
     factors, free : (n_rows, R)
         Values, and which of them are sought: free columns of rows with entries.
+    units : Units
+        In which the search sees them.
     f : (n_blocks, LANES)
         Latent values of the entries.
     theta : float
@@ -75,6 +90,7 @@ class WOPTState(NamedTuple):
     free: np.ndarray
     by_row: EntriesByRow
     penalty: Penalty
+    units: Units
     f: np.ndarray
     theta: float
     learned: Learned | None
@@ -96,7 +112,8 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     f = latent_of_entries(problem.entries, factors, executor)
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
     theta = _precision(problem, f) if learned is None else float(learned.first_law().mean[0])
-    return WOPTState(factors, free, entries_by_row(problem.entries), penalty, f, theta, learned)
+    by_row, units = entries_by_row(problem.entries), _units(problem, options, penalty)
+    return WOPTState(factors, free, by_row, penalty, units, f, theta, learned)
 
 
 def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
@@ -114,6 +131,14 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
     y = problem.entries.y[problem.entries.weight > 0]
     noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(y.var())
     return Penalty(noise, prior_mean, problem.prior.Lam)
+
+
+def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> Units:
+    """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
+    if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
+        return Units(1.0, 1.0)
+    sd = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
+    return Units(penalty.weight, np.repeat(sd, problem.shape, axis=0) if len(sd) == len(problem.shape) else sd)
 
 
 def _precision(problem: Problem, f: np.ndarray) -> float:
@@ -157,19 +182,21 @@ def _pools() -> ThreadpoolController:
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, free = state.factors.copy(), state.free
+    unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
     theta = problem.likelihood.default_theta if state.learned is None else state.theta
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        factors[free] = x
+        factors[free] = x * units
         loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor, theta)
-        return loss, gradient[free]
+        return loss / unit, gradient[free] * (units / unit)
 
     if free.any():
         limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
         limits["maxfun"] = 20 * options.iterations
         # L-BFGS-B's own algebra is on short vectors: more threads cost many times their gain, and change the result
         with _pools().limit(limits=1, user_api="blas"):
-            factors[free] = minimize(objective, factors[free], jac=True, method="L-BFGS-B", options=limits).x
+            found = minimize(objective, factors[free] / units, jac=True, method="L-BFGS-B", options=limits).x
+        factors[free] = found * units
     f = latent_of_entries(problem.entries, factors, executor)
     theta = _theta(state, problem, f)
     sweep = Sweep(

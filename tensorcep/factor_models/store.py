@@ -108,6 +108,8 @@ def _check_sense(fitted: FittedRelations) -> None:
         raise ValueError("the moments do not fit the layout of their coordinates")
     if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
         raise ValueError("the moments do not fit the shapes of the matrices")
+    if len(fitted.links) == 1 and fitted.n_features_in not in (None, fitted.links[0].shape[1]):
+        raise ValueError("the number of features is not that of the matrix")
     if any(variances(moments).min() < 0.0 for moments in posterior.moments):
         raise ValueError("a variance is negative")
     learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]

@@ -121,6 +121,11 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ValueError, TypeError, IndexError, AttributeError
             If arrays do not fit each other, or hold no finite real numbers.
         """
+        missing = [name for name in self._stored if not hasattr(self, name)]
+        if missing:
+            fail_value(f"it has no {missing[0]!r}")
+        if not np.isfinite(self._cov).all():
+            fail_value("its covariances are not finite")
         X: Any = np.ones((1, self.n_features_in_))
         names = getattr(self, "feature_names_in_", None)
         found = [*self.predict_latent(X if names is None else pd.DataFrame(X, columns=names)), self.classes_]

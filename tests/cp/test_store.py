@@ -375,3 +375,15 @@ def test_interrupted_save_leaves_the_old_file(saved, monkeypatch, error):
         fitted("classifier").save(saved)
     assert saved.read_bytes() == before
     assert [p.name for p in saved.parent.iterdir()] == ["model.npz"]
+
+
+def test_load_refuses_a_dispersion_without_end_and_a_model_without_a_method(tmp_path):
+    path = tmp_path / "model.npz"
+    X, y = entries("counts")
+    model = tc.CPCountRegressor(1, method="vmp", likelihood="negbinomial", max_iter=2, tol=1e9, random_state=0)
+    model.set_params(method="pg-vb").fit(X, y).save(path)
+    edit(path, {"posterior.dispersion.b": np.zeros_like(model.posterior_.dispersion.b)})
+    refused(path, "not a complete model")
+    model.save(path)
+    edit(path, **{"fitted.own.method_": None})
+    refused(path, "not a complete model ('method_')")

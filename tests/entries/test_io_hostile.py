@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import os
 import threading
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,72 @@ def test_io_line_without_end_and_bombs_are_refused(tmp_path: Path, monkeypatch: 
     assert len(stream(put(tmp_path / "cr.tns", "1 1 1\r" * 300_000), batch_size=10**6)[0].values) == 300_000
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("labels", [True, False])
+def test_io_lines_end_as_they_may_and_blank_ones_come_first(tmp_path: Path, end: str, labels: bool) -> None:
+    for begin in ("", "\ufeff", "\ufeff" + end, 2 * end):
+        path = put(tmp_path / "x.csv", begin + end.join(["a,b,y", "1,2,0.5", "2,1,1.5", "3,3,2.5"]) + end)
+        assert read_tensor(path, labels=labels).values.tolist() == [0.5, 1.5, 2.5]
+        assert np.concatenate([batch.values for batch in stream(path, labels=labels)]).tolist() == [0.5, 1.5, 2.5]
+
+
+def test_io_number_of_hundreds_of_digits_is_one_short_sentence(tmp_path: Path) -> None:
+    many = "9" * 400
+    both_refuse(
+        put(tmp_path / "x.csv", f"a,b,y\nu,1,{many}\n"), f"line 2 of '.*' has the value '{'9' * 60}'...; values"
+    )
+    both_refuse(put(tmp_path / "x.tns", f"1 2 {many}\n"), f"line 1 of '.*' has the value '{'9' * 60}'...; values")
+    both_refuse(put(tmp_path / "y.tns", f"{many} 2 1\n"), f"has index '{'9' * 60}'... in field 1, which is larger")
+
+
+def rewritten(path: Path, change: Any) -> Path:
+    """An archive whose header and arrays were changed, without the checksum that would tell."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(arrays.pop("header").tobytes())
+    del header["checksum"]
+    change(header, arrays)
+    np.savez(path, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, arrays: header["labels"][0].update(dtype="period[x]"),
+        lambda header, arrays: header["labels"][1].update(closed="nowhere"),
+        lambda header, arrays: arrays.update(labels_1_left=np.zeros(1)),
+        lambda header, arrays: arrays.update(coords=arrays["coords"].astype(complex)),
+        lambda header, arrays: header.update(labels=7),
+        lambda header, arrays: header.update(shape=[10**30, 2]),
+        lambda header, arrays: header.update(kind="9" * 3000),
+        lambda header, arrays: header.update(zero_rate="x"),
+    ],
+)
+def test_io_npz_that_makes_no_sense_is_one_sentence(tmp_path: Path, change: Any) -> None:
+    names = [Labels(pd.period_range("2025-01", periods=2, freq="M")), Labels(pd.interval_range(0, 2))]
+    write_tensor(SparseTensor([[0, 1], [1, 0]], [1.0, 2.0], None, names), tmp_path / "x.npz")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'.*x.npz' is (damaged|not a tensorcep.tensor file)") as told:
+        read_tensor(rewritten(tmp_path / "x.npz", change))
+    assert len(str(told.value)) < 1000
+
+
+def test_io_npz_bombs_are_refused(tmp_path: Path) -> None:
+    write_tensor(SparseTensor([[0, 1], [1, 0]], [1.0, 2.0]), tmp_path / "x.npz")
+    with zipfile.ZipFile(tmp_path / "x.npz") as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(tmp_path / "deflated.npz", "w", zipfile.ZIP_DEFLATED) as new:
+        for name, content in members.items():
+            new.writestr(name, content if name != "values.npy" else content + bytes(10**6))
+    with pytest.raises(ValueError, match="member '.*' is compressed"):
+        read_tensor(tmp_path / "deflated.npz")
+    with zipfile.ZipFile(tmp_path / "lies.npz", "w") as new:
+        for name, content in members.items():
+            new.writestr(name, content.replace(b"(2,)", b"(9999999999999,)") if name == "values.npy" else content)
+    with pytest.raises(ValueError, match="promises .* bytes and holds"):
+        read_tensor(tmp_path / "lies.npz")
+
+
 def test_io_field_that_is_too_long_is_one_sentence(tmp_path: Path) -> None:
     long = "x" * 140_000
     sentence = "of '.*' has a field of more than 131,072 characters; close its quote or mend it"
@@ -266,8 +334,15 @@ def test_io_npz_keeps_labels_of_any_dtype(tmp_path: Path, labels: pd.Index) -> N
     assert (again.index.dtype, again.name) == (labels.dtype, "t")
 
 
-def test_labels_that_cannot_be_stored_are_known_beforehand() -> None:
+def test_labels_that_cannot_be_stored_are_known_beforehand(tmp_path: Path) -> None:
     assert "label frozenset() of mode 2 cannot be stored" in str(why_not_stored(Labels([frozenset()]), 2))
+    odd = [Labels([frozenset(), frozenset({1})]), None]
+    tensor = SparseTensor([[0, 0], [1, 1], [0, 1]], [1.0, 2.0, 3.0], None, odd)  # type: ignore[arg-type]
+    model = CPRegressor(1, method="vmp", max_iter=2, tol=1e9, random_state=0)
+    with pytest.warns(UserWarning, match="of mode 0 cannot be stored .* its model cannot be saved"):
+        model.fit(tensor)
+    with pytest.raises(ValueError, match="of mode 0 cannot be stored"):
+        model.save(tmp_path / "model.npz")
 
 
 def test_tensor_with_zeros_keeps_the_entries() -> None:

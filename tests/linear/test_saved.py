@@ -61,3 +61,24 @@ def test_load_gives_no_names_of_a_file_to_the_model(tmp_path: Path) -> None:
     rewritten(path, {}, predict="x")
     with pytest.raises(ValueError, match="it has no attribute 'predict'"):
         tc.load(path)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_load_refuses_one_number_that_is_not_finite_and_what_is_missing(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    model = MODELS[name]().fit(X, Y)
+    model.save(path)
+    cov = model._cov.copy()
+    cov[0, -1] = -np.inf
+    rewritten(path, {"_cov": cov})
+    with pytest.raises(ValueError, match="is not a complete model .its covariances are not finite"):
+        tc.load(path)
+    model.save(path)
+    with np.load(path) as archive:
+        content = {key: archive[key] for key in archive.files if key != "intercept_"}
+    header = json.loads(content["header"].tobytes())
+    header.pop("checksum")
+    header["fitted"].pop("intercept_", None)
+    np.savez(path, **{**content, "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)})
+    with pytest.raises(ValueError, match="is not a complete model .it has no 'intercept_'"):
+        tc.load(path)

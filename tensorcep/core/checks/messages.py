@@ -7,12 +7,18 @@ import sys
 import warnings
 from typing import NoReturn
 
+LONGEST_REASON = 300  # characters
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def fail_value(message: str) -> NoReturn:
     """Raise ValueError, as a parser does that has found a bad line."""
     raise ValueError(message)
+
+
+def reason_of(error: BaseException) -> str:
+    """What another library says is wrong, in one short line, for a sentence of ours to name it."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_REASON]
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

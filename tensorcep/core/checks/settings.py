@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
+LONGEST = 300  # characters of what was given
+
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of `allowed`; the error lists what exists."""
     known = tuple(allowed)
     if not isinstance(value, str) or value not in known:
         listed = ", ".join(repr(item) for item in known)
-        raise ValueError(f"{name} must be one of {listed}; got {value!r}.")
+        got = repr(value)
+        raise ValueError(
+            f"{name} must be one of {listed}; got {got if len(got) <= LONGEST else got[:LONGEST] + '...'}."
+        )
     return value
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
-from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
+from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
@@ -112,6 +112,7 @@ class BaseCP(TakesMethod, StreamingCP):
         refuse_others(f"{type(self).__name__}.fit", others)
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
+        warn_of_labels(entries[3])
         result = run_plan(plan.work)
         attributes = fitted_attributes(plan, result)
         health = diagnose(self, plan.work, result, attributes["_belief"])

@@ -21,6 +21,7 @@ class WOPT(Settings):
         parameters than entries). A number: the loss grows by ridge / 2 times the sum of squares of the factors.
         "prior": by minus the log density of the rows' prior, for real values times the noise variance. The residuals of
         a point estimate shrink as it overfits and do not tell that variance: the variance of the values stands for it.
+        The search is then the same in any unit of the values; with a number, as published, it sees them as they are.
     iterations : int, default=20
         L-BFGS-B iterations that one sweep stands for. The search forgets the curvature between sweeps.
     memory : int, default=10

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from tensorcep.core.checks import check_choice, check_shape, fail_value
+from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
 from tensorcep.entries.frames import check_mode_columns
 from tensorcep.entries.io.lines import NOT_TEXT, is_text, number_in, rows
 
@@ -180,7 +180,7 @@ def csv_names(path: str, lines: Iterable[str], header: bool, comment: str | None
     if all(number_in(name) is not None for name in names):
         fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
     if len(set(names)) < len(names):
-        fail_value(f"line {number} of '{path}' names a column twice: {', '.join(names)}; rename one.")
+        fail_value(f"line {number} of '{path}' names a column twice: {listed(names)}; rename one.")
     return number, names
 
 

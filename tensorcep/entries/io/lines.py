@@ -28,6 +28,7 @@ STDIN = "-"
 BUFFER = 1 << 20
 IN_CACHE = 1 << 17  # bytes for several array operations in turn, which stay in the processor's cache
 LONGEST = 1 << 20  # bytes of a line: names and numbers take some hundreds
+LONGEST_SHOWN = 60  # characters of a field
 LONG_FIELD = f"has a field of more than {csv.field_size_limit():,} characters; close its quote or mend it"
 GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a bomb to a thousandth
 
@@ -173,6 +174,18 @@ def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterato
         raise ValueError(f"'{name}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
 
 
+def skip_lines(handle: Any, count: int) -> None:
+    """Move a buffered binary handle behind some lines, whichever of the three ends they have."""
+    for _ in range(count):
+        end = b""
+        while not end and (data := handle.peek(1)):
+            at = min((data.find(mark) % (len(data) + 1) for mark in (b"\n", b"\r")), default=0)
+            end = data[at : at + 1]
+            handle.read(at + len(end))
+        if end == b"\r" and handle.peek(1)[:1] == b"\n":
+            handle.read(1)
+
+
 @contextlib.contextmanager
 def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file, or those of standard input as they arrive.
@@ -240,6 +253,11 @@ def rows(lines: Iterable[str], separator: str | None, comment: str | None) -> It
                 yield reader.line_num, fields
     except csv.Error as error:
         raise csv.Error(f"line {reader.line_num}") from error  # open_lines knows the file
+
+
+def shown(text: str) -> str:
+    """A field as a sentence names it, cut where it is long."""
+    return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}..."
 
 
 def number_in(text: str) -> int | float | None:

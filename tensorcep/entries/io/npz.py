@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_shape, fail_value
+from tensorcep.core.checks import check_shape, fail_value, reason_of
 from tensorcep.core.files import read_archive, write_archive
 from tensorcep.entries.labels import pack_labels, unpack_labels
 from tensorcep.entries.tensor import SparseTensor
 
 KIND = "tensorcep.tensor"
 VERSION = 1
+# What labels, shapes and arrays that make no sense end in, here and in pandas.
+WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
@@ -41,5 +43,5 @@ def read_npz(path: str, shape: Any = None) -> SparseTensor:
             labels,  # type: ignore[arg-type]
             zero_rate=header.get("zero_rate", 1.0),
         )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"'{path}' is damaged: {error} is missing or wrong; write it again.") from error
+    except WRONG as error:
+        raise ValueError(f"'{path}' is damaged ({reason_of(error)}); write it again.") from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from typing import Any
 
 from tensorcep.core.checks import INT64_MAX, fail_value
 from tensorcep.entries.io.layout import Layout
-from tensorcep.entries.io.lines import LONG_FIELD, NOT_TEXT, is_text, number_in, open_lines, rows, split_line
+from tensorcep.entries.io.lines import LONG_FIELD, NOT_TEXT, is_text, number_in, open_lines, rows, shown, split_line
 
 
 def find_bad_line(layout: Layout) -> None:
@@ -31,7 +32,7 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
         return f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
     for k, field in enumerate([] if layout.labelled else layout.modes):
         index = number_in(fields[field])
-        where = f"has index {fields[field]!r} in field {field + 1}"
+        where = f"has index {shown(fields[field])} in field {field + 1}"
         if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
             return f"{where}, which is not an integer; mend it"
         if index < layout.base:
@@ -44,7 +45,7 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
     if layout.labelled:
         for field in layout.modes:
             if not is_text(fields[field]):
-                return f"has the label {fields[field]!r}, which {NOT_TEXT}"
+                return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
             if fields[field] == "":
                 return "has an empty label; mend it"
     return None if layout.value is None else _value_problem(fields[layout.value], layout.value)
@@ -53,9 +54,9 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
 def _value_problem(text: str, field: int) -> str | None:
     value = number_in(text)
     if value is None:
-        return f"has {text!r} in field {field + 1}, which is not a number; mend it"
-    if not math.isfinite(value):
-        return f"has the value {text!r}; values must be finite, so leave unobserved cells out"
+        return f"has {shown(text)} in field {field + 1}, which is not a number; mend it"
+    if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
+        return f"has the value {shown(text)}; values must be finite, so leave unobserved cells out"
     return None
 
 

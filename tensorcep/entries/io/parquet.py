@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tensorcep.core.checks import INT64_MAX
+from tensorcep.core.checks import INT64_MAX, reason_of
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io.layout import Reading, chosen_columns
@@ -37,7 +37,7 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = reason_of(error)
         raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
@@ -74,7 +74,7 @@ class ParquetRows:
             if last > skip:
                 with _explained(self.path):
                     frame = _flat(part.to_pandas())
-                columns = (frame[name].tolist() for name in self._columns)
+                    columns = [frame[name].tolist() for name in self._columns]
                 yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
 
     def take(self, count: int) -> Batch | None:

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import INT64_MAX
+from tensorcep.core.checks import INT64_MAX, reason_of
 from tensorcep.entries.io.layout import Layout, fail_promise
 from tensorcep.entries.io.lines import (
     ENCODING,
@@ -32,6 +32,7 @@ from tensorcep.entries.io.lines import (
     is_text,
     open_binary,
     open_lines,
+    skip_lines,
     split_line,
 )
 from tensorcep.entries.io.one_line import find_bad_line
@@ -57,7 +58,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
     plain = _plain_separator(layout)
     if plain is not None:
         dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE})
-    failure: Exception | None = None
+    failure: Exception = _RefusedError()
     for dialect in dialects:
         try:
             coords, values, sizes = _parse(layout, dialect, verbose)
@@ -70,7 +71,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
             fail_promise(layout, values.size)
         return coords, values, layout.shape or sizes
     find_bad_line(layout)
-    raise ValueError(f"'{layout.path}' cannot be read ({failure}); mend it.") from failure
+    raise ValueError(f"'{layout.path}' cannot be read ({reason_of(failure)}); mend it.") from failure
 
 
 def _plain_separator(layout: Layout) -> str | None:
@@ -136,8 +137,7 @@ def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_
     waiting: collections.deque[Future[_Block]] = collections.deque()
     size = os.path.getsize(layout.place)
     with open_binary(layout.place, verbose, layout.path) as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
-        for _ in range(layout.skip):
-            handle.readline()
+        skip_lines(handle, layout.skip)
         for lines, share in _whole_lines(handle, counted, size):
             waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
             if len(waiting) > threads:
@@ -227,7 +227,7 @@ def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
         if _is_of_file(error):
             raise
         find_bad_line(layout)
-        raise ValueError(f"'{layout.path}' cannot be read ({error}); mend it.") from error
+        raise ValueError(f"'{layout.path}' cannot be read ({reason_of(error)}); mend it.") from error
     # A line that ends early leaves empty text in its last fields.
     if any((frame[field] == "").any() for field in frame.columns if frame[field].dtype.kind == "O"):
         find_bad_line(layout)
@@ -262,9 +262,10 @@ def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
 
 def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
     """Return a file as pandas reads it, and whether some text may be another than that of the integer in it."""
-    options = {**_general_dialect(layout), "skiprows": layout.skip, "low_memory": False, "usecols": only}
+    options = {**_general_dialect(layout), "low_memory": False, "usecols": only}
     with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
         watched.numbers_as_names = False
+        skip_lines(handle, layout.skip)  # pandas takes one line too many where a carriage return ends them
         try:
             return _read_csv(handle, types, options), watched.numbers_as_names
         except _PARSE_ERRORS:

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.short import CUT_SHORT
 
 import tensorcep as tc
 from tensorcep.cp.estimators import memory, priors
@@ -109,7 +110,7 @@ def test_float32_draws_predict_as_float64_ones(rng, tmp_path):
     np.testing.assert_allclose(tc.load(tmp_path / "model.npz").predict(X), short.predict(X), rtol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:gibbs was cut short")
+@CUT_SHORT
 @pytest.mark.parametrize("prior", ["learned", "fixed"])
 def test_draws_are_stored_once(rng, prior):
     X, y, shape = small_data(rng)
@@ -117,7 +118,7 @@ def test_draws_are_stored_once(rng, prior):
     assert np.shares_memory(model.posterior_.rows, model._belief.mean)
 
 
-@pytest.mark.filterwarnings("ignore:gibbs was cut short")
+@CUT_SHORT
 @pytest.mark.parametrize("prior", ["fixed", "learned", "ard"])
 @pytest.mark.parametrize(
     "method", ["vmp", "cep", "laplace", "gibbs", tc.CEP(messages="averaged"), tc.CEP(positive=False, order=2), "wopt"]

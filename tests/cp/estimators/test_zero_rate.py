@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.data import entries, fitted, new
 from helpers.models import paper
+from helpers.short import CUT_SHORT
 from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import norm
@@ -44,6 +45,7 @@ def with_rate(rate, **params):
     return model.set_params(zero_rate=rate)
 
 
+@CUT_SHORT  # 60 sweeps
 @pytest.mark.parametrize("options", [{"prior": "learned"}, {"method": "gibbs", "prior": "learned", "max_iter": 60}])
 def test_zero_rate_calibrates_in_the_large(options, population, sample):
     model = paper(tc.CPClassifier, 2, zero_rate="auto", random_state=0, **options).fit(sample)
@@ -90,6 +92,7 @@ def test_zero_rate_acts_inside_the_integral_over_the_latent_value(link):
     np.testing.assert_allclose(model.decision_function(X), np.log(p / (1.0 - p)), rtol=1e-9)
 
 
+@CUT_SHORT  # the mean is that of the draws there are, however few
 def test_zero_rate_over_draws_is_the_mean_of_the_corrected_probabilities():
     model, X = with_rate(RATE, method="gibbs", max_iter=40), entries("classifier")[0][:6]
     draws = model.posterior_.rows.shape[0] * model.posterior_.rows.shape[1]
