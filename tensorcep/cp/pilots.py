@@ -24,6 +24,7 @@ from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import held_places
 from tensorcep.cp.gibbs.method import GibbsState, with_weights
+from tensorcep.cp.gibbs.shrinkage import with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.problem import Problem
@@ -130,7 +131,7 @@ def _joined(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | 
             return None
         parts.append(draws)
         rows += list(draws.rows[0])
-    return sampled._replace(posterior=_in_one_chain(parts, rows))
+    return sampled._replace(posterior=with_constant(_in_one_chain(parts, rows), held, plan.problem.free))
 
 
 def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws], list[np.ndarray]]:

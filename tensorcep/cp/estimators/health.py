@@ -67,7 +67,10 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
 def _weights(plan: Plan, held: Any) -> dict[str, float]:
     """What each pilot and each chain counts."""
     pilots = {f"pilot: {pilot.name}": w for pilot, w in zip(plan.pilots, held.beside.tolist(), strict=False)}
-    return pilots | {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+    weights = pilots | {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+    if held.share < 1.0:
+        weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
+    return weights
 
 
 def _scores(

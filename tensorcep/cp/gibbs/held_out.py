@@ -67,8 +67,11 @@ class HeldOut(NamedTuple):
         What each chain counts; None until the end of the burn-in.
     beside : (B,) float64
         What each of the fits beside the chains counts.
-    score : (n,) float64
-        Log predictive density of the values by all together; nan until the end of the burn-in.
+    score, mean_of_all : (n,) float64
+        Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
+        the burn-in.
+    share : float
+        What all together count beside the constant.
     """
 
     place: np.ndarray
@@ -82,6 +85,8 @@ class HeldOut(NamedTuple):
     weights: np.ndarray | None
     beside: np.ndarray
     score: np.ndarray
+    mean_of_all: np.ndarray
+    share: float
 
     @property
     def heaviest(self) -> float:
@@ -131,10 +136,9 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
         return None
     rows = rows_of(problem.entries, place)
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
-    noises = np.full(n_chains, noise)
-    return HeldOut(
-        place, rows, y, zeros, zeros, noises, 1.0, np.full_like(zeros, -np.inf), None, zeros[0, :0], zeros[0] + np.nan
-    )
+    noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
+    density = np.full_like(zeros, -np.inf)
+    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, density, None, zeros[0, :0], unknown, unknown, 1.0)
 
 
 def update_held(
@@ -217,7 +221,8 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), least: f
     spread = float(np.mean(weights @ (spreads + (means - mean) ** 2)))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
-    return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise, score=score)
+    held = held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
+    return held._replace(score=score, mean_of_all=mean)
 
 
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.gibbs.shrinkage import shrunk, with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
@@ -177,6 +178,8 @@ def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = (),
     `least` is as `weighed` takes it.
     """
     held = weighed(state.held, options, beside, least)  # type: ignore[arg-type]
+    if state.learns_precision and options.weights == "stacked":
+        held = shrunk(held)
     return _some_chains(state, held.alive)._replace(held=held)
 
 
@@ -247,15 +250,18 @@ def _stream() -> tuple[np.ndarray]:
 def finish(state: GibbsState, problem: Problem) -> Draws:
     """The draws kept, and those of what was learned of the likelihood.
 
-    A noise precision from entries left out is that beside the draws of all chains.
+    A noise precision from entries left out is that beside the draws of all chains. Draws of the constant are among them
+    unless fits beside the chains have draws, too.
     """
     learned, held = state.learned, state.held
     mode = None if learned is None else learned.groups.mode
     shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
     draws = collect(state.chains, problem, mode, learned is not None, shares)
-    if held is None or not state.noise_held or draws.theta is None:
+    if held is None:
         return draws
-    return draws._replace(theta=draws.theta / held.noise_ratio)
+    if state.noise_held and draws.theta is not None:
+        draws = draws._replace(theta=draws.theta / held.noise_ratio)
+    return draws if held.beside.any() else with_constant(draws, held, problem.free)
 
 
 GIBBS = Method(

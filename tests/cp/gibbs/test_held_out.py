@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.problems import build, cells, settings_of
 
+from tensorcep.core.belief import Draws
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.held_out import (
@@ -19,6 +20,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.gibbs.shrinkage import shrunk, with_constant
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
@@ -55,7 +57,9 @@ def held_of(y, mean, log_density):
     """Entries left out with these running means (C, n) and log densities (C, n), before they are weighed."""
     n, zeros = len(y), np.zeros_like(mean)
     rows, unknown = np.arange(n)[:, None], np.full(n, np.nan)
-    return HeldOut(np.arange(n), rows, y, mean, zeros, np.ones(len(mean)), 1.0, log_density, None, y[:0], unknown)
+    return HeldOut(
+        np.arange(n), rows, y, mean, zeros, np.ones(len(mean)), 1.0, log_density, None, y[:0], unknown, unknown, 1.0
+    )
 
 
 def test_no_chain_interpolates_where_parameters_outnumber_entries(rng):
@@ -177,3 +181,44 @@ def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):
 def test_noise_must_be_a_known_word():
     with pytest.raises(ValueError, match="noise must be one of"):
         settings_of("gibbs", noise="cv")
+
+
+def weighed_of(y, mean):
+    """What is known of values left out that all together predict by this mean."""
+    held = held_of(y, mean[None], np.zeros((1, len(y))))
+    return shrunk(held._replace(weights=np.ones(1), score=np.zeros(len(y)), mean_of_all=mean))
+
+
+def test_predictions_of_noise_are_shrunk_to_the_constant(rng):
+    y = rng.standard_normal(400)
+    assert weighed_of(y, -0.1 * y + rng.standard_normal(400)).share == 0.0
+    assert weighed_of(y, np.zeros(400)).share == 0.0
+    shares = [weighed_of(rng.standard_normal(400), rng.standard_normal(400)).share for _ in range(200)]
+    assert np.mean(shares) < 0.02
+    assert max(shares) < 0.2
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_predictions_too_wide_are_shrunk_by_their_slope_and_good_ones_stay(rng, scale):
+    f = scale * rng.standard_normal(4000)
+    y = f + 0.2 * scale * rng.standard_normal(4000)
+    assert weighed_of(y, f).share == pytest.approx(1.0, abs=0.02)
+    assert weighed_of(y, 0.5 * f).share == 1.0
+    wide = weighed_of(y, 2.0 * f)
+    assert wide.share == pytest.approx(0.5, abs=0.01)
+    nothing = -0.5 * y**2 / np.mean(y**2) - 0.5 * np.log(2.0 * np.pi * np.mean(y**2))
+    np.testing.assert_allclose(wide.score, np.log(wide.share + (1.0 - wide.share) * np.exp(nothing)), rtol=1e-10)
+
+
+def test_a_share_of_the_draws_says_the_constant(rng):
+    held = weighed_of(rng.standard_normal(50), np.zeros(50))._replace(share=0.75)
+    free = np.array([[True, True], [True, False]])
+    draws = Draws((3, 2), 2, rng.standard_normal((2, 10, 5, 2)), np.full((2, 10, 1), 9.0), None, np.ones(5, bool))
+    mixed = with_constant(draws, held, free)
+    off = (mixed.rows != draws.rows).any(axis=(2, 3)).ravel()
+    assert off.sum() == 5
+    assert np.all(np.diff(np.flatnonzero(off)) == 4)
+    said = mixed.rows.reshape(-1, 5, 2)[off]
+    np.testing.assert_array_equal(said, np.broadcast_to([[0, 0]] * 3 + [[0, 1]] * 2, said.shape))
+    np.testing.assert_allclose(mixed.theta.ravel()[off], 1.0 / np.mean(held.y**2))
+    assert np.all(mixed.theta.ravel()[~off] == 9.0)
