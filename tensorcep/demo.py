@@ -89,8 +89,8 @@ def run_demo(
     start = time.perf_counter()
     model.fit(train)
     seconds = time.perf_counter() - start
-    mean, sd = model.predict(test, return_std=True)
-    lower, upper = model.predict_interval(test, COVERAGE).T
+    mean = model.predict(test)
+    intervals = {level: model.predict_interval(test, level) for level in LEVELS}
     model.save(folder / MODEL_NAME)
     return Demo(
         train=train,
@@ -100,9 +100,9 @@ def run_demo(
         rmse=metrics.rmse(test.values, mean),
         rmse_mean=metrics.rmse(test.values, np.full(test.nnz, train.values.mean())),
         rmse_parafac=parafac_errors(train, test, PARAFAC_RANK, seed),
-        coverage=metrics.coverage(test.values, lower, upper),
+        coverage=metrics.coverage(test.values, *intervals[COVERAGE].T),
         model_file=folder / MODEL_NAME,
-        figure_file=_draw(folder / FIGURE_NAME, model, test, mean, sd),
+        figure_file=_draw(folder / FIGURE_NAME, test, mean, intervals),
     )
 
 
@@ -118,7 +118,7 @@ def parafac_errors(train: SparseTensor, test: SparseTensor, rank: int, seed: int
     return np.array(errors)
 
 
-def _draw(path: Path, model: CPRegressor, test: SparseTensor, mean: np.ndarray, sd: np.ndarray) -> Path | None:
+def _draw(path: Path, test: SparseTensor, mean: np.ndarray, intervals: dict[float, np.ndarray]) -> Path | None:
     """Draw the figure, without pyplot: no display is needed and the user's figures stay as they are."""
     try:
         from matplotlib.figure import Figure
@@ -126,11 +126,11 @@ def _draw(path: Path, model: CPRegressor, test: SparseTensor, mean: np.ndarray, 
         return None
     figure = Figure(figsize=(10, 4.6), layout="constrained", dpi=110)
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    plot_predictions(test.values, mean, sd, coverage=COVERAGE, ax=left)
+    plot_predictions(test.values, mean, coverage=COVERAGE, intervals=intervals[COVERAGE], ax=left)
     left.set(title=f"{test.nnz:,} held-out measurements")
     left.set(xlabel="observed (log-scaled, centred)", ylabel="predicted")
-    plot_coverage(test.values, {level: model.predict_interval(test, level) for level in LEVELS}, ax=right)
-    right.set(title="How many of them their intervals hold")
+    plot_coverage(test.values, intervals, ax=right)
+    right.set(title="Share of them inside their intervals")
     with atomic_write(path) as handle:
         figure.savefig(handle, format="png")
     return path
