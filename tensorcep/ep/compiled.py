@@ -48,13 +48,21 @@ class Terms:
             fail_value(f"sites must hold {n} numbers each; got shapes {[np.shape(part) for part in sites]}.")
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
-    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites) -> None:
-        """Write the cavities, and logz, alpha and beta there, to `work`."""
-        cavities(0, f.size, f, s, self.term, sites, self.work)
-        block_moments(self.term, 0, f.size, self.work)
+    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites, first: int = 0) -> None:
+        """Write the cavities, and logz, alpha and beta there, to `work`: of the terms from `first` on, as many as f."""
+        n, work = f.size, self.work
+        cavities(first, first + n, f, s, self.term, sites, work)
+        block_moments(self.term, first, first + n, work)
         if self._rule is not None:
-            tilted = Tilted(self.record, self.term.y, self.term.theta, self.work.m, self.work.v)
-            self.work.beta[:] = project(tilted, self.work.alpha, self.work.beta, self._rule)
+            given = [a[first : first + n] for a in (self.term.y, self.term.theta)]
+            tilted = Tilted(self.record, *given, work.m[:n], work.v[:n])
+            work.beta[:n] = project(tilted, work.alpha[:n], work.beta[:n], self._rule)
+
+    def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[float, int]:
+        """Refine site i in place, for mean (1,) and variance (1,) of its latent value; its change, and 1 if left out."""
+        self.moments(f, s, sites, i)
+        change, skipped = renew(i, i + 1, f, s, self.term, sites, sites, damping, self.work)
+        return float(change), int(skipped)
 
     def propose_all(self, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         """Return new sites, all from one posterior, the largest change and how many were left out."""
