@@ -36,8 +36,5 @@ class Mixer:
         went = np.stack([point - before for before in points], axis=1)
         share = np.linalg.lstsq(unit[:, None] * moved, unit * residual, rcond=RCOND)[0]
         tau, nu = np.split(point + residual - (went + moved) @ share, 2)
-        return Sites(tau, nu, new.logc) if np.isfinite(tau).all() and np.isfinite(nu).all() else None
-
-    def forget(self) -> None:
-        """Begin again."""
-        self._points, self._residuals = [], []
+        worse = (tau < 0.0).any() and (new.tau >= 0.0).all()  # sites of positive precision are kept so
+        return None if worse or not (np.isfinite(tau).all() and np.isfinite(nu).all()) else Sites(tau, nu, new.logc)

@@ -9,7 +9,6 @@ Source: Rasmussen and Williams (2006), Gaussian processes for machine learning, 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -66,7 +65,6 @@ class Posterior:
             self._by_roots_of_sites(pull)
         else:
             self._by_root_of_prior(pull)
-        self.log_root_det = float(np.log(np.diag(self._chol)).sum())
         offset = (nu - 0.5 * tau * prior.mean) * prior.mean
         self.log_integral = float(offset.sum() + 0.5 * (pull @ (self.f - prior.mean)) - self.log_root_det)
 
@@ -75,8 +73,9 @@ class Posterior:
         B = K * root
         B *= root[:, None]
         B[np.diag_indices_from(B)] += 1.0
-        self._chol = _cholesky(B.T)
-        self._inverse = lapack.dtrtri(self._chol, lower=1)[0]
+        chol = _cholesky(B.T)
+        self.log_root_det = float(np.log(np.diag(chol)).sum())
+        self._inverse = lapack.dtrtri(chol, lower=1, overwrite_c=1)[0]  # in the place of B
         weight = self._inverse.T @ (self._inverse @ (root * (K @ pull)))
         self.dual = pull - root * weight
         self.f = self.prior.mean + K @ self.dual
@@ -91,6 +90,7 @@ class Posterior:
         P = C.T @ (self.tau[:, None] * C)
         P[np.diag_indices_from(P)] += 1.0
         self._chol = _cholesky(P.T)
+        self.log_root_det = float(np.log(np.diag(self._chol)).sum())
         u = lapack.dpotrs(self._chol, C.T @ pull, lower=1)[0]
         deviation = C @ u
         self.f, self.dual = self.prior.mean + deviation, pull - self.tau * deviation
@@ -100,13 +100,14 @@ class Posterior:
     def resolvent(self) -> np.ndarray:
         """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n)."""
         if self._positive:
+            lower = lapack.dlauum(self._inverse, lower=1)[0]
+            diagonal = np.diag(lower).copy()
+            R: np.ndarray = lower + lower.T
+            R[np.diag_indices_from(R)] = diagonal
             root = np.sqrt(self.tau)
-            R: Any = lapack.dlauum(self._inverse, lower=1)[0]
-            upper = np.triu_indices(len(R), 1)
-            R[upper] = R.T[upper]
             R *= root
             R *= root[:, None]
-            return np.asarray(R)
+            return R
         half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
         return np.asarray(np.diag(self.tau) - half.T @ half)
 

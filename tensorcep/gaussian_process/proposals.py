@@ -11,16 +11,12 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.ep.compiled import Terms
+from tensorcep.gaussian_process.expected import expected_density
 from tensorcep.gaussian_process.posterior import Posterior
 from tensorcep.gaussian_process.thirds import third_derivative
-from tensorcep.kernels.quadrature import REACH
 from tensorcep.kernels.sites import Sites
 from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.record import Likelihood
-
-# Nodes of the trapezoidal rule over q for VB, per standard deviation of f and beyond: the error of an analytic integrand
-# falls exponentially with their density.
-NODES, NODES_PER_UNIT, MAX_NODES = 5.0, 5.0, 2048
 
 
 class Data(NamedTuple):
@@ -150,16 +146,7 @@ class VBProposal(_OfDensity):
     """Fixed-point steps to the Gaussian with the highest lower bound."""
 
     def _expected(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Means of log p(y | f) and its first two derivatives over q, by the trapezoidal rule."""
-        s = np.sqrt(np.maximum(posterior.s, 0.0))
-        count = int(min(2.0 * REACH * (NODES + NODES_PER_UNIT * s.max(initial=0.0)), MAX_NODES)) + 1
-        u = np.linspace(-REACH, REACH, count)
-        weight = np.exp(-0.5 * u * u)
-        f = posterior.f[:, None] + s[:, None] * u
-        y, theta = (np.repeat(a, count) for a in (self._y, self._theta))
-        found = log_density(self._record.loglik, y, f.ravel(), theta)
-        value, slope, curve = (a.reshape(f.shape) @ (weight / weight.sum()) for a in found)
-        return value, slope, curve
+        return expected_density(self._record, self._y, self._theta, posterior.f, posterior.s)
 
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
         _, slope, curve = self._expected(posterior)
