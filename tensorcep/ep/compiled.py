@@ -64,6 +64,19 @@ class Terms:
         change, skipped = renew(i, i + 1, f, s, self.term, sites, sites, damping, self.work)
         return float(change), int(skipped)
 
+    def renew_with_noise(
+        self, first: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float, noise: np.ndarray
+    ) -> tuple[float, int]:
+        """Refine in place sites of f that are seen with Gaussian noise of these variances before the likelihood."""
+        n, work = f.size, self.work
+        cavities(first, first + n, f, s, self.term, sites, work)
+        v = work.v[:n].copy()
+        work.v[:n] = np.where(v > 0.0, v + noise, v)
+        block_moments(self.term, first, first + n, work)
+        work.v[:n] = v
+        change, skipped = renew(first, first + n, f, s, self.term, sites, sites, damping, work)
+        return float(change), int(skipped)
+
     def propose_all(self, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         """Return new sites, all from one posterior, the largest change and how many were left out."""
         self.moments(f, s, sites)

@@ -16,8 +16,9 @@ from tensorcep.gaussian_process.proposals import Data, EPProposal, LaplacePropos
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.sites import Sites
 
-# What an objective may lose to rounding, relative to its size.
-SLACK = 1e-12
+# What an objective may lose to rounding, relative to its size; and the change, in posterior standard deviations, from
+# which on steps are too short for it to fall.
+SLACK, SURE = 1e-9, 1e-3
 
 
 class Fit(NamedTuple):
@@ -91,9 +92,10 @@ def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop,
             kept = min(1.0 - SLOWER * (1.0 - kept), MOST_DAMPING)
         last = change
         mixed = None if mixer is None else mixer.mix(posterior, sites, new, change)
-        step = None if mixed is None else _accepted(prior, method, mixed, value, method.rises)
+        least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
+        step = None if mixed is None else _accepted(prior, method, mixed, least)
         if step is None:
-            step = _damped(prior, method, sites, new, kept, value)
+            step = _damped(prior, method, sites, new, kept, least)
         sites, posterior, value = step
     return Fit(
         sites=sites,
@@ -109,24 +111,25 @@ def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop,
 Step = tuple[Sites, Posterior, float]
 
 
-def _accepted(prior: Prior, method: Proposal, sites: Sites, value: float, rises: bool) -> Step | None:
-    """The step to these sites, if their posterior is a Gaussian and an objective does not fall."""
+def _accepted(prior: Prior, method: Proposal, sites: Sites, least: float) -> Step | None:
+    """The step to these sites, if their posterior is a Gaussian and the objective is not below this."""
     posterior = _posterior_or_none(prior, sites)
     if posterior is None:
         return None
-    now = method.objective(posterior, sites)
-    return (sites, posterior, now) if not rises or now >= value - SLACK * (1.0 + abs(value)) else None
+    value = method.objective(posterior, sites)
+    return (sites, posterior, value) if value >= least else None
 
 
-def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float, value: float) -> Step:
+def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float, least: float) -> Step:
     """The damped step, halved until it can be accepted."""
     for _ in range(MAX_HALVINGS):
         sites = Sites(*(b + kept * (a - b) for a, b in zip(old, new, strict=True)))
-        step = _accepted(prior, method, sites, value, method.rises)
+        step = _accepted(prior, method, sites, least)
         if step is not None:
             return step
         kept = 0.5 * (1.0 + kept)
-    return old, _posterior(prior, old), value
+    posterior = _posterior(prior, old)
+    return old, posterior, method.objective(posterior, old)
 
 
 def _posterior_or_none(prior: Prior, sites: Sites) -> Posterior | None:
