@@ -79,8 +79,10 @@ class EPProposal:
         work = self._terms.work
         m, v, tau, nu = work.m, work.v, sites.tau, sites.nu
         grown = 1.0 + v * tau
+        good = (v > 0.0) & (grown > 0.0) & np.isfinite(work.logz)  # others keep the scale that they had
+        grown = np.where(good, grown, 1.0)
         alone = (nu - 0.5 * tau * m) * m + 0.5 * (nu - tau * m) ** 2 * v / grown - 0.5 * np.log(grown)
-        return posterior.log_integral + float((work.logz - alone).sum())
+        return posterior.log_integral + float(np.where(good, work.logz - alone, sites.logc).sum())
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         return None
