@@ -62,9 +62,7 @@ FACTOR_MODELS: dict[str, Any] = {
 FEATURE_MODELS: dict[str, Any] = {
     cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression, BayesPointMachine)
 }
-GP_MODELS: dict[str, Any] = {
-    cls.__name__: cls for cls in (GaussianProcessClassifier, GaussianProcessCountRegressor)
-}
+GP_MODELS: dict[str, Any] = {cls.__name__: cls for cls in (GaussianProcessClassifier, GaussianProcessCountRegressor)}
 
 
 class Family(NamedTuple):

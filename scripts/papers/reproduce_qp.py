@@ -153,7 +153,9 @@ def draw_rate(path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
-    p = parser(__doc__, data="sonar,crabs,ionosphere,cancer,pima,pima-with-duplicates,mining", methods="ep,qp,vb", seed=0)
+    p = parser(
+        __doc__, data="sonar,crabs,ionosphere,cancer,pima,pima-with-duplicates,mining", methods="ep,qp,vb", seed=0
+    )
     p.add_argument("--rounds", type=int, default=5, help="random divisions (default: %(default)s; the paper: 100)")
     p.add_argument("--folds-run", type=int, default=FOLDS, help="folds of each round that are run (default: all)")
     p.add_argument("--figure", type=Path, help="draw QP's variances against EP's into this file (needs matplotlib)")

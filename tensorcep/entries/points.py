@@ -120,7 +120,9 @@ def _numbers(path: str | os.PathLike[str], columns: int) -> np.ndarray:
     lines = [line.split(",") for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         if len(line) != columns:
-            raise ValueError(f"'{file}' must hold {columns} numbers between commas in a line; got {len(line)} in {number}.")
+            raise ValueError(
+                f"'{file}' must hold {columns} numbers between commas in a line; got {len(line)} in {number}."
+            )
     try:
         return np.array(lines, dtype=np.float64)
     except ValueError:

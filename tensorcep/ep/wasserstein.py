@@ -166,7 +166,9 @@ def _probit_table() -> np.ndarray:
     values = (ratio - 1.0).reshape(TABLE_SIZE)
     for axis, n in enumerate(TABLE_SIZE):
         points = np.cos(np.pi * (np.arange(n) + 0.5) / n)
-        values = np.moveaxis(np.linalg.solve(chebyshev.chebvander(points, n - 1), np.moveaxis(values, axis, 0)), 0, axis)
+        values = np.moveaxis(
+            np.linalg.solve(chebyshev.chebvander(points, n - 1), np.moveaxis(values, axis, 0)), 0, axis
+        )
     return values
 
 
@@ -177,8 +179,10 @@ def tabled_deviations(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np
     """
     k, log_s = tilted.y * tilted.m / np.sqrt(1.0 + tilted.v), 0.5 * np.log10(tilted.v)
     inside = (np.abs(k) <= K_RANGE) & (np.abs(log_s) <= LOG_S_RANGE)
-    sides = [chebyshev.chebvander(np.where(inside, a, 0.0), n - 1) for a, n in zip(
-        (k / K_RANGE, log_s / LOG_S_RANGE), TABLE_SIZE, strict=True)]
+    sides = [
+        chebyshev.chebvander(np.where(inside, a, 0.0), n - 1)
+        for a, n in zip((k / K_RANGE, log_s / LOG_S_RANGE), TABLE_SIZE, strict=True)
+    ]
     ratio = 1.0 + np.einsum("nk,nk->n", sides[0] @ _probit_table(), sides[1])
     result = ratio * np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 0.0))
     if not inside.all():

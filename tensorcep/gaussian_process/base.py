@@ -28,6 +28,8 @@ from tensorcep.gaussian_process.store import write_machines
 
 # What validation says of the features.
 OF_FEATURES = ("n_features_in_", "feature_names_in_")
+# What a fit leaves beside attributes whose names end in an underscore.
+PRIVATE = ("_machines", "_X_fit", "_y_fit")
 # Points whose sites are refined at a time, with inducing points.
 BATCH = 4096
 LARGEST_JOINT = 5000
@@ -103,8 +105,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _take(self, machines: tuple[Machine, ...], fitted: dict[str, Any]) -> None:
         """Have these fitted attributes, all at once, and none of an earlier fit."""
         kernels = [machine.kernel for machine in machines]
-        names = self.__class__._get_param_names()
-        kept = {name: value for name, value in vars(self).items() if name in names}
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_") and name not in PRIVATE}
         self.__dict__ = {
             **kept,
             **fitted,
@@ -117,7 +118,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _restore(self) -> None:
         """Set what follows from the attributes in a file, and try them out."""
-        names = ("_machines", "_X_fit", "_y_fit", "classes_", "prior_mean_", *OF_FEATURES)
+        names = (*PRIVATE, "classes_", "prior_mean_", *OF_FEATURES)
         self._take(self._machines, {name: value for name, value in vars(self).items() if name in names})
         self._try_out()
 

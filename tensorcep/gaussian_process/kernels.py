@@ -53,7 +53,9 @@ def check_kernel(kernel: Any) -> Kernel:
 
 def _parts(kernel: Any) -> list[Any]:
     """A kernel and those that it is made of."""
-    inner = [getattr(kernel, name) for name in ("k1", "k2", "kernel") if isinstance(getattr(kernel, name, None), Kernel)]
+    inner = [
+        getattr(kernel, name) for name in ("k1", "k2", "kernel") if isinstance(getattr(kernel, name, None), Kernel)
+    ]
     return [kernel, *(part for one in inner for part in _parts(one))]
 
 

@@ -50,7 +50,9 @@ class ExactEvidence:
     def __init__(self, points: Points, settings: GPSettings, stop: Stop):
         self.points, self.stop = points, stop
         # Of EP where quantile propagation is asked for: it has no evidence of its own.
-        self.settings = EP(schedule=settings.schedule, damping=settings.damping) if isinstance(settings, QP) else settings
+        self.settings = (
+            EP(schedule=settings.schedule, damping=settings.damping) if isinstance(settings, QP) else settings
+        )
         self._sites: Sites | None = None
 
     def fit(self, kernel: Any) -> Fit:

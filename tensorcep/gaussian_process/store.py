@@ -56,7 +56,9 @@ def kernel_record(kernel: Any) -> dict[str, Any]:
     """
     if KERNELS.get(type(kernel).__name__) is not type(kernel):
         listed = ", ".join(KERNELS)
-        fail_value(f"kernel must be made of {listed} to be saved; got {type(kernel).__name__}, which files cannot hold.")
+        fail_value(
+            f"kernel must be made of {listed} to be saved; got {type(kernel).__name__}, which files cannot hold."
+        )
     params = {name: _plain(value) for name, value in kernel.get_params(deep=False).items()}
     return {RECORD: type(kernel).__name__, **params}
 
@@ -69,19 +71,19 @@ def _plain(value: Any) -> Any:
 
 def kernel_of(tree: Any) -> Any:
     """The kernel that a tree says; a name that is not among `KERNELS` raises KeyError."""
-    params = {name: _value(value) for name, value in tree.items() if name != RECORD}
+    params = {name: _value(name, value) for name, value in tree.items() if name != RECORD}
     kernel = KERNELS[tree[RECORD]](**params)
     if not np.isfinite(kernel.theta).all():
         raise ValueError("a kernel's parameters are not finite")
     return kernel
 
 
-def _value(value: Any) -> Any:
+def _value(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return kernel_of(value)
-    if isinstance(value, list) and value and not isinstance(value[0], list) and len(value) == 2:
-        return tuple(value)
-    return np.asarray(value, dtype=np.float64) if isinstance(value, list) else value
+    if isinstance(value, list) and name.endswith("_bounds"):
+        return tuple(value) if np.ndim(value) == 1 else np.asarray(value, dtype=np.float64)
+    return value
 
 
 def write_machines(path: str | os.PathLike[str], model: Any) -> None:
