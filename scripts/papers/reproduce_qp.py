@@ -1,19 +1,19 @@
-"""Quantile propagation beside EP and variational Bayes: table 1 and figure 1 of Zhang et al. (2020), and the coal mines.
+"""Quantile propagation beside EP and variational Bayes: table 1 and figure 1 of Zhang et al. (2020), the coal mines.
 
     python -m scripts.papers.reproduce_qp --rounds 5                        # the sets that are fetched, and the mines
     python -m scripts.papers.reproduce_qp --data sonar --rounds 100         # as many rounds as in the paper
     python -m scripts.papers.reproduce_qp --data glass --glass glass.data   # from the user's file of the UCI repository
     python -m scripts.papers.reproduce_qp --data sonar,mining --figure variances.png --rate rate.png
 
-A round is 10 folds at random (of the mines: the years to two halves); a model is learned on nine folds, standardised, by
-the evidence, with one RBF of all features. QP runs at EP's kernel, as in the paper. Errors are in per cent (the mean of
-|y - rate| of the mines), losses in nats per 1000; the figures after +- are standard deviations over rounds. The table
-has the paper's figures beside ours, and how often, and by how much, QP's loss is lower than EP's in the same round.
+A round is 10 folds at random (of the mines: the years to two halves); a model is learned on nine folds, standardised,
+by the evidence, with one RBF of all features. QP runs at EP's kernel, as in the paper. Errors are in per cent (the mean
+of |y - rate| of the mines), losses in nats per 1000; sd is over rounds. The table has the paper's figures beside ours,
+and how often, and by how much, QP's loss is lower than EP's in the same round.
 
-What differs from the paper's text follows its code: one length scale, 33 columns of ionosphere, and the running number of
-crabs and glass as a feature. "pima-with-duplicates" is the paper's set, in which 200 patients are there twice, so that
-test patients were trained on; "pima" is without them. VB of the paper on sonar, 693.1, is 1000 log 2: its optimiser had
-taken the kernel's variance to 0, which says nothing of VB.
+What differs from the paper's text follows its code: one length scale, 33 columns of ionosphere, and the running number
+of crabs and glass as a feature. "pima-with-duplicates" is the paper's set, in which 200 patients are there twice, so
+that test patients were trained on; "pima" is without them. VB of the paper on sonar, 693.1, is 1000 log 2: its
+optimiser had taken the kernel's variance to 0, which says nothing of VB.
 """
 
 from __future__ import annotations
@@ -126,21 +126,21 @@ def measure(name: str, options: Any, pairs: list[Any]) -> list[Row]:
 
 def draw_variances(pairs: list[Any], path: Path) -> None:
     """Figure 1: predictive variances of QP against EP's."""
-    from matplotlib import pyplot
+    import matplotlib.pyplot as plt
 
     ep, qp = (np.concatenate([pair[k] for pair in pairs]) for k in (0, 1))
-    figure, ax = pyplot.subplots(figsize=(4.0, 4.0), layout="constrained")
+    figure, ax = plt.subplots(figsize=(4.0, 4.0), layout="constrained")
     ends = [ep.min(), ep.max()]
     ax.plot(ends, ends, "--", color="#8a8a8a", linewidth=1)
     ax.scatter(ep, qp, s=5, color="#1f5a96", linewidths=0, alpha=0.5)
     ax.set(xlabel="variance by EP", ylabel="variance by QP", title="Predictive variances of the latent function")
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    plt.close(figure)
 
 
 def draw_rate(path: Path) -> None:
     """The rate of disasters with its band."""
-    from matplotlib import pyplot
+    import matplotlib.pyplot as plt
 
     from tensorcep.plots import plot_rate
 
@@ -148,7 +148,7 @@ def draw_rate(path: Path) -> None:
     model = fitted("mining", points.X, points.y, ["ep"])["ep"]
     ax = plot_rate(model, points.X, points.y)
     ax.figure.savefig(path, dpi=120)
-    pyplot.close(ax.figure)
+    plt.close(ax.figure)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -56,12 +56,12 @@ def load_gp(name: str) -> Points:
     """Load points with two labels, those on which Gaussian process classifiers are compared.
 
     "ionosphere", 351 x 34 (1: a good return; the second column is 0 throughout), "sonar", 208 x 60 (1: a mine),
-    "cancer", 683 x 9 (1: malignant; patients without a missing number), "crabs", 200 x 7 (1: male; the species, a running
-    number and five lengths), "pima", 532 x 7 (1: diabetes), or "pima-with-duplicates", 732 x 7: the papers' set, in which
-    200 patients are there twice, so that folds of it share patients. Errors are those of `load_alog`.
+    "cancer", 683 x 9 (1: malignant; patients without a missing number), "crabs", 200 x 7 (1: male; the species, a
+    running number and five lengths), "pima", 532 x 7 (1: diabetes), or "pima-with-duplicates", 732 x 7: the papers'
+    set, in which 200 patients are there twice, so that folds of it share patients. Errors are those of `load_alog`.
 
-    Source: UCI machine learning repository and MASS (Venables and Ripley); the files are those of Zhang, Walder, Bonilla,
-    Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
+    Source: UCI machine learning repository and MASS (Venables and Ripley); the files are those of Zhang, Walder,
+    Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
     """
     files, delimiter, positive = GP_FILES[check_choice("name", name, GP_FILES)]
     lines = [line for file in files for line in _table(fetch(file), delimiter)]
