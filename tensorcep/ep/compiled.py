@@ -54,12 +54,12 @@ class Terms:
         cavities(first, first + n, f, s, self.term, sites, work)
         block_moments(self.term, first, first + n, work)
         if self._rule is not None:
-            given = [a[first : first + n] for a in (self.term.y, self.term.theta)]
-            tilted = Tilted(self.record, *given, work.m[:n], work.v[:n])
+            y, theta = (a[first : first + n] for a in (self.term.y, self.term.theta))
+            tilted = Tilted(self.record, y, theta, work.m[:n], work.v[:n])
             work.beta[:n] = project(tilted, work.alpha[:n], work.beta[:n], self._rule)
 
     def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[float, int]:
-        """Refine site i in place, for mean (1,) and variance (1,) of its latent value; its change, and 1 if left out."""
+        """Refine site i in place, for mean (1,) and variance (1,) of its value; its change, and 1 if left out."""
         self.moments(f, s, sites, i)
         change, skipped = renew(i, i + 1, f, s, self.term, sites, sites, damping, self.work)
         return float(change), int(skipped)

@@ -23,8 +23,8 @@ from tensorcep.likelihoods.record import Likelihood
 
 # Panels of Gauss-Legendre nodes on each side of the middle.
 PANELS, NODES = 8, 24
-# Panels at 0 are no wider than about FINEST, and grow by this factor at most; by just this one from a jump of the density
-# on, where phi(Phi^-1(F)) has a logarithm.
+# Panels at 0 are no wider than about FINEST, and grow by this factor at most; by just this one from a jump of the
+# density on, where phi(Phi^-1(F)) has a logarithm.
 FINEST, GROWTH = 1.5, 6.0
 # The density is followed until it has fallen by so many nats, and a Gaussian so many standard deviations out.
 FALL, REACH = 40.0, 9.0

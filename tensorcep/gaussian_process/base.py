@@ -22,7 +22,7 @@ from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
 from tensorcep.gaussian_process.machine import Machine, check_exact_size, fit_exact, fit_sparse
 from tensorcep.gaussian_process.proposals import Data
-from tensorcep.gaussian_process.settings import EP, ENGINES, QP, GPSettings, settings_of
+from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
 from tensorcep.gaussian_process.sites import Stop, proposal_of
 from tensorcep.gaussian_process.store import write_machines
 
@@ -129,8 +129,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _warn_of_sweeps(self) -> None:
         if not self.converged_:
             warn_user(
-                f"{settings_of(self.method).name} stopped after max_iter={self.max_iter} sweeps before every change was "
-                f"below tol={self.tol:g}; increase max_iter, raise tol, or set damping in the method's settings.",
+                f"{settings_of(self.method).name} stopped after max_iter={self.max_iter} sweeps before every change "
+                f"was below tol={self.tol:g}; increase max_iter, raise tol, or set damping in the method's settings.",
                 ConvergenceWarning,
             )
 

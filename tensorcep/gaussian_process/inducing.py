@@ -1,8 +1,8 @@
 """Inducing points by power EP, in minibatches: the posterior of M values stands for that of n.
 
-f_i = w_i'u + noise of variance d_i = k_ii - q_ii, with w_i = K_uu^-1 k_ui: a site is a Gaussian factor in w_i'u, and its
-tilted moments are those of p(y_i | f_i)^power with the variance d_i added to the cavity's. Power 1 is FITC, towards 0 it
-is VFE (Titsias). In coordinates u = L v with K_uu = L L', v ~ N(0, I), w_i'u = a_i'v with A = K_fu L^-T.
+f_i = w_i'u + noise of variance d_i = k_ii - q_ii, with w_i = K_uu^-1 k_ui: a site is a Gaussian factor in w_i'u, and
+its tilted moments are those of p(y_i | f_i)^power with the variance d_i added to the cavity's. Power 1 is FITC, towards
+0 it is VFE (Titsias). In coordinates u = L v with K_uu = L L', v ~ N(0, I), w_i'u = a_i'v with A = K_fu L^-T.
 
 Source: Bui, Yan and Turner (2017), A unifying framework for Gaussian process pseudo-point approximations using power
 expectation propagation, sec. 3 and eqs 12-16.
@@ -110,7 +110,9 @@ def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start:
     sites = terms.start_sites(start)
     by_noise, damping, last = np.zeros(n), 0.0, np.inf
     P, eta = _natural(A, sites, mean)
-    for n_iter in range(1, stop.max_iter + 1):
+    n_iter, worst, left_out = 0, np.inf, 0
+    while n_iter < stop.max_iter:
+        n_iter += 1
         worst, left_out = 0.0, 0
         for first in range(0, n, sparse.batch):
             rows = slice(first, min(first + sparse.batch, n))

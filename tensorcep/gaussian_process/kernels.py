@@ -44,7 +44,8 @@ def check_kernel(kernel: Any) -> Kernel:
     parts = _parts(kernel)
     if any(isinstance(part, WhiteKernel) for part in parts):
         fail_value(
-            "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it out."
+            "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
+            "out."
         )
     if any(isinstance(part, CompoundKernel) for part in parts):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
@@ -59,16 +60,16 @@ def _parts(kernel: Any) -> list[Any]:
     return [kernel, *(part for one in inner for part in _parts(one))]
 
 
-def check_matrix_of(kernel: Any, K: np.ndarray) -> np.ndarray:
-    """Return the kernel's matrix at the points if it can be a covariance.
+def check_covariance(kernel: Any, X: np.ndarray) -> None:
+    """Refuse a kernel whose matrix at the points is no covariance.
 
     The kernels of scikit-learn that are positive definite by their making are not looked at further.
     """
-    n = len(K)
+    if all(type(part) in (RBF, ConstantKernel, Matern, Sum, Product, DotProduct) for part in _parts(kernel)):
+        return
+    K, n = kernel(X), len(X)
     if K.shape != (n, n) or not np.isfinite(K).all():
         fail_value(f"kernel must give a matrix of finite numbers at the points; got {kernel!r}.")
-    if all(type(part) in (RBF, ConstantKernel, Matern, Sum, Product, DotProduct) for part in _parts(kernel)):
-        return K
     top = float(np.abs(np.diag(K)).max())
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * top):
         fail_value(f"kernel must be symmetric; got {kernel!r}, which is not.")
@@ -81,7 +82,6 @@ def check_matrix_of(kernel: Any, K: np.ndarray) -> np.ndarray:
             f"kernel must be positive definite at the points; got {kernel!r}, whose matrix has the eigenvalue "
             f"{np.linalg.eigvalsh(K)[0]:.3g}; choose another kernel."
         )
-    return K
 
 
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
@@ -94,8 +94,8 @@ def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
         return rule(kernel, X, Z, G)
     if Z is not None:
         fail_value(
-            f"kernel must be made of ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and products "
-            f"to be learned with n_inducing; got {kernel!r}; set optimizer=None."
+            "kernel must be made of ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and "
+            f"products to be learned with n_inducing; got {kernel!r}; set optimizer=None."
         )
     return np.asarray(np.einsum("ij,ijp->p", G, kernel(X, eval_gradient=True)[1]))
 

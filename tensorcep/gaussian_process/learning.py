@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import fail_value, warn_user
@@ -95,7 +94,7 @@ Optimizer = Callable[[Callable[..., Any], np.ndarray, np.ndarray], tuple[np.ndar
 
 
 class Search(NamedTuple):
-    """How a kernel is searched: an optimiser ("l-bfgs", a function as scikit-learn takes it, or None), restarts, seed."""
+    """How a kernel is searched: "l-bfgs", a function as scikit-learn takes it, or None; restarts, and a generator."""
 
     optimizer: str | Optimizer | None
     restarts: int
@@ -153,12 +152,7 @@ def _descend(kernel: Any, evidence: Evidence, optimizer: Any, start: np.ndarray)
         return (-value, -gradient) if eval_gradient else -value
 
     if callable(optimizer):
-        theta, best = optimizer(loss, start, bounds=kernel.bounds)  # type: ignore[call-arg]
+        theta, best = optimizer(loss, start, bounds=kernel.bounds)
         return np.asarray(theta), float(best)
     found = minimize(loss, start, method="L-BFGS-B", jac=True, bounds=kernel.bounds)
     return found.x, float(found.fun)
-
-
-def fresh(kernel: Any) -> Any:
-    """A copy that a fit may change."""
-    return clone(kernel)

@@ -10,7 +10,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
 from tensorcep.ep.functions import Functions
 from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
-from tensorcep.gaussian_process.kernels import check_matrix_of
+from tensorcep.gaussian_process.kernels import check_covariance
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, learn_kernel
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
@@ -80,15 +80,15 @@ def check_exact_size(n: int) -> None:
     there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
     if needed > there:
         fail_value(
-            f"an exact Gaussian process of {n} points takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, more "
-            f"than {there / 1e9:.3g} GB; set n_inducing, such as n_inducing=200."
+            f"an exact Gaussian process of {n} points takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, "
+            f"more than {there / 1e9:.3g} GB; set n_inducing, such as n_inducing=200."
         )
 
 
 def fit_exact(kernel: Any, points: Points, settings: GPSettings, stop: Stop, search: Search) -> Machine:
     """Learn the kernel and find the posterior of a method."""
     check_exact_size(len(points.X))
-    check_matrix_of(kernel, kernel(points.X))
+    check_covariance(kernel, points.X)
     evidence = ExactEvidence(points, settings, stop)
     kernel = learn_kernel(kernel, evidence, search)
     prior = Prior(kernel(points.X), points.mean)

@@ -17,8 +17,8 @@ from scipy.linalg import lapack
 from tensorcep.ep.design import root_of
 from tensorcep.ep.functions import Functions
 
-# Sites that add less than this fraction to the precision of their latent value: its variance comes from a product, which
-# does not cancel, and not from the diagonal of an inverse.
+# Sites that add less than this fraction to the precision of their latent value: its variance comes from a product,
+# which does not cancel, and not from the diagonal of an inverse.
 LEAST_INFORMED = 1e-3
 
 

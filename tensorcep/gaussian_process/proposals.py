@@ -101,7 +101,7 @@ class _OfDensity:
         self._theta = np.full(len(self._y), data.theta)
 
     def start(self) -> Sites:
-        """A step towards what counts say, because a Newton step from the prior can be far too long; nothing of labels."""
+        """What counts say, because a Newton step from the prior can be far too long; nothing of labels."""
         y, zero = self._y, np.zeros(len(self._y))
         if self._record.name == "poisson":
             return Sites(y + 0.5, (y + 0.5) * np.log(y + 0.5), zero)

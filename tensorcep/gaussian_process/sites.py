@@ -84,7 +84,9 @@ def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop,
     posterior = _posterior(prior, sites)
     mixer = Mixer() if method.mixes and damping is None else None
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
-    for n_iter in range(1, stop.max_iter + 1):
+    n_iter, change, skipped = 0, np.inf, 0
+    while n_iter < stop.max_iter:
+        n_iter += 1
         new, change, skipped = method.propose(posterior, sites)
         if change < stop.tol and not skipped:
             break
@@ -155,7 +157,9 @@ def _sequential(prior: Prior, data: Data, settings: EP, stop: Stop, start: Sites
     sites = terms.start_sites(start)
     posterior = _posterior(prior, sites)
     damping, last = settings.damping or 0.0, np.inf
-    for n_iter in range(1, stop.max_iter + 1):
+    n_iter, change, skipped = 0, np.inf, 0
+    while n_iter < stop.max_iter:
+        n_iter += 1
         change, skipped = _sweep(terms, sites, posterior, damping)
         posterior = _posterior(prior, sites)
         if change < stop.tol and not skipped:
