@@ -97,7 +97,7 @@ class _Noisy(Terms):
 
 
 def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start: Sites | None = None) -> InducingFit:
-    """Power EP at a kernel: batch by batch, the posterior made afresh from all sites after every sweep.
+    """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
 
     Raises
     ------
@@ -128,7 +128,6 @@ def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start:
         if worst >= last:
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = worst
-        P, eta = _natural(A, sites, mean)
     P, eta = _natural(A, sites, mean)
     return _result(projection, sites, P, eta, mean, n_iter, worst < stop.tol and not left_out, by_noise)
 

@@ -94,11 +94,12 @@ Optimizer = Callable[[Callable[..., Any], np.ndarray, np.ndarray], tuple[np.ndar
 
 
 class Search(NamedTuple):
-    """How a kernel is searched: "l-bfgs", a function as scikit-learn takes it, or None; restarts, and a generator."""
+    """How a kernel is searched: "l-bfgs", a function as scikit-learn takes it, or None; restarts, a generator, and the unit of the loss."""
 
     optimizer: str | Optimizer | None
     restarts: int
     rng: np.random.Generator
+    scale: float = 1.0
 
 
 def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
@@ -118,7 +119,7 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
     results, failed = [], 0
     for start in starts:
         try:
-            theta, loss = _descend(kernel, evidence, search.optimizer, start)
+            theta, loss = _descend(kernel, evidence, search, start)
         except (FloatingPointError, np.linalg.LinAlgError):
             theta, loss = start, np.inf
         failed += not np.isfinite(loss)
@@ -138,7 +139,7 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
     return kernel.clone_with_theta(theta)
 
 
-def _descend(kernel: Any, evidence: Evidence, optimizer: Any, start: np.ndarray) -> tuple[np.ndarray, float]:
+def _descend(kernel: Any, evidence: Evidence, search: Search, start: np.ndarray) -> tuple[np.ndarray, float]:
     """One start; inf where the objective does not exist there."""
     worst = -evidence(kernel.clone_with_theta(start), False)[0]
 
@@ -149,10 +150,10 @@ def _descend(kernel: Any, evidence: Evidence, optimizer: Any, start: np.ndarray)
         except (FloatingPointError, np.linalg.LinAlgError):
             value, gradient = -worst - PENALTY, np.zeros_like(theta)
         worst = max(worst, -value) if np.isfinite(value) else worst
-        return (-value, -gradient) if eval_gradient else -value
+        return (-search.scale * value, -search.scale * gradient) if eval_gradient else -search.scale * value
 
-    if callable(optimizer):
-        theta, best = optimizer(loss, start, bounds=kernel.bounds)
+    if callable(search.optimizer):
+        theta, best = search.optimizer(loss, start, bounds=kernel.bounds)
         return np.asarray(theta), float(best)
     found = minimize(loss, start, method="L-BFGS-B", jac=True, bounds=kernel.bounds)
     return found.x, float(found.fun)

@@ -20,6 +20,9 @@ from tensorcep.gaussian_process.sites import Fit, Stop, fit_sites
 CHUNK = 1024
 # Matrices of n^2 numbers that an exact fit holds at its peak, and the bytes that it keeps within, on any machine.
 MATRICES, MOST_BYTES = 4, 3e9
+# With inducing points: the tolerance of sweeps while a kernel is learned, whose error in the evidence is its square,
+# the most of them, and the points that say where a search begins, at least and for each inducing one.
+LEARNING_TOL, LEARNING_SWEEPS, LEAST_SOME, SOME_PER_INDUCING = 1e-3, 40, 2000, 10
 
 
 class Machine(NamedTuple):
@@ -116,9 +119,19 @@ def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.
 
 
 def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: Search) -> Machine:
-    """Learn the kernel and find the posterior of inducing values by power EP."""
-    evidence = InducingEvidence(points, sparse, stop)
-    kernel = learn_kernel(kernel, evidence, search)
+    """Learn the kernel and find the posterior of inducing values by power EP.
+
+    Of many points, the kernel that some of them say is where the search over all begins.
+    """
+    learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
+    n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
+    if n > 2 * some:
+        rows = np.sort(search.rng.permutation(n)[:some])
+        data = points.data._replace(y=points.data.y[rows])
+        part = points._replace(X=points.X[rows], data=data)
+        kernel = learn_kernel(kernel, InducingEvidence(part, sparse, learning), search)
+        search = search._replace(restarts=0, scale=1.0 / n)  # so that its first step is short
+    kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
     fit: InducingFit = fit_inducing(kernel, points, sparse, stop)
     nothing = np.empty(0)
     return Machine(

@@ -19,7 +19,7 @@ from tensorcep.ep.functions import Functions
 
 # Sites that add less than this fraction to the precision of their latent value: its variance comes from a product,
 # which does not cancel, and not from the diagonal of an inverse.
-LEAST_INFORMED = 1e-3
+LEAST_INFORMED = 1e-5
 
 
 class Prior:
@@ -70,6 +70,10 @@ class Posterior:
 
     def _by_roots_of_sites(self, pull: np.ndarray) -> None:
         K, root = self.prior.K, np.sqrt(self.tau)
+        if not root.any():  # the prior, with a pull
+            self._inverse, self.log_root_det, self.dual = np.asfortranarray(np.eye(len(K))), 0.0, pull
+            self.f, self.s = self.prior.mean + K @ pull, self.prior.variance.copy()
+            return
         B = K * root
         B *= root[:, None]
         B[np.diag_indices_from(B)] += 1.0
@@ -82,8 +86,9 @@ class Posterior:
         kept = np.einsum("ij,ij->j", self._inverse, self._inverse)  # the diagonal of B^-1, 1 - tau s
         weak = kept > 1.0 - LEAST_INFORMED
         self.s = (1.0 - kept) / np.where(weak, 1.0, self.tau)
-        half = self._inverse @ (root[:, None] * K[:, weak])
-        self.s[weak] = self.prior.variance[weak] - np.einsum("ij,ij->j", half, half)
+        if weak.any():
+            half = self._inverse @ (root[:, None] * K[:, weak])
+            self.s[weak] = self.prior.variance[weak] - np.einsum("ij,ij->j", half, half)
 
     def _by_root_of_prior(self, pull: np.ndarray) -> None:
         C = self.prior.root
