@@ -88,17 +88,35 @@ class Terms:
 class CompiledTerm(Terms):
     """The likelihood terms of all entries, of linear functions of one vector."""
 
-    def __init__(self, record: Likelihood, y: Any, theta: Any, design: Design, power: float):
+    def __init__(self, record: Likelihood, y: Any, theta: Any, design: Design, power: float, rule: str | None = None):
         if design.vector:
             fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
-        super().__init__(record, y, theta, power)
+        super().__init__(record, y, theta, power, rule)
         self._rows = _compressed(design)
         self.work = self.work._replace(h=np.empty(design.rows.shape[1]))
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
+        if self._rule is not None:
+            return self._projected_sweep(sites, mean, cov, damping)
         change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
         return float(change), int(skipped)
+
+    def _projected_sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+        """`sweep` with a projection that is no kernel."""
+        worst, left_out = 0.0, 0
+        start, column, value, offset = self._rows
+        for i in range(len(offset)):
+            at = slice(start[i], start[i + 1])
+            h = value[at] @ cov[column[at]]
+            f, s = offset[i] + value[at] @ mean[column[at]], h[column[at]] @ value[at]
+            tau, nu = sites.tau[i], sites.nu[i]
+            change, skipped = self.refine(i, np.array([f]), np.array([s]), sites, damping)
+            worst, left_out = max(worst, change), left_out + skipped
+            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
+            mean += (dnu - dtau * f) / (1.0 + dtau * s) * h
+            cov -= dtau / (1.0 + dtau * s) * np.outer(h, h)
+        return worst, left_out
 
 
 def _parameters(theta: Any, n: int) -> np.ndarray:

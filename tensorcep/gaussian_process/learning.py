@@ -94,7 +94,16 @@ Optimizer = Callable[[Callable[..., Any], np.ndarray, np.ndarray], tuple[np.ndar
 
 
 class Search(NamedTuple):
-    """How a kernel is searched: "l-bfgs", a function as scikit-learn takes it, or None; restarts, a generator, and the unit of the loss."""
+    """How a kernel is searched.
+
+    Attributes
+    ----------
+    optimizer : "l-bfgs", callable as scikit-learn takes it, or None
+    restarts : int
+    rng : numpy Generator
+    scale : float
+        Unit of the loss.
+    """
 
     optimizer: str | Optimizer | None
     restarts: int

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from tensorcep import BayesianProbitRegression
 from tensorcep.ep.compiled import Terms
+from tensorcep.ep.gaussian import GaussianEP
 from tensorcep.ep.wasserstein import Tilted, project, standard_deviations, tabled_deviations
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.linear.settings import EP
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "gp.json").read_text())["qp"]
 
@@ -103,3 +106,29 @@ def test_locality_marginals_of_other_values_follow_by_their_regression(rng):
         joint = np.linalg.inv(np.linalg.inv(cavity) + np.diag([sites.tau[0], 0.0]))
         np.testing.assert_allclose(joint[1, 0] / joint[0, 0], 0.6)
         np.testing.assert_allclose(joint[1, 1] - joint[1, 0] ** 2 / joint[0, 0], 1.4 - 0.36)
+
+
+def test_ep_of_linear_models_projects_by_either_distance(rng):
+    X = rng.normal(size=(25, 3))
+    y = (X[:, 0] + 0.5 * rng.normal(size=25) > 0.0).astype(int)
+    fits = {
+        (projection, schedule): GaussianEP(
+            prior_cov=4.0, projection=projection, schedule=schedule, tol=1e-10, max_iter=200
+        ).fit(X, y, "probit")
+        for projection in ("kl", "w2")
+        for schedule in ("sequential", "parallel")
+    }
+    for projection in ("kl", "w2"):
+        one, other = (fits[projection, schedule] for schedule in ("sequential", "parallel"))
+        np.testing.assert_allclose(one.cov, other.cov, rtol=1e-7)
+        np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-9)
+    kl, w2 = (fits[projection, "parallel"].cov for projection in ("kl", "w2"))
+    assert (np.linalg.eigvalsh(kl - w2) > 0.0).all()
+    model = BayesianProbitRegression(EP(projection="w2"), prior_scale=2.0, fit_intercept=False, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(model.coef_std_[0] ** 2, np.diag(w2), rtol=1e-7)
+    with pytest.raises(ValueError, match="projection must be one of 'kl', 'w2'; got 'l2'"):
+        EP(projection="l2")
+    with pytest.raises(ValueError, match="projection must be 'kl' with a Python function"):
+        GaussianEP(projection="w2").fit(X, y, lambda y, m, v: (0.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="power must be 1 with projection='w2'; got 0.5"):
+        GaussianEP(projection="w2", power=0.5).fit(X, y, "probit")
