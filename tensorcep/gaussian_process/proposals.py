@@ -13,7 +13,6 @@ from tensorcep.core.checks import fail_value
 from tensorcep.ep.compiled import Terms
 from tensorcep.gaussian_process.expected import expected_density
 from tensorcep.gaussian_process.posterior import Posterior
-from tensorcep.gaussian_process.thirds import third_derivative
 from tensorcep.kernels.sites import Sites
 from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.record import Likelihood
@@ -101,13 +100,11 @@ class _OfDensity:
         self._theta = np.full(len(self._y), data.theta)
 
     def start(self) -> Sites:
-        """What counts say, because a Newton step from the prior can be far too long; nothing of labels."""
-        y, zero = self._y, np.zeros(len(self._y))
-        if self._record.name == "poisson":
-            return Sites(y + 0.5, (y + 0.5) * np.log(y + 0.5), zero)
-        if self._record.name == "poisson_square":
-            return Sites(zero + 4.0, 4.0 * np.sqrt(y + 0.25), zero)
-        return Sites(zero, zero, zero)
+        """What the likelihood says in the rough, because a Newton step from the prior can be far too long."""
+        zero = np.zeros(len(self._y))
+        if self._record.rough is None:
+            return Sites(zero, zero, zero)
+        return Sites(*self._record.rough(self._y, self._theta), zero)
 
     def _sites(self, posterior: Posterior, sites: Sites, slope: np.ndarray, curve: np.ndarray) -> Any:
         f, s = posterior.f, posterior.s
@@ -121,6 +118,13 @@ class LaplaceProposal(_OfDensity):
     """Newton's steps to the mode."""
 
     mixes = False
+
+    def __init__(self, data: Data):
+        super().__init__(data)
+        third = self._record.third
+        if third is None:
+            fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
+        self._third = third
 
     def _at_mode(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return log_density(self._record.loglik, self._y, posterior.f, self._theta)
@@ -139,8 +143,7 @@ class LaplaceProposal(_OfDensity):
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """The mode moves with K: (I + W K)^-1 of half the variances times the third derivatives."""
-        third = third_derivative(self._record.name, self._y, posterior.f)
-        half = 0.5 * posterior.s * third
+        half = 0.5 * posterior.s * self._third(self._y, posterior.f, self._theta)
         return half - posterior.resolvent() @ (posterior.prior.K @ half)
 
 

@@ -15,6 +15,7 @@ from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.proposals import Data, EPProposal, LaplaceProposal, Proposal, VBProposal
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.sites import Sites
+from tensorcep.likelihoods.probit import PROBIT
 
 # What an objective may lose to rounding, relative to its size; and the change, in posterior standard deviations, from
 # which on steps are too short for it to fall.
@@ -57,7 +58,7 @@ class Stop(NamedTuple):
 def proposal_of(data: Data, settings: GPSettings) -> Proposal:
     """The method of these settings."""
     if isinstance(settings, QP):
-        if settings.rule == "table" and data.likelihood.name != "probit":
+        if settings.rule == "table" and data.likelihood is not PROBIT:
             fail_value(f"rule='table' is for the likelihood 'probit'; got {data.likelihood.name!r}; use 'quadrature'.")
         return EPProposal(data, settings.rule)
     if isinstance(settings, EP):

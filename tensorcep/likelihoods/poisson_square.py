@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
-from scipy.special import gammaincc
+from scipy.special import dawsn, digamma, gammaincc, gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.jit import kernel
-from tensorcep.kernels.quadrature import REACH
+from tensorcep.kernels.quadrature import REACH, TINY
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.counts import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
@@ -24,6 +25,8 @@ from tensorcep.likelihoods.record import Likelihood
 LARGE, SMALL = 1e150, 1e-150
 # Nodes per standard deviation of f for a distribution function, at least, and per unit of f.
 NODES, NODES_PER_UNIT, MAX_NODES = 6.0, 10.0, 4096
+# E[log f^2] by an integral up to this mean, in units of sqrt(2) standard deviations, and by its series beyond.
+FAR, DAWSON_NODES = 12.0, 96
 
 
 @kernel
@@ -107,4 +110,59 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return rng.poisson(np.atleast_1d(np.asarray(f, dtype=np.float64)) ** 2).astype(np.float64)
 
 
-POISSON_SQUARE = Likelihood("poisson_square", 1.0, check_y, tilted, loglik, predict, quantile, logpdf, sample)
+def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return 4 y / f^3."""
+    y, f, _ = aligned(y, f, theta)
+    return np.divide(4.0 * y, f**3, out=np.zeros_like(f), where=y > 0.0)
+
+
+def averaged(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2.
+
+    E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of the
+    curve, 1 / f^2, does not exist.
+
+    Source: Lloyd, Gunter, Osborne, Roberts (2015), Variational inference for Gaussian process modulated Poisson
+    processes, as an integral.
+    """
+    y, m, v, _ = aligned(y, m, v, theta)
+    v = np.maximum(v, TINY)
+    z = m / np.sqrt(2.0 * v)
+    slope = 2.0 * np.sqrt(2.0 / v) * dawsn(z)
+    curve = 2.0 / v * (1.0 - 2.0 * z * dawsn(z))
+    value = y * _mean_log_square(z, m, v) - (m * m + v) - gammaln(y + 1.0)
+    return value, y * slope - 2.0 * m, y * curve - 2.0
+
+
+def _mean_log_square(z: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """E[log f^2]."""
+    node, weight = legendre.leggauss(DAWSON_NODES)
+    near = np.minimum(np.abs(z), FAR)
+    inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
+    close = np.log(2.0 * v) + digamma(0.5) + 4.0 * inner
+    w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
+    series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
+    away = 2.0 * np.log(np.maximum(np.abs(m), TINY)) - series
+    return np.where(np.abs(z) < FAR, close, away)
+
+
+def rough(y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return Gaussians around sqrt(y), whose precision is about 4 whatever y is."""
+    y, _ = aligned(y, theta)
+    return np.full_like(y, 4.0), 4.0 * np.sqrt(y + 0.25)
+
+
+POISSON_SQUARE = Likelihood(
+    "poisson_square",
+    1.0,
+    check_y,
+    tilted,
+    loglik,
+    predict,
+    quantile,
+    logpdf,
+    sample,
+    third=third,
+    averaged=averaged,
+    rough=rough,
+)
