@@ -49,6 +49,9 @@ def tilted(y, m, v, theta, logz, alpha, beta):
     Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation, eqs 53-59, as a recursion.
     """
     for i in range(y.shape[0]):
+        if not v[i] >= 0.0:
+            logz[i], alpha[i], beta[i] = np.nan, np.nan, np.nan
+            continue
         shrink = 1.0 / (1.0 + 2.0 * v[i])
         count = int(y[i])
         log_power, q1, q2 = _powers(2 * count, abs(m[i]) * shrink, v[i] * shrink)
