@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as Peer
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, PairwiseKernel, WhiteKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
 from tensorcep.gaussian_process import machine
@@ -30,7 +31,7 @@ def labelled(rng, n=40, d=2, classes=("no", "yes")):
     return X, np.array(classes)[code]
 
 
-def counted(rng, n=40):
+def counted(rng, n=25):
     X = np.linspace(0.0, 10.0, n)[:, None]
     return X, rng.poisson(2.0 + 1.5 * np.sin(X[:, 0]))
 
@@ -125,10 +126,10 @@ def test_counts_are_fitted_by_every_method(link, method, rng):
     assert (ends == np.round(ends)).all()
     assert np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) > 0.8
     assert ((band[:, 0] < rate) & (rate < band[:, 1])).all()
-    total = np.exp([model.log_score(X[:3], np.full(3, k)) for k in range(60)]).sum(axis=0)
+    total = np.exp([model.log_score(X[:3], np.full(3, k)) for k in range(40)]).sum(axis=0)
     np.testing.assert_allclose(total, 1.0, rtol=1e-6)
-    draws = model.sample_y(X[:2], 4000, 0)
-    np.testing.assert_allclose(draws.mean(axis=1), rate[:2], rtol=0.15)
+    draws = model.sample_y(X[:2], 1000, 0)
+    np.testing.assert_allclose(draws.mean(axis=1), rate[:2], rtol=0.3)
 
 
 def test_square_link_predicts_exactly_and_by_the_papers_negative_binomial():
@@ -335,3 +336,13 @@ def test_arviz_container_holds_draws(rng):
 def test_every_parameter_is_documented(kind):
     doc = inspect.getdoc(kind)
     assert [p for p in inspect.signature(kind).parameters if f"\n{p} : " not in doc] == []
+
+
+def test_fits_are_the_same_on_one_and_two_threads(rng):
+    X, y = labelled(rng, 80)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads):
+            model = GaussianProcessClassifier(1.0 * RBF(1.0), tol=1e-4).fit(X, y)
+            found.append(model.predict_proba(X))
+    np.testing.assert_array_equal(*found)
