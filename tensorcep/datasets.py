@@ -24,8 +24,11 @@ from tensorcep.entries.points import UCI_NAMES as UCI_NAMES
 from tensorcep.entries.points import Points as Points
 from tensorcep.entries.points import PointsFold as PointsFold
 from tensorcep.entries.points import Simulation as Simulation
+from tensorcep.entries.points import load_coal_mining as load_coal_mining
 from tensorcep.entries.points import load_gp as load_gp
 from tensorcep.entries.points import load_simulation as load_simulation
 from tensorcep.entries.points import load_uci as load_uci
+from tensorcep.entries.points import read_glass as read_glass
+from tensorcep.entries.points import read_wine as read_wine
 from tensorcep.entries.shipped import load_covid19_serology as load_covid19_serology
 from tensorcep.entries.shipped import load_il2 as load_il2

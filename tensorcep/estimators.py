@@ -22,6 +22,10 @@ from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.factor_models.settings import params_of_file as factor_params
 from tensorcep.factor_models.store import read_attributes as read_factor_model
+from tensorcep.gaussian_process.classifier import GaussianProcessClassifier
+from tensorcep.gaussian_process.count import GaussianProcessCountRegressor
+from tensorcep.gaussian_process.settings import SETTINGS as GP_SETTINGS
+from tensorcep.gaussian_process.store import read_attributes as read_gp
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
@@ -31,6 +35,7 @@ __all__ = [
     "ESTIMATORS",
     "FACTOR_MODELS",
     "FEATURE_MODELS",
+    "GP_MODELS",
     "BayesPointMachine",
     "BayesianCCA",
     "BayesianFactorAnalysis",
@@ -41,11 +46,14 @@ __all__ = [
     "CPCountRegressor",
     "CPRegressor",
     "CollectiveMatrixFactorization",
+    "GaussianProcessClassifier",
+    "GaussianProcessCountRegressor",
     "GroupFactorAnalysis",
     "load",
 ]
 
-# By class name: the estimators of tensors, of matrices, and of feature vectors. `load` knows them all.
+# By class name: the estimators of tensors, of matrices, of feature vectors, and Gaussian processes. `load` knows them
+# all.
 ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
 FACTOR_MODELS: dict[str, Any] = {
     cls.__name__: cls
@@ -54,6 +62,7 @@ FACTOR_MODELS: dict[str, Any] = {
 FEATURE_MODELS: dict[str, Any] = {
     cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression, BayesPointMachine)
 }
+GP_MODELS: dict[str, Any] = {cls.__name__: cls for cls in (GaussianProcessClassifier, GaussianProcessCountRegressor)}
 
 
 class Family(NamedTuple):
@@ -97,6 +106,10 @@ FAMILIES = (
     Family(
         *(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
         lambda p, fitted: linear_params(p),
+    ),
+    Family(
+        *(GP_MODELS, read_gp, lambda cls: (), "_restore", dict(GP_SETTINGS)),
+        lambda p, fitted: {**p, "kernel": fitted.pop("kernel")},
     ),
 )
 

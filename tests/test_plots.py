@@ -310,3 +310,25 @@ def test_plot_rank_scores_marks_the_choice_and_its_bars(ax: Any) -> None:
     assert (x[0], y[0]) == (found.rank, found.frame.loc[found.rank, "mean"])
     with pytest.raises(ValueError, match=r"what tensorcep\.select_rank returns; got dict"):
         plots.plot_rank_scores({}, ax=ax)
+
+
+def test_plot_decision_and_rate_draw_gaussian_processes(ax: Any, rng: np.random.Generator) -> None:
+    from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor
+
+    X = rng.normal(size=(25, 2))
+    model = GaussianProcessClassifier(optimizer=None, tol=1e-3).fit(pd.DataFrame(X, columns=["u", "v"]), X[:, 0] > 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the grid has no names of features
+        assert plots.plot_decision(model, X, X[:, 0] > 0, n_grid=12, ax=ax) is ax
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("u", "v")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["False", "True"]
+    with pytest.raises(ValueError, match="X must have two features, and the model two classes; got 1 and 2"):
+        plots.plot_decision(model, X[:, :1], X[:, 0] > 0, ax=ax)
+    ax.clear()
+    counts = rng.poisson(3.0, 25)
+    rate = GaussianProcessCountRegressor(optimizer=None, tol=1e-3).fit(X[:, :1], counts)
+    assert plots.plot_rate(rate, X[:, :1], counts, n_grid=20, ax=ax) is ax
+    line = ax.lines[0]
+    np.testing.assert_allclose(line.get_ydata(), rate.predict(line.get_xdata()[:, None]))
+    with pytest.raises(ValueError, match="y must hold one count for each of the 25 rows"):
+        plots.plot_rate(rate, X[:, :1], counts[:3], ax=ax)

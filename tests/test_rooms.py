@@ -9,7 +9,7 @@ import pytest
 from helpers.source_graph import PACKAGE, module_paths, package_imports
 
 FOUNDATION = {"core", "entries", "kernels", "likelihoods", "priors", "ep", "metrics"}
-FAMILIES = {"cp", "factor_models", "linear"}
+FAMILIES = {"cp", "factor_models", "gaussian_process", "linear"}
 MODULES = module_paths()
 
 

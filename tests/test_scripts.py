@@ -29,8 +29,10 @@ TINY = {
         "--data binary-extreme,negbinomial-small,poisson-small --shape 30,12 --true-rank 2 --sweeps 6 --seeds 1 "
         "--points 2"
     ),
+    "papers.reproduce_qp": "--data mining --methods ep,qp --rounds 1",
     "speed.bench_engines": "--methods vmp,wopt --ranks 2 --entries 500 --repeats 1",
     "speed.bench_factor_models": "--shape 40,16 --ranks 3 --sweeps 4",
+    "speed.bench_gaussian_process": "--data simulated --points 300 --inducing 8 --repeats 1",
     "speed.bench_glm": "--sizes 2000 --columns 10 --sweeps 4 --no-simulations",
     "speed.bench_interactions": (
         "--methods vmp,pg-vb --ranks 2 --interactions main+pairs --shape 12,10,8 --entries 300 --sweeps 4 --repeats 1"

@@ -62,7 +62,11 @@ CATALOGUE = {
     "alog": ("file-access log, user x action x resource, log counts, five folds", "Zhe et al. (2016); CEP repository"),
     "enron": ("e-mails, sender x receiver x time, binary, five folds", "Zhe et al. (2016); CEP repository"),
     "dblp": ("publications, author x conference x keyword, binary, 50 test sets", "Du et al. (2018); CEP repository"),
-    "gp": ("ionosphere and sonar, points with two labels", "UCI repository, as kept by Zhang et al. (2020)"),
+    "gp": (
+        "ionosphere, sonar, cancer, crabs and Pima, points with two labels",
+        "UCI repository, as kept by Zhang et al. (2020)",
+    ),
+    "coal_mining": ("coal-mining disasters in Britain by year, counts", "Jarrett (1979); part of the package"),
     "uci": ("six sets of points with two labels, five half-half splits each", "UCI repository; CEP repository"),
     "simulation": ("probit and logistic regression data with their posteriors", "Wang, Zhe (2019); CEP repository"),
     "covid19_serology": ("serology, sample x antigen x receptor", "Zohar et al. (2020); ships with TensorLy"),

@@ -77,7 +77,7 @@ def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
         fail_value(f"X must have one row (or block of rows) for each of the {n} observations; got {X.shape[0] // k}.")
     d = X.shape[1]
     mean = np.array(np.broadcast_to(_vector("prior_mean", prior_mean, d), (d,)))
-    root = _root(prior_cov, d)
+    root = root_of(prior_cov, d)
     offset = np.asarray(X @ mean)
     if root.ndim == 2:
         rows = np.ascontiguousarray(X @ root)
@@ -93,7 +93,7 @@ def _vector(name: str, value: Any, d: int) -> np.ndarray:
     return array
 
 
-def _root(prior_cov: Any, d: int) -> np.ndarray:
+def root_of(prior_cov: Any, d: int) -> np.ndarray:
     """L with L L' = prior_cov, or its diagonal."""
     cov = np.asarray(prior_cov, dtype=np.float64)
     if cov.ndim < 2:

@@ -94,6 +94,9 @@ class GaussianEP:
     tol : float
         Stop when no site's undamped update would change the mean of its f by more than this many posterior standard
         deviations, or the precision by more than this fraction.
+    projection : {"kl", "w2"}
+        Onto the Gaussian of the same moments (EP), or onto the nearest one in the L2 Wasserstein distance (quantile
+        propagation), for the package's likelihoods; the evidence is then EP's formula at sites that are not EP's.
     """
 
     prior_mean: Any = 0.0
@@ -103,6 +106,7 @@ class GaussianEP:
     power: float = 1.0
     max_iter: int = 100
     tol: float = 1e-6
+    projection: str = "kl"
 
     def fit(self, X: Any, y: Any, likelihood: Any, theta: Any = None, sites: Sites | None = None) -> EPResult:
         """Run EP.
@@ -138,11 +142,14 @@ class GaussianEP:
         check_choice("schedule", self.schedule, ("sequential", "parallel"))
         damping = self._first_damping()
         power = check_range("power", self.power, 0.0, include_low=False)
+        rule = None if check_choice("projection", self.projection, ("kl", "w2")) == "kl" else "quadrature"
+        if rule is not None and power != 1.0:
+            fail_value(f"power must be 1 with projection='w2'; got {power:g}.")
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
         if not hasattr(y, "__len__"):
             raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
-        term = _term_of(likelihood, y, theta, design, power)
+        term = _term_of(likelihood, y, theta, design, power, rule)
         sites = term.start_sites(sites)
         state = _posterior(design, sites)
         sweeps: list[_Sweep] = []
@@ -165,13 +172,17 @@ class GaussianEP:
         return check_range("damping", self.damping, 0.0, 1.0, include_high=False)
 
 
-def _term_of(likelihood: Any, y: Any, theta: Any, design: Design, power: float) -> FunctionTerm | CompiledTerm:
+def _term_of(
+    likelihood: Any, y: Any, theta: Any, design: Design, power: float, rule: str | None
+) -> FunctionTerm | CompiledTerm:
     if callable(likelihood) and not isinstance(likelihood, Likelihood):
         if theta is not None:
             fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
+        if rule is not None:
+            fail_value("projection must be 'kl' with a Python function, whose density is not known; got 'w2'.")
         return FunctionTerm(likelihood, y, design, power)
     record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
-    return CompiledTerm(record, y, theta, design, power)
+    return CompiledTerm(record, y, theta, design, power, rule)
 
 
 Step = Callable[..., tuple[Sites, Gaussian, float, int]]

@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 @kernel
-def _block_moments(term, first, last, work):
+def block_moments(term, first, last, work):
     """Write logz, alpha and beta of the terms first..last at the cavities in work.m, work.v."""
     n = term.y.shape[0]
     size = last - first
@@ -68,22 +68,18 @@ def _block_moments(term, first, last, work):
 
 
 @kernel
-def propose(first, last, f, s, term, old, new, damping, work):
-    """Write the damped new sites first..last, given mean f and variance s of each latent value under the posterior.
-
-    Returns the largest undamped change and the number of sites left as they were, because the cavity or the new
-    posterior would not be a Gaussian. With a power P, (cavity x term^P) gives the site to the power P. For P < 1 the
-    whole step may then leave no Gaussian; the fraction P of it is the new posterior itself, which is one.
-
-    Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
-    """
-    power, worst, skipped = term.power, 0.0, 0
+def cavities(first, last, f, s, term, old, work):
+    """Write the cavities of the sites first..last to work.m, work.v; the variance is -1 where there is none."""
     for j in range(last - first):
-        i = first + j
-        m, v = cavity(f[j], s[j], old.tau[i], old.nu[i], power)
+        m, v = cavity(f[j], s[j], old.tau[first + j], old.nu[first + j], term.power)
         good = 0.0 < v < np.inf and abs(m) < np.inf
         work.m[j], work.v[j] = (m, v) if good else (0.0, -1.0)
-    _block_moments(term, first, last, work)
+
+
+@kernel
+def renew(first, last, f, s, term, old, new, damping, work):
+    """Write the damped new sites first..last from the cavities and the moments in `work`; see `propose`."""
+    power, worst, skipped = term.power, 0.0, 0
     for j in range(last - first):
         i = first + j
         m, v, logz, alpha, beta = work.m[j], work.v[j], work.logz[j], work.alpha[j], work.beta[j]
@@ -100,6 +96,21 @@ def propose(first, last, f, s, term, old, new, damping, work):
         new.nu[i] = damped(old.nu[i], old.nu[i] + dnu, damping)
         new.logc[i] = (logz - log_integral(m, v, power * new.tau[i], power * new.nu[i])) / power
     return worst, skipped
+
+
+@kernel
+def propose(first, last, f, s, term, old, new, damping, work):
+    """Write the damped new sites first..last, given mean f and variance s of each latent value under the posterior.
+
+    Returns the largest undamped change and the number of sites left as they were, because the cavity or the new
+    posterior would not be a Gaussian. With a power P, (cavity x term^P) gives the site to the power P. For P < 1 the
+    whole step may then leave no Gaussian; the fraction P of it is the new posterior itself, which is one.
+
+    Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
+    """
+    cavities(first, last, f, s, term, old, work)
+    block_moments(term, first, last, work)
+    return renew(first, last, f, s, term, old, new, damping, work)
 
 
 @kernel

@@ -10,6 +10,7 @@ from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
+from tensorcep.likelihoods.poisson_square import POISSON_SQUARE
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.step import STEP
@@ -25,6 +26,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         TOBIT,
         STEP,
         LOGIT_MACKAY,
+        POISSON_SQUARE,
     )
 }
 
@@ -35,7 +37,8 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson", "negbinomial", "tobit", "step" or "logit_mackay".
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "tobit", "step", "logit_mackay" or
+        "poisson_square".
 
     Returns
     -------

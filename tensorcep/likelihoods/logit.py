@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from tensorcep.core.jit import block_kernel, kernel
@@ -26,6 +27,7 @@ from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.kernels.streams import start_stream
+from tensorcep.likelihoods.arrays import aligned
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood
 
@@ -229,9 +231,16 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 weight[b, lane], target[b, lane] = draw_pg(s, 1.0, f[b, lane]), 0.5 * y[b, lane]
 
 
+def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return -p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f), whatever the label is."""
+    p = expit(aligned(y, f, theta)[1])
+    return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
+
+
 LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2)._replace(
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
     f_is_log_odds=True,
+    third=third,
     observes="labels",
 )
 LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)

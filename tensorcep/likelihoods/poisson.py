@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.jit import kernel
@@ -250,6 +251,25 @@ def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarr
     return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
 
 
+def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return -e^f."""
+    return np.asarray(-np.exp(aligned(y, f, theta)[1]))
+
+
+def averaged(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean of y f - e^f - log y! and its derivatives in m, by E[e^f] = e^(m + v / 2)."""
+    y, m, v, _ = aligned(y, m, v, theta)
+    with np.errstate(over="ignore"):
+        rate = np.exp(m + 0.5 * v)
+    return y * m - rate - gammaln(y + 1.0), y - rate, -rate
+
+
+def rough(y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return Gaussians around log y of the precision y, with half a count more, so that 0 has a place."""
+    y, _ = aligned(y, theta)
+    return y + 0.5, (y + 0.5) * np.log(y + 0.5)
+
+
 POISSON = Likelihood(
     "poisson",
     1.0,
@@ -262,5 +282,8 @@ POISSON = Likelihood(
     sample,
     matched=Augmentation(matched, weighted=True, matched=True),
     mixture_quantile=quantile_of_mixture,
+    third=third,
+    averaged=averaged,
+    rough=rough,
     observes="counts",
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import normal_cdf_parts
 from tensorcep.kernels.streams import start_stream, truncated_normal
+from tensorcep.likelihoods.arrays import aligned, log_density
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood
 
@@ -82,7 +85,16 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
 
 
+def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    """Return y r ((z + r) (z + 2 r) - 1) with z = y f and r = phi(z) / Phi(z)."""
+    y, f, theta = aligned(y, f, theta)
+    _, slope, curve = log_density(loglik, y, f, theta)
+    r = y * slope
+    z_plus_r = np.divide(-curve, r, out=np.zeros_like(r), where=r > 0.0)
+    return np.asarray(y * r * (z_plus_r * (z_plus_r + r) - 1.0))
+
+
 # Source of the latent normal: Albert and Chib (1993), JASA 88.
 PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)._replace(
-    normal=Augmentation(expected, drawn), observes="labels"
+    normal=Augmentation(expected, drawn), third=third, observes="labels"
 )

@@ -55,6 +55,14 @@ class Likelihood(NamedTuple):
         value of mean f and precision theta is not above 0.
     f_is_log_odds : bool
         Whether f is the log odds of a label.
+    third : callable or None
+        ``third(y, f, theta) -> (n,)``: the third derivative of log p(y | f) in f.
+    averaged : callable or None
+        ``averaged(y, m, v, theta) -> (value, d1, d2)``: the mean of log p(y | f) under f ~ N(m, v) and its derivatives
+        in m, where they have a closed form; otherwise they are means of what `loglik` gives, by quadrature.
+    rough : callable or None
+        ``rough(y, theta) -> (tau, nu)``: Gaussians in f that say about what y says, for methods whose first step from
+        the prior could be far too long.
     observes : {"values", "labels", "counts"} or None
         The kind of data whose estimators offer it by name; None where none does.
     """
@@ -76,6 +84,9 @@ class Likelihood(NamedTuple):
     mixture_quantile: Callable[..., np.ndarray] | None = None
     limit: float | None = None
     f_is_log_odds: bool = False
+    third: Callable[..., np.ndarray] | None = None
+    averaged: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
+    rough: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
     observes: str | None = None
 
     @property

@@ -11,11 +11,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, warn_user
+from tensorcep.ep.functions import Functions, functions_of
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.linear.base import FeatureClassifier, two_classes, with_constant
-from tensorcep.linear.functions import Functions, Kernel, functions_of
+from tensorcep.linear.kernels import Kernel
 
 
 @dataclass(eq=False, repr=False)
@@ -136,7 +137,7 @@ class BayesPointMachine(FeatureClassifier):
         return {"_cov": result.cov, "coef_": result.mean[None, :n_features], "intercept_": intercept}
 
     def _of_functions(self, result: EPResult, X: Any, variance: float) -> dict[str, Any]:
-        functions = functions_of(result, X, variance)
+        functions = functions_of(result, variance)
         dual = functions.dual[None]
         intercept = dual.sum(axis=1) if self.fit_intercept else np.zeros(1)
         fitted = {"_cov": functions.cov, "_X_fit": X, "dual_coef_": dual, "intercept_": intercept}
@@ -145,16 +146,20 @@ class BayesPointMachine(FeatureClassifier):
         return fitted
 
     def _functions(self) -> Functions:
-        return Functions(self._X_fit, self.dual_coef_[0], self._cov)
+        return Functions(self.dual_coef_[0], self._cov)
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at each row of X, (n,) each."""
         if not hasattr(self, "dual_coef_"):
             return super().predict_latent(X)
-        return self._functions().latent(self._kernel(), float(self.prior_scale) ** 2, self._checked(X))
+        X, kernel = self._checked(X), self._kernel()
+        prior = float(self.prior_scale) ** 2 * kernel.diagonal(X)
+        return self._functions().latent(kernel.matrix(X, self._X_fit), prior)
 
     def _latent_mean(self, X: Any) -> np.ndarray:
-        return super()._latent_mean(X) if hasattr(self, "coef_") else self._functions().mean(self._kernel(), X)
+        if hasattr(self, "coef_"):
+            return super()._latent_mean(X)
+        return np.asarray(self._kernel().matrix(X, self._X_fit) @ self.dual_coef_[0])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior integrated out."""

@@ -28,7 +28,12 @@ def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
 
     def result_for(prior_cov: np.ndarray) -> EPResult:
         nonlocal sites  # each run starts at the sites of the last
-        ep = GaussianEP(problem.prior_mean, prior_cov, settings.schedule, max_iter=max_iter, tol=tol)
+        ep = GaussianEP(
+            *(problem.prior_mean, prior_cov, settings.schedule),
+            max_iter=max_iter,
+            tol=tol,
+            projection=settings.projection,
+        )
         result = ep.fit(problem.X, 0.5 * (problem.y + 1.0), problem.likelihood, sites=sites)
         sites = result.sites
         return result

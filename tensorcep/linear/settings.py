@@ -24,19 +24,25 @@ class EP(GLMSettings):
     ----------
     schedule : {"sequential", "parallel"}, default="sequential"
         Update the posterior after every row, or once per sweep (see `tensorcep.GaussianEP`).
+    projection : {"kl", "w2"}, default="kl"
+        Onto the Gaussian of the same moments, or onto the nearest one in the L2 Wasserstein distance (quantile
+        propagation).
 
     References
     ----------
-    Minka (2001), Expectation propagation for approximate Bayesian inference.
+    Minka (2001), Expectation propagation for approximate Bayesian inference; Zhang, Walder, Bonilla, Rizoiu, Xie
+    (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
     """
 
     name: ClassVar[str] = "ep"
     full: ClassVar[bool] = True
 
     schedule: str = "sequential"
+    projection: str = "kl"
 
     def check(self) -> None:
         check_choice("schedule", self.schedule, ("sequential", "parallel"))
+        check_choice("projection", self.projection, ("kl", "w2"))
 
 
 @dataclass(repr=False, kw_only=True)

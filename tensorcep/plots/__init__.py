@@ -13,3 +13,5 @@ from tensorcep.plots.models import plot_component as plot_component
 from tensorcep.plots.predictions import plot_coverage as plot_coverage
 from tensorcep.plots.predictions import plot_predictions as plot_predictions
 from tensorcep.plots.predictions import plot_reliability as plot_reliability
+from tensorcep.plots.processes import plot_decision as plot_decision
+from tensorcep.plots.processes import plot_rate as plot_rate

@@ -58,7 +58,8 @@ def test_registry_lists_every_file_of_the_loaders():
     folds = {f"{n}/{p}-fold-{k}.txt" for n in ("alog", "enron") for p in ("train", "test") for k in range(1, 6)}
     uci = {f"uci/{m}/{n}/nfold-{k}.mat" for m in datasets.LINKS for n in datasets.UCI_NAMES for k in range(1, 6)}
     simulated = {f"simulation/{m}-{k}.mat" for m in datasets.LINKS for k in (1, 2)}
-    assert set(files) == folds | uci | simulated | {"dblp/dblp.mat", "gp/ionosphere.data", "gp/sonar.all-data"}
+    points = {file for names, _, _ in datasets.GP_FILES.values() for file in names}
+    assert set(files) == folds | uci | simulated | points | {"dblp/dblp.mat"}
     for facts in files.values():
         assert re.fullmatch(r"https://\S+/[0-9a-f]{40}/\S+", facts["url"])  # a fixed commit
         assert re.fullmatch(r"[0-9a-f]{64}", facts["sha256"])
@@ -106,12 +107,48 @@ def test_load_dblp_has_ones_and_fifty_test_sets_apart(real_data):
     assert not any(tuple(c) in ones for t in dblp.tests for c in t.coords.tolist())
 
 
-@pytest.mark.parametrize(("name", "shape", "ones"), [("ionosphere", (351, 34), 225), ("sonar", (208, 60), 111)])
+@pytest.mark.parametrize(
+    ("name", "shape", "ones"),
+    [
+        ("ionosphere", (351, 34), 225),
+        ("sonar", (208, 60), 111),
+        ("cancer", (683, 9), 239),
+        ("crabs", (200, 7), 100),
+        ("pima", (532, 7), 177),
+        ("pima-with-duplicates", (732, 7), 245),
+    ],
+)
 def test_load_gp_has_the_points_and_labels_of_the_files(real_data, name, shape, ones):
     X, y = datasets.load_gp(name)
     assert X.shape == shape
     assert X.dtype == np.float64
     assert (y.sum(), len(y)) == (ones, shape[0])
+
+
+def test_pima_has_two_hundred_patients_twice(real_data):
+    twice, once = datasets.load_gp("pima-with-duplicates").X, datasets.load_gp("pima").X
+    assert len(np.unique(twice, axis=0)) == len(np.unique(once, axis=0)) == 532
+
+
+def test_coal_mining_disasters_are_those_of_the_years():
+    X, y = datasets.load_coal_mining()
+    assert (X.shape, X[0, 0], X[-1, 0]) == ((112, 1), 1851.0, 1962.0)
+    assert (y.sum(), y[:5].tolist(), y.max()) == (191, [4, 5, 4, 1, 0], 6)
+
+
+def test_glass_and_wine_are_read_in_their_original_form(tmp_path):
+    glass = tmp_path / "glass.data"
+    glass.write_text("1,1.52,13.6,4.5,1.1,71.8,0.06,8.75,0,0,1\n2,1.5,13.9,3.6,1.4,72.7,0.48,7.83,0,0,7\n")
+    X, y = datasets.read_glass(glass)
+    assert (X.shape, y.tolist(), X[1, 0]) == ((2, 10), [1, 0], 2.0)
+    wine = tmp_path / "wine.data"
+    wine.write_text("".join(f"{c},{','.join(['1.5'] * 13)}\n" for c in (1, 2, 3, 3)))
+    X, y = datasets.read_wine(wine, 1, 3)
+    assert (X.shape, y.tolist()) == ((3, 13), [0, 1, 1])
+    with pytest.raises(ValueError, match="must hold 11 numbers between commas in a line; got 14 in 1"):
+        datasets.read_glass(wine)
+    with pytest.raises(ValueError, match="second must be an integer from 1 to 3; got 4"):
+        datasets.read_wine(wine, 1, 4)
 
 
 def test_load_covid19_serology_has_labels():

@@ -11,7 +11,7 @@ from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
 # The step has no slope, and the other is an approximation: they have tests of their own in test_step.py.
-SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay")]
+SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay", "poisson_square")]
 EVERY = pytest.mark.parametrize("name", SMOOTH)
 COUNTS = ("poisson", "negbinomial")
 BINARY = pytest.mark.parametrize("name", ["probit", "logit"])
@@ -43,7 +43,8 @@ def observations(name, rng, n):
 
 def test_get_likelihood_lists_what_exists():
     assert get_likelihood("probit").name == "probit"
-    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'tobit', 'step', 'logit_mackay'"
+    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'tobit', 'step', 'logit_mackay', "
+    listed += "'poisson_square'"
     with pytest.raises(ValueError, match=f"{listed}; got 'cauchy'"):
         get_likelihood("cauchy")
 

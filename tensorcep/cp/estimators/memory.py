@@ -6,11 +6,11 @@ the same data give the same model everywhere. Only a refusal looks at the machin
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
 from tensorcep.core.checks import fail_value
+from tensorcep.core.memory import memory_of_machine
 from tensorcep.cp.settings.meanfield import VMP
 from tensorcep.cp.settings.memory import Memory, Size
 from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
@@ -80,11 +80,3 @@ def check_memory(settings: Any, size: Size, max_iter: int) -> None:
         f"the fit of {size.n_entries} entries and {size.n_rows} rows in {size.R} columns by {settings.name!r} takes "
         f"about {needed.total / 1e9:.3g} GB, and this machine has {there / 1e9:.3g} GB; set {what}."
     )
-
-
-def memory_of_machine() -> int | None:
-    """Bytes of physical memory; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None

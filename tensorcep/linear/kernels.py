@@ -1,4 +1,4 @@
-"""Function space: a latent function with a Gaussian process prior, and its posterior given EP's sites."""
+"""The kernels of the Bayes point machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.gaussian import EPResult
 
 
 class Kernel(NamedTuple):
@@ -46,41 +45,3 @@ class Kernel(NamedTuple):
         square = X.multiply(X) if sparse.issparse(X) else X * X
         own = np.ones(n) if self.kernel == "rbf" else np.asarray(square.sum(axis=1)).ravel()
         return own + 1.0 if self.constant else own
-
-
-class Functions(NamedTuple):
-    """The posterior of f: mean K a and covariance variance K - K B K, K the kernel with the training points.
-
-    So no kernel matrix is inverted.
-
-    Attributes
-    ----------
-    X : (n, d)
-        Training points.
-    dual : (n,) float64
-        a.
-    cov : (n, n) float64
-        B.
-    """
-
-    X: Any
-    dual: np.ndarray
-    cov: np.ndarray
-
-    def mean(self, kernel: Kernel, X: Any) -> np.ndarray:
-        """Posterior mean of f at the rows of X."""
-        return kernel.matrix(X, self.X) @ self.dual
-
-    def latent(self, kernel: Kernel, variance: float, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at the rows of X, for the prior variance times the kernel."""
-        K = kernel.matrix(X, self.X)
-        explained = np.einsum("ni,ni->n", K @ self.cov, K)
-        return K @ self.dual, np.maximum(variance * kernel.diagonal(X) - explained, 0.0)
-
-
-def functions_of(result: EPResult, X: Any, variance: float) -> Functions:
-    """The posterior at all points, from the sites of f at the training points."""
-    tau = result.sites.tau
-    dual = variance * (result.sites.nu - tau * result.mean)
-    cov = variance * (np.diag(tau) - tau[:, None] * result.cov * tau) * variance
-    return Functions(X, dual, cov)

@@ -1,0 +1,179 @@
+"""Quantile propagation beside EP and variational Bayes: table 1 and figure 1 of Zhang et al. (2020), the coal mines.
+
+    python -m scripts.papers.reproduce_qp --rounds 5                        # the sets that are fetched, and the mines
+    python -m scripts.papers.reproduce_qp --data sonar --rounds 100         # as many rounds as in the paper
+    python -m scripts.papers.reproduce_qp --data glass --glass glass.data   # from the user's file of the UCI repository
+    python -m scripts.papers.reproduce_qp --data sonar,mining --figure variances.png --rate rate.png
+
+A round is 10 folds at random (of the mines: the years to two halves); a model is learned on nine folds, standardised,
+by the evidence, with one RBF of all features. QP runs at EP's kernel, as in the paper. Errors are in per cent (the mean
+of |y - rate| of the mines), losses in nats per 1000; sd is over rounds. The table has the paper's figures beside ours,
+and how often, and by how much, QP's loss is lower than EP's in the same round.
+
+What differs from the paper's text follows its code: one length scale, 33 columns of ionosphere, and the running number
+of crabs and glass as a feature. "pima-with-duplicates" is the paper's set, in which 200 patients are there twice, so
+that test patients were trained on; "pima" is without them. VB of the paper on sonar, 693.1, is 1000 log 2: its
+optimiser had taken the kernel's variance to 0, which says nothing of VB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF
+
+from scripts.lib.common import Row, parser, report, row, say, words
+from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, datasets
+from tensorcep.datasets import Points
+
+# set -> method -> (test error in per cent, loss in nats per 1000)
+PAPER = {
+    "ionosphere": {"ep": (7.9, 215.9), "qp": (7.9, 215.9), "vb": (18.9, 337.4)},
+    "cancer": {"ep": (3.2, 88.2), "qp": (3.2, 88.2), "vb": (3.1, 88.9)},
+    "pima-with-duplicates": {"ep": (20.3, 424.7), "qp": (20.3, 424.0), "vb": (21.9, 450.3)},
+    "pima": {},
+    "crabs": {"ep": (2.7, 64.4), "qp": (2.7, 64.3), "vb": (3.7, 164.7)},
+    "sonar": {"ep": (14.0, 306.7), "qp": (14.0, 306.2), "vb": (25.7, 693.1)},
+    "glass": {"ep": (1.1, 29.5), "qp": (1.0, 29.0), "vb": (2.6, 79.5)},
+    "wine12": {"ep": (1.5, 48.0), "qp": (1.5, 47.4), "vb": (1.7, 83.9)},
+    "wine13": {"ep": (0.0, 18.0), "qp": (0.0, 17.8), "vb": (0.0, 26.7)},
+    "wine23": {"ep": (2.0, 52.1), "qp": (2.0, 51.8), "vb": (1.2, 69.4)},
+    "mining": {"ep": (118.6, 1606.8), "qp": (118.6, 1606.5), "vb": (170.3, 2007.3)},
+}
+METHODS = ("ep", "qp", "vb", "laplace")
+FOLDS = 10
+RATE_LENGTH = 15.0
+
+
+def load(name: str, options: Any) -> Points:
+    """One data set, fetched or read from the user's file."""
+    if name == "mining":
+        return datasets.load_coal_mining()
+    if name in datasets.GP_FILES:
+        return datasets.load_gp(name)
+    path = options.glass if name == "glass" else options.wine
+    if path is None:
+        raise SystemExit(f"{name} is not among the files that are fetched: give its file with --{name.rstrip('123')}.")
+    return datasets.read_glass(path) if name == "glass" else datasets.read_wine(path, int(name[4]), int(name[5]))
+
+
+def fitted(name: str, X: np.ndarray, y: np.ndarray, methods: list[str]) -> dict[str, Any]:
+    """A model of each method; QP at EP's kernel."""
+    count = name == "mining"
+    kernel = 1.0 * RBF(RATE_LENGTH if count else np.sqrt(X.shape[1]))
+    models: dict[str, Any] = {}
+    for method in [m for m in METHODS if m in methods or (m == "ep" and "qp" in methods)]:
+        given = {"kernel": kernel, "method": method}
+        if method == "qp":
+            given = {"kernel": models["ep"].kernel_, "method": method, "optimizer": None}
+        if count:
+            models[method] = GaussianProcessCountRegressor(prior_mean=1.0, **given)
+        else:
+            models[method] = GaussianProcessClassifier(**given)
+        models[method].fit(X, y)
+    return models
+
+
+def scores(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Error and loss of every test point."""
+    if isinstance(model, GaussianProcessCountRegressor):
+        return np.abs(y - model.predict(X)), -model.log_score(X, y)
+    p = model.predict_proba(X)[np.arange(len(y)), y]
+    return (model.predict(X) != y).astype(float), -np.log(p)
+
+
+def one_round(name: str, points: Points, seed: int, options: Any, pairs: list[Any]) -> dict[str, np.ndarray]:
+    """Mean error and loss of a round, by method."""
+    order = np.random.default_rng(seed).permutation(len(points.y))
+    folds = np.array_split(order, FOLDS)[: options.folds_run]
+    if name == "mining":
+        folds = [order[: len(order) // 2]]
+    found: dict[str, list[Any]] = {}
+    for test in folds:
+        train = np.setdiff1d(order, test)
+        mean, sd = points.X[train].mean(axis=0), points.X[train].std(axis=0)
+        used = sd > 0.0
+        X = points.X if name == "mining" else (points.X[:, used] - mean[used]) / sd[used]
+        models = fitted(name, X[train], points.y[train], options.methods)
+        for method, model in models.items():
+            found.setdefault(method, []).append(np.stack(scores(model, X[test], points.y[test])))
+        if {"ep", "qp"} <= models.keys():
+            pairs.append([models[method].latent_mean_and_variance(X[test])[1] for method in ("ep", "qp")])
+    return {method: np.concatenate(parts, axis=1).mean(axis=1) for method, parts in found.items()}
+
+
+def measure(name: str, options: Any, pairs: list[Any]) -> list[Row]:
+    """Rows of one data set."""
+    points = load(name, options)
+    rounds = [one_round(name, points, options.seed + k, options, pairs) for k in range(options.rounds)]
+    rows = []
+    for method in [m for m in METHODS if m in rounds[0]]:
+        errors, losses = 1e2 * np.array([r[method][0] for r in rounds]), 1e3 * np.array([r[method][1] for r in rounds])
+        setting = {"data": name, "method": method, "rounds": options.rounds}
+        published = PAPER[name].get(method, (None, None))
+        for metric, values, theirs in (("error", errors, published[0]), ("loss", losses, published[1])):
+            rows.append(row(metric, values.mean(), sd=float(values.std()), paper=theirs, **setting))
+        say(f"{name} {method}: error {errors.mean():.1f}, loss {losses.mean():.1f}")
+    if {"ep", "qp"} <= rounds[0].keys():
+        gaps = 1e3 * np.array([r["qp"][1] - r["ep"][1] for r in rounds])
+        setting = {"data": name, "method": "qp - ep", "rounds": options.rounds}
+        rows.append(row("loss", gaps.mean(), sd=float(gaps.std()), **setting))
+        rows.append(row("share_lower", float(np.mean(gaps < 0.0)), **setting))
+    return rows
+
+
+def draw_variances(pairs: list[Any], path: Path) -> None:
+    """Figure 1: predictive variances of QP against EP's."""
+    import matplotlib.pyplot as plt
+
+    ep, qp = (np.concatenate([pair[k] for pair in pairs]) for k in (0, 1))
+    figure, ax = plt.subplots(figsize=(4.0, 4.0), layout="constrained")
+    ends = [ep.min(), ep.max()]
+    ax.plot(ends, ends, "--", color="#8a8a8a", linewidth=1)
+    ax.scatter(ep, qp, s=5, color="#1f5a96", linewidths=0, alpha=0.5)
+    ax.set(xlabel="variance by EP", ylabel="variance by QP", title="Predictive variances of the latent function")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def draw_rate(path: Path) -> None:
+    """The rate of disasters with its band."""
+    import matplotlib.pyplot as plt
+
+    from tensorcep.plots import plot_rate
+
+    points = datasets.load_coal_mining()
+    model = fitted("mining", points.X, points.y, ["ep"])["ep"]
+    ax = plot_rate(model, points.X, points.y)
+    ax.figure.savefig(path, dpi=120)
+    plt.close(ax.figure)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    p = parser(
+        __doc__, data="sonar,crabs,ionosphere,cancer,pima,pima-with-duplicates,mining", methods="ep,qp,vb", seed=0
+    )
+    p.add_argument("--rounds", type=int, default=5, help="random divisions (default: %(default)s; the paper: 100)")
+    p.add_argument("--folds-run", type=int, default=FOLDS, help="folds of each round that are run (default: all)")
+    p.add_argument("--figure", type=Path, help="draw QP's variances against EP's into this file (needs matplotlib)")
+    p.add_argument("--rate", type=Path, help="draw the rate of coal-mining disasters into this file")
+    p.add_argument("--glass", type=Path, help="the user's glass.data")
+    p.add_argument("--wine", type=Path, help="the user's wine.data")
+    options = p.parse_args(arguments)
+    words(*METHODS)(",".join(options.methods))
+    rows: list[Row] = []
+    pairs: list[Any] = []
+    for name in words(*PAPER)(",".join(options.data)):
+        rows += measure(name, options, pairs)
+    if options.figure:
+        draw_variances(pairs, options.figure)
+    if options.rate:
+        draw_rate(options.rate)
+    report(rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

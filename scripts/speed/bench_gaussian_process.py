@@ -1,0 +1,100 @@
+"""Gaussian process classification beside scikit-learn: seconds of a fit, and log loss on points held out.
+
+    python -m scripts.speed.bench_gaussian_process --data crabs,sonar,ionosphere,pima --repeats 5
+    python -m scripts.speed.bench_gaussian_process --data simulated --points 100000 --inducing 200
+
+A tenth of the points is held out; both learn the kernel from 1.0 * RBF(1.0), on one thread, after a fit that compiles.
+"fixed" is one fit at a kernel of variance 4 and length scale sqrt(d). Seconds are of the processor, the median of the
+repeats. "simulated" is a probit over three features, with inducing points, which scikit-learn does not have.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessClassifier as Peer
+from sklearn.gaussian_process.kernels import RBF
+from threadpoolctl import threadpool_limits
+
+from scripts.lib.common import Row, parser, report, row, say, words
+from tensorcep import GaussianProcessClassifier, datasets
+from tensorcep.datasets import Points
+
+METHODS = ("ep", "qp", "vb", "laplace")
+HELD_OUT = 10
+
+
+def standardised(points: Points) -> Points:
+    X = points.X[:, points.X.std(axis=0) > 0.0]
+    return Points((X - X.mean(axis=0)) / X.std(axis=0), points.y)
+
+
+def simulated(n: int, seed: int) -> Points:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    f = 2.0 * np.sin(1.5 * X[:, 0]) + X[:, 1] * X[:, 2]
+    return Points(X, (f + rng.normal(size=n) > 0.0).astype(np.int64))
+
+
+def timed(make: Any, X: np.ndarray, y: np.ndarray, repeats: int) -> tuple[float, Any]:
+    """Median of the processor's seconds, and the last model."""
+    seconds = []
+    for _ in range(repeats):
+        model = make()
+        begin = time.process_time()
+        model.fit(X, y)
+        seconds.append(time.process_time() - begin)
+    return float(np.median(seconds)), model
+
+
+def measure(name: str, options: Any) -> list[Row]:
+    """Rows of one data set."""
+    points = simulated(options.points, options.seed) if name == "simulated" else standardised(datasets.load_gp(name))
+    test = np.arange(len(points.y)) % HELD_OUT == 0
+    X, y = points.X[~test], points.y[~test]
+    makers: dict[str, Any] = {}
+    if name == "simulated":
+        makers["inducing"] = lambda: GaussianProcessClassifier(
+            1.0 * RBF(1.0), n_inducing=options.inducing, tol=1e-3, random_state=options.seed
+        )
+    else:
+        makers["scikit-learn"] = lambda: Peer(1.0 * RBF(1.0))
+        for method in options.methods:
+            makers[method] = lambda method=method: GaussianProcessClassifier(1.0 * RBF(1.0), method=method)
+        fixed = 4.0 * RBF(np.sqrt(X.shape[1]))
+        makers["fixed"] = lambda: GaussianProcessClassifier(fixed, optimizer=None)
+    rows = []
+    for method, make in makers.items():
+        if name != "simulated":
+            make().fit(X[::4], y[::4])
+        seconds, model = timed(make, X, y, options.repeats)
+        p = model.predict_proba(points.X[test])[np.arange(test.sum()), points.y[test]]
+        setting = {"data": name, "method": method}
+        rows.append(row("seconds", seconds, **setting))
+        rows.append(row("log_loss", -np.log(p).mean(), **setting))
+        say(f"{name} {method}: {seconds:.3f} s")
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    p = parser(__doc__, data="crabs,sonar,ionosphere,pima", methods="ep", seed=0)
+    p.add_argument("--repeats", type=int, default=5, help="fits of each kind (default: %(default)s)")
+    p.add_argument("--points", type=int, default=100_000, help="simulated points (default: %(default)s)")
+    p.add_argument("--inducing", type=int, default=200, help="inducing points (default: %(default)s)")
+    options = p.parse_args(arguments)
+    words(*METHODS)(",".join(options.methods))
+    rows: list[Row] = []
+    with threadpool_limits(limits=1, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of bounds that a kernel reaches
+        for name in words("simulated", *datasets.GP_FILES)(",".join(options.data)):
+            rows += measure(name, options)
+    report(rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

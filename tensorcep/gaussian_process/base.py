@@ -1,0 +1,261 @@
+"""What the classifier and the regressor of counts share: parameters, fits, latent values, files."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from tensorcep.core.arviz import arviz_container
+from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep.core.settings import TakesMethod
+from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
+from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
+from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
+from tensorcep.gaussian_process.machine import Machine, check_exact_size, fit_exact, fit_sparse
+from tensorcep.gaussian_process.proposals import Data
+from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
+from tensorcep.gaussian_process.sites import Stop, proposal_of
+from tensorcep.gaussian_process.store import write_machines
+
+# What validation says of the features.
+OF_FEATURES = ("n_features_in_", "feature_names_in_")
+# What a fit leaves beside attributes whose names end in an underscore.
+PRIVATE = ("_machines", "_X_fit", "_y_fit")
+# Points whose sites are refined at a time, with inducing points.
+BATCH = 4096
+LARGEST_JOINT = 5000
+
+
+@dataclass(eq=False, repr=False)
+class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
+    """A Gaussian process prior of a latent function, seen through a likelihood."""
+
+    engines = ENGINES
+
+    kernel: Any = None
+    _: KW_ONLY
+    method: str | GPSettings = "ep"
+    optimizer: Any = "l-bfgs"
+    n_restarts_optimizer: int = 0
+    n_inducing: int | None = None
+    power: float = 1.0
+    max_iter: int = 200
+    tol: float = 1e-6
+    random_state: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = False
+        return tags
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
+        """Checked points, and what validation says of the features."""
+        stand_in = copy.copy(self)
+        X, y = validate_data(stand_in, X, y, dtype=np.float64)
+        about = vars(stand_in)
+        return X, y, {name: about[name] for name in OF_FEATURES if name in about}
+
+    def _checked(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "_machines")
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _plan(self, n: int) -> tuple[GPSettings, Stop, np.random.Generator]:
+        """All parameters but the kernel, checked before any work."""
+        settings = settings_of(self.method)
+        if not callable(self.optimizer) and self.optimizer is not None:
+            check_choice("optimizer", self.optimizer, ("l-bfgs",))
+        check_int("n_restarts_optimizer", self.n_restarts_optimizer, 0)
+        check_range("power", self.power, 0.0, 1.0, include_low=False)
+        if self.n_inducing is None:
+            if self.power != 1.0:
+                fail_value(f"power has a meaning only with n_inducing; got power={self.power!r} without it.")
+            check_exact_size(n)
+        else:
+            check_int("n_inducing", self.n_inducing, 1, n)
+            if not isinstance(settings, EP) or isinstance(settings, QP):
+                fail_value(f"method must be 'ep' with n_inducing; got {settings.name!r}.")
+        stop = Stop(check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0, include_low=False))
+        return settings, stop, check_random_state(self.random_state)
+
+    def _fit_machines(self, X: np.ndarray, targets: list[Data], mean: float) -> tuple[Machine, ...]:
+        """A latent function for each target."""
+        settings, stop, rng = self._plan(len(X))
+        kernel = default_kernel(X) if self.kernel is None else clone(check_kernel(self.kernel))
+        for target in targets:
+            if self.n_inducing is None:
+                proposal_of(target, settings)  # refuses a method that the likelihood is not for
+        search = Search(self.optimizer, int(self.n_restarts_optimizer), rng)
+        with threadpool_limits(limits=1, user_api="blas"):
+            if self.n_inducing is None:
+                machines = [fit_exact(kernel, Points(X, data, mean), settings, stop, search) for data in targets]
+            else:
+                sparse = Sparse(inducing_points(X, int(self.n_inducing), rng), float(self.power), BATCH)
+                machines = [fit_sparse(kernel, Points(X, data, mean), sparse, stop, search) for data in targets]
+        return tuple(machines)
+
+    def _take(self, machines: tuple[Machine, ...], fitted: dict[str, Any]) -> None:
+        """Have these fitted attributes, all at once, and none of an earlier fit."""
+        kernels = [machine.kernel for machine in machines]
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_") and name not in PRIVATE}
+        self.__dict__ = {
+            **kept,
+            **fitted,
+            "_machines": machines,
+            "kernel_": kernels[0] if len(kernels) == 1 else CompoundKernel(kernels),
+            "log_marginal_likelihood_value_": float(np.mean([machine.log_evidence for machine in machines])),
+            "n_iter_": max(machine.n_iter for machine in machines),
+            "converged_": all(machine.converged for machine in machines),
+        }
+
+    def _restore(self) -> None:
+        """Set what follows from the attributes in a file, and try them out."""
+        names = (*PRIVATE, "classes_", "prior_mean_", *OF_FEATURES)
+        self._take(self._machines, {name: value for name, value in vars(self).items() if name in names})
+        self._try_out()
+
+    def _try_out(self) -> None:
+        """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
+        raise NotImplementedError
+
+    def _warn_of_sweeps(self) -> None:
+        if not self.converged_:
+            warn_user(
+                f"{settings_of(self.method).name} stopped after max_iter={self.max_iter} sweeps before every change "
+                f"was below tol={self.tol:g}; increase max_iter, raise tol, or set damping in the method's settings.",
+                ConvergenceWarning,
+            )
+
+    def _targets(self) -> list[Data]:
+        """The observations of every latent function, as they were fitted."""
+        raise NotImplementedError
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """The evidence of the training data at kernel parameters, and its gradient.
+
+        Of quantile propagation it is EP's evidence, by which its kernel is learned; of variational Bayes a lower bound.
+        Of several classes it is the mean of those of one class against the rest.
+
+        Parameters
+        ----------
+        theta : array-like (n_kernel_params,) or (n_classes * n_kernel_params,), optional
+            Logarithms of the kernel's parameters; those of the fit if left out.
+        eval_gradient : bool, default=False
+
+        Returns
+        -------
+        log_likelihood : float
+        gradient : ndarray, if eval_gradient
+        """
+        check_is_fitted(self, "_machines")
+        if theta is None and not eval_gradient:
+            return self.log_marginal_likelihood_value_
+        p, n = self._machines[0].kernel.n_dims, len(self._machines)
+        given = np.concatenate([m.kernel.theta for m in self._machines]) if theta is None else np.asarray(theta, float)
+        if given.shape not in ((p,), (n * p,)):
+            fail_value(f"theta must hold {p} numbers, or {n * p}; got shape {given.shape}.")
+        each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
+        with threadpool_limits(limits=1, user_api="blas"):
+            found = [
+                self._evidence(m, data)(m.kernel.clone_with_theta(row), eval_gradient)
+                for m, data, row in zip(self._machines, self._targets(), each, strict=True)
+            ]
+        value = float(np.mean([one for one, _ in found]))
+        if not eval_gradient:
+            return value
+        gradients = np.stack([gradient for _, gradient in found]) / n
+        return value, gradients.sum(axis=0) if given.shape == (p,) else gradients.ravel()
+
+    def _evidence(self, machine: Machine, data: Data) -> Any:
+        settings, stop, _ = self._plan(len(self._X_fit))
+        points = Points(self._X_fit, data, machine.mean)
+        if machine.tau.size == 0:
+            return InducingEvidence(points, Sparse(machine.points, float(self.power), BATCH), stop)
+        return ExactEvidence(points, settings, stop)
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent function at each row of X, (n,), or (n, n_classes) for several."""
+        return self._latent(self._checked(X))
+
+    def _latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with threadpool_limits(limits=1, user_api="blas"):
+            mean, variance = zip(*(machine.latent(X) for machine in self._machines), strict=True)
+        if len(mean) == 1:
+            return mean[0], variance[0]
+        return np.stack(mean, axis=1), np.stack(variance, axis=1)
+
+    def _latent_draws(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        """Joint draws of the latent functions, (machines, n, n_samples)."""
+        check_int("n_samples", n_samples)
+        if len(X) > LARGEST_JOINT:
+            fail_value(f"X must have at most {LARGEST_JOINT} rows for joint draws; got {len(X)}; draw them in parts.")
+        with threadpool_limits(limits=1, user_api="blas"):
+            return np.stack([machine.draws(X, n_samples, rng) for machine in self._machines])
+
+    def _observed(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draws of observations from those of latent functions, (n, n_samples)."""
+        raise NotImplementedError
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw observations at the rows of X, (n, n_samples), whose latent values are drawn jointly."""
+        rng = check_random_state(random_state)
+        return self._observed(self._latent_draws(self._checked(X), n_samples, rng), rng)
+
+    def to_arviz(self, X: Any, y: Any = None, *, n_samples: int = 1000, random_state: Any = 0) -> Any:
+        """Draws of the latent function and of observations at the rows of X, in the container of ArviZ.
+
+        Parameters
+        ----------
+        X : array-like (n_samples, n_features)
+        y : array-like (n_samples,), optional
+            What was observed there.
+        n_samples : int, default=1000
+        random_state : int, RandomState, Generator or None, default=0
+
+        Returns
+        -------
+        InferenceData, or DataTree from ArviZ 1 on
+            With the groups "posterior" and "posterior_predictive", and "observed_data".
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        """
+        rng, X = check_random_state(random_state), self._checked(X)
+        f = self._latent_draws(X, n_samples, rng)
+        new = self._observed(f, rng)
+        several = len(f) > 1
+        dims = ("chain", "draw", "point", *(("class",) if several else ()))
+        latent = f.transpose(2, 1, 0)[None] if several else f[0].T[None]
+        groups: dict[str, Any] = {"posterior": {"f": (dims, latent)}}
+        groups["posterior_predictive"] = {"y": (("chain", "draw", "point"), new.T[None])}
+        if y is not None:
+            given = np.asarray(y)
+            if given.shape != (len(X),):
+                fail_value(f"y must hold one value for each of the {len(X)} rows of X; got shape {given.shape}.")
+            groups["observed_data"] = {"y": (("point",), given)}
+        coords = {"class": self.classes_} if several else {}
+        return arviz_container(groups, coords, settings_of(self.method).name, approximate=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `tensorcep.load` reads; kernels are written by name and parameters.
+
+        The file holds the training points (or the inducing ones, and the training points too), whose covariances
+        predictions are made of. Nothing in it is pickled, and nothing is fitted again.
+
+        Raises
+        ------
+        ValueError, FileNotFoundError, IsADirectoryError
+            If the folder does not exist, the path is a folder, or a kernel is none of scikit-learn's own.
+        """
+        check_is_fitted(self, "_machines")
+        write_machines(path, self)

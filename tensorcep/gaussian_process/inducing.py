@@ -1,0 +1,230 @@
+"""Inducing points by power EP, in minibatches: the posterior of M values stands for that of n.
+
+f_i = w_i'u + noise of variance d_i = k_ii - q_ii, with w_i = K_uu^-1 k_ui: a site is a Gaussian factor in w_i'u, and
+its tilted moments are those of p(y_i | f_i)^power with the variance d_i added to the cavity's. Power 1 is FITC, towards
+0 it is VFE (Titsias). In coordinates u = L v with K_uu = L L', v ~ N(0, I), w_i'u = a_i'v with A = K_fu L^-T.
+
+Source: Bui, Yan and Turner (2017), A unifying framework for Gaussian process pseudo-point approximations using power
+expectation propagation, sec. 3 and eqs 12-16.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from tensorcep.core.checks import fail_value
+from tensorcep.ep.compiled import Terms
+from tensorcep.ep.functions import Functions
+from tensorcep.ep.gaussian import MOST_DAMPING, SLOWER
+from tensorcep.gaussian_process.kernels import contract
+from tensorcep.gaussian_process.learning import Points
+from tensorcep.gaussian_process.sites import Stop
+from tensorcep.kernels.sites import Sites
+
+# Added to the diagonal of K_uu, relative to its largest element.
+JITTER = 1e-8
+
+
+class Sparse(NamedTuple):
+    """How n values are told from few.
+
+    Attributes
+    ----------
+    Z : (M, d) float64
+        Inducing points.
+    power : float
+        1 for FITC; towards 0 for VFE.
+    batch : int
+        Points whose sites are refined from one posterior.
+    """
+
+    Z: np.ndarray
+    power: float
+    batch: int
+
+
+class InducingFit(NamedTuple):
+    """A fit; `sites` are those of a_i'v, and what the gradient needs stands beside the posterior."""
+
+    sites: Sites
+    functions: Functions
+    log_evidence: float
+    n_iter: int
+    converged: bool
+    projection: Projection
+    precision_chol: np.ndarray
+    by_noise: np.ndarray
+
+
+class Projection(NamedTuple):
+    """A (n, M), d (n,), and the factor L of K_uu."""
+
+    A: np.ndarray
+    d: np.ndarray
+    chol: np.ndarray
+
+
+def _projection(kernel: Any, X: np.ndarray, Z: np.ndarray) -> Projection:
+    K = kernel(Z)
+    K[np.diag_indices_from(K)] += JITTER * np.diag(K).max()
+    try:
+        chol = linalg.cholesky(K, lower=True)
+    except linalg.LinAlgError:
+        raise FloatingPointError("the kernel matrix of the inducing points is not positive definite") from None
+    A = linalg.solve_triangular(chol, kernel(Z, X), lower=True).T
+    return Projection(np.ascontiguousarray(A), np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", A, A), 0.0), chol)
+
+
+class _Noisy(Terms):
+    """Terms of f = g + noise of variance d: cavities of g, moments with the noise added."""
+
+    def __init__(self, points: Points, power: float, noise: np.ndarray):
+        super().__init__(points.data.likelihood, points.data.y, points.data.theta, power)
+        self._noise = noise
+
+    def refine_batch(
+        self, first: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float
+    ) -> tuple[float, int, np.ndarray]:
+        """New sites of a batch in place; the largest change, how many were left out, and dlogZ / dv of each."""
+        n = f.size
+        change, skipped = self.renew_with_noise(first, f, s, sites, damping, self._noise[first : first + n])
+        work, power = self.work, self.term.power
+        by_variance = 0.5 * (work.alpha[:n] ** 2 - work.beta[:n]) / power
+        return change, skipped, np.where(work.v[:n] > 0.0, by_variance, 0.0)
+
+
+def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start: Sites | None = None) -> InducingFit:
+    """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
+
+    Raises
+    ------
+    FloatingPointError
+        If there is no Gaussian posterior.
+    """
+    projection = _projection(kernel, points.X, sparse.Z)
+    A, mean, n = projection.A, points.mean, len(points.X)
+    terms = _Noisy(points, sparse.power, projection.d)
+    sites = terms.start_sites(start)
+    by_noise, damping, last = np.zeros(n), 0.0, np.inf
+    P, eta = _natural(A, sites, mean)
+    n_iter, worst, left_out = 0, np.inf, 0
+    while n_iter < stop.max_iter:
+        n_iter += 1
+        worst, left_out = 0.0, 0
+        for first in range(0, n, sparse.batch):
+            rows = slice(first, min(first + sparse.batch, n))
+            f, s = _marginals(A[rows], P, eta)
+            tau, nu = sites.tau[rows].copy(), sites.nu[rows].copy()
+            change, skipped, by_noise[rows] = terms.refine_batch(first, f + mean, s, sites, damping)
+            worst, left_out = max(worst, change), left_out + skipped
+            dtau, dnu = sites.tau[rows] - tau, sites.nu[rows] - nu
+            P += A[rows].T @ (dtau[:, None] * A[rows])
+            eta += A[rows].T @ (dnu - dtau * mean)
+        if worst < stop.tol and not left_out:
+            break
+        if worst >= last:
+            damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
+        last = worst
+    P, eta = _natural(A, sites, mean)
+    return _result(projection, sites, P, eta, mean, n_iter, worst < stop.tol and not left_out, by_noise)
+
+
+def _natural(A: np.ndarray, sites: Sites, mean: float) -> tuple[np.ndarray, np.ndarray]:
+    """Precision and precision times mean of v."""
+    P = A.T @ (sites.tau[:, None] * A)
+    P[np.diag_indices_from(P)] += 1.0
+    return P, A.T @ (sites.nu - sites.tau * mean)
+
+
+def _chol(P: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(linalg.cholesky(P, lower=True))
+    except linalg.LinAlgError:
+        raise FloatingPointError("the sites leave no Gaussian posterior of the inducing values") from None
+
+
+def _marginals(A: np.ndarray, P: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of a_i'v."""
+    chol = _chol(P)
+    inverse = linalg.solve_triangular(chol, np.eye(len(P)), lower=True)
+    half = A @ inverse.T
+    return half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
+
+
+def _result(
+    projection: Projection,
+    sites: Sites,
+    P: np.ndarray,
+    eta: np.ndarray,
+    mean: float,
+    n_iter: int,
+    converged: bool,
+    by_noise: np.ndarray,
+) -> InducingFit:
+    chol = _chol(P)
+    v = linalg.cho_solve((chol, True), eta)
+    offset = (sites.nu - 0.5 * sites.tau * mean) * mean
+    log_evidence = sites.logc.sum() + offset.sum() + 0.5 * (eta @ v) - np.log(np.diag(chol)).sum()
+    back = linalg.solve_triangular(projection.chol, np.eye(len(P)), lower=True)
+    gap = np.eye(len(P)) - linalg.cho_solve((chol, True), np.eye(len(P)))
+    functions = Functions(back.T @ v, back.T @ gap @ back)
+    return InducingFit(sites, functions, float(log_evidence), n_iter, converged, projection, chol, by_noise)
+
+
+class InducingEvidence:
+    """Power EP's evidence at kernels, and its gradient at the fixed point; each fit starts at the sites of the last.
+
+    With Q = K_fu K_uu^-1 K_uf, the evidence moves by (b b' - R) / 2 with Q, and with d by the derivative of the terms.
+    """
+
+    def __init__(self, points: Points, sparse: Sparse, stop: Stop):
+        self.points, self.sparse, self.stop = points, sparse, stop
+        self._sites: Sites | None = None
+
+    def __call__(self, kernel: Any, gradient: bool) -> tuple[float, np.ndarray]:
+        fit = fit_inducing(kernel, self.points, self.sparse, self.stop, self._sites)
+        self._sites = fit.sites
+        return fit.log_evidence, self._gradient(kernel, fit) if gradient else np.empty(0)
+
+    def _gradient(self, kernel: Any, fit: InducingFit) -> np.ndarray:
+        X, Z = self.points.X, self.sparse.Z
+        (A, _, chol), (tau, nu, _) = fit.projection, fit.sites
+        back = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
+        P_inverse = linalg.cho_solve((fit.precision_chol, True), np.eye(len(chol)))
+        pull = nu - tau * self.points.mean
+        b = pull - tau * (A @ (P_inverse @ (A.T @ pull)))
+        C = A @ back  # K_fu K_uu^-1
+        weighted = tau[:, None] * A
+        R_C = tau[:, None] * C - weighted @ (P_inverse @ (weighted.T @ C))
+        G_C = 0.5 * (np.outer(b, b @ C) - R_C) - fit.by_noise[:, None] * C
+        cross = contract(kernel, X, Z, 2.0 * G_C)
+        own = contract(kernel, Z, None, -(C.T @ G_C))
+        return np.asarray(cross + own + by_diagonal(kernel, X, fit.by_noise))
+
+
+def by_diagonal(kernel: Any, X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Sums of the weights times the derivative of k(x, x) by each of `kernel.theta`, point by point."""
+    if np.ptp(kernel.diag(X)) > 0.0:
+        parts = [contract(kernel, x[None], None, np.array([[w]])) for x, w in zip(X, weight, strict=True)]
+        return np.asarray(np.sum(parts, axis=0))
+    return contract(kernel, X[:1], None, np.array([[weight.sum()]]))
+
+
+def inducing_points(X: np.ndarray, n_inducing: int, rng: np.random.Generator) -> np.ndarray:
+    """Centres of k-means over a sample of the points, or all distinct points where there are no more."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    distinct = np.unique(X, axis=0)
+    if n_inducing > len(X):
+        fail_value(f"n_inducing must be an integer from 1 to the number of points, {len(X)}; got {n_inducing}.")
+    if n_inducing >= len(distinct):
+        return distinct
+    sample = distinct[rng.permutation(len(distinct))[: max(20_000, 10 * n_inducing)]]
+    scale = sample.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    seed = int(rng.integers(2**31 - 1))
+    means = MiniBatchKMeans(n_inducing, random_state=seed, n_init=1, batch_size=2048, max_iter=30).fit(sample / scale)
+    return np.asarray(means.cluster_centers_ * scale, dtype=np.float64)
