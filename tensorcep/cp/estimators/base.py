@@ -6,8 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
+from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
@@ -17,6 +19,7 @@ from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
+from tensorcep.entries.tables import UNSAID, as_frame, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -84,17 +87,24 @@ class BaseCP(TakesMethod, StreamingCP):
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
-    def fit(self, X: Any, y: Any = None, **others: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **others: Any) -> Any:
         """Fit the factors to observed entries.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
 
         Parameters
         ----------
-        X : array-like of shape (N, K) of integers, or SparseTensor
-            Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels.
+        X : array-like of shape (N, K) of integers, SparseTensor, or table
+            Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
+            one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
+            of xarray, whose dimensions are the modes.
         y : array-like of shape (N,)
-            Values of the entries; left out with a SparseTensor.
+            Values of the entries; left out with a SparseTensor, and where `value` names their column.
+        modes : list of column names, optional
+            Of a table: the modes; default: all columns but the value. Others are ignored.
+        value : column name or None, optional
+            Of a table: the value. None where a line is an event: the value of a cell is the number of its lines, and
+            cells without lines are unobserved.
         **others
             Refused: all entries weigh the same.
 
@@ -110,6 +120,11 @@ class BaseCP(TakesMethod, StreamingCP):
             If the result is not finite.
         """
         refuse_others(f"{type(self).__name__}.fit", others)
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame):
+            X, y = split_table(X, y, modes, value)
+        elif modes is not None or value is not UNSAID:
+            fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
         result = run_plan(plan.work)
