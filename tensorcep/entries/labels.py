@@ -139,8 +139,9 @@ class Labels:
     def from_column(cls, column: Any, name: Any = None) -> tuple[Labels, NDArray[np.int64]]:
         """Return the labels of a column of entries, and the row of each entry.
 
-        Labels are sorted, text by the numbers in it, so the rows do not depend on the order of the entries; labels that cannot be compared with
-        each other stay in order of first appearance. A categorical column keeps all its categories, in their order.
+        Labels are sorted, text by the numbers in it, so the rows do not depend on the order of the entries; labels that
+        cannot be compared with each other stay in order of first appearance. A categorical column keeps all its
+        categories, in their order.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class Labels:
         missing = series.isna().to_numpy()
         if missing.any():
             where, n = "the column" if name is None else f"column {name!r}", int(missing.sum())
-            fail_value(f"{where} has {n} missing labels, the first at entry {int(missing.argmax())}; drop these entries.")
+            fail_value(f"{where} has {n} missing labels, the first at entry {missing.argmax()}; drop these entries.")
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from tensorcep.core.checks import check_not_empty, fail_value
 from tensorcep.entries.frames import check_mode_columns
 from tensorcep.entries.tensor import SparseTensor

@@ -13,9 +13,10 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
-from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
@@ -25,7 +26,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, StreamingCP):
+class BaseCP(TakesMethod, Recommending, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -128,7 +129,7 @@ class BaseCP(TakesMethod, StreamingCP):
         entries, coding = self._training_entries(X, y)
         plan = plan_fit(self, entries, X)
         result = run_plan(plan.work)
-        attributes = fitted_attributes(plan, result)
+        attributes = {**fitted_attributes(plan, result), "_cells": fitted_cells(plan)}
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
         self._assign({**attributes, **coding, "diagnostics_": health})

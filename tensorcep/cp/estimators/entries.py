@@ -88,8 +88,8 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
 
-    A DataFrame (or what `as_frame` makes one) holds labels, if the model was fitted with labels: one column per mode, found by name where all modes
-    have names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
+    A table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
+    names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
 
     Raises
     ------

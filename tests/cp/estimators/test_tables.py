@@ -16,7 +16,11 @@ MODES = ["user", "item", "month"]
 def frame():
     tensor = tc.simulate_cp((12, 11, 4), 1, 200, random_state=0).tensor
     u, i, m = tensor.coords.T
-    columns = {"user": [f"u{n}" for n in u], "item": [f"i{n}" for n in i], "month": pd.PeriodIndex.from_ordinals(m, freq="M")}
+    columns = {
+        "user": [f"u{n}" for n in u],
+        "item": [f"i{n}" for n in i],
+        "month": pd.PeriodIndex.from_ordinals(m, freq="M"),
+    }
     return pd.DataFrame({"note": "x", **columns, "rating": tensor.values})
 
 
