@@ -6,13 +6,13 @@ With z the product of the other modes' rows, of which the belief has first and s
 
 which is CEP's message (eqs 14-15) and the mean-field update at once; for points it is the conditional of a Gibbs step.
 Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, and methods that pass messages
-sweep over the new entries with messages to the new rows alone. Columns that are clamped to 1 in the mode are conditioned
-on.
+sweep over the new entries with messages to the new rows alone. Columns that are clamped to 1 in the mode are taken as
+known.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from tensorcep.cp.model import EntriesByRow, latent_moments, sum_products
 from tensorcep.cp.predict import theta_of
 from tensorcep.cp.rows import diagonal
 from tensorcep.kernels.rows import row_moments
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
 
+# Alternations after which the draw of a new row and its auxiliary variables counts as one from their joint law.
+GIBBS_ROUNDS = 20
 # Rounds of the auxiliary variables: at most, and the relative change of the latent values at which they end.
 ROUNDS, SETTLED = 100, 1e-6
 
@@ -189,15 +193,43 @@ def _latent(
     return f, v
 
 
-def drawn(rows: Natural, executor: Executor, rng: np.random.Generator) -> np.ndarray:
-    """One draw (n, R) of every row."""
-    return draw_rows(*moments(rows, executor), 1, rng)[0]
+def drawn_row(
+    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, free: np.ndarray,
+    augmentation: Augmentation | None, executor: Executor, seed: int,
+) -> np.ndarray:  # fmt: skip
+    """One draw (n, R) of the new rows given the draw c of everything else.
+
+    With auxiliary variables it is the last of `GIBBS_ROUNDS` alternations of a Gibbs sampler of these rows alone.
+    """
+    rng = np.random.default_rng([seed, c])
+    if augmentation is None:
+        rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
+        return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)
+    have, theta = sources(belief, c, by_new_row(entries), free), _theta(belief, c, likelihood, entries)
+    precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
+    n, blocks = len(entries.y), -(-len(entries.y) // LANES)
+    y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
+    y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = entries.y, 1.0, 1.0, theta
+    rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
+    values = draw_rows(*moments(rows, executor), 1, rng)[0]
+    for sweep in range(GIBBS_ROUNDS):
+        z = np.prod(have.mean[_local(have, entries)], axis=1)
+        f.ravel()[:n] = np.einsum("nr,nr->n", z, _in_all_columns(values, free)[entries.row])
+        augmentation.drawn(0, blocks, y, used, f, of_entry, (seed, sweep, c), weight, target, new_stream())
+        w, t = precision * weight.ravel()[:n], precision * target.ravel()[:n]
+        values = draw_rows(*moments(updated(prior, have, w, t, executor), executor), 1, rng)[0]
+    return _in_all_columns(values, free)
 
 
-def pooled(parts: list[tuple[np.ndarray, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (n, R) and packed covariance (n, P) of equally likely means and packed covariances."""
-    mean = np.mean([m for m, _ in parts], axis=0)
-    cov = np.zeros((len(mean), mean.shape[1] * (mean.shape[1] + 1) // 2))
-    for m, own in parts:
-        cov += second_moments(m - mean, own) / len(parts)
-    return mean, cov
+def _local(have: Sources, entries: NewEntries) -> np.ndarray:
+    """The rows (N, K - 1) of `have.mean` of the entries, in their own order."""
+    at = np.empty_like(have.by_row.others)
+    at[have.by_row.entry] = have.by_row.others
+    return at
+
+
+def _in_all_columns(values: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Rows (n, R) in all columns of such in the free ones."""
+    out = np.ones((len(values), len(free)))
+    out[:, free] = values
+    return out

@@ -14,6 +14,7 @@ from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.recommending import Recommending
@@ -26,7 +27,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Recommending, StreamingCP):
+class BaseCP(TakesMethod, Folding, Recommending, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
