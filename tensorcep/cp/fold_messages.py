@@ -70,11 +70,7 @@ def message_rows(
         shape.append(len(own.eta))
     gaussian = likelihood.parameter is not None and likelihood.parameter.is_precision
     noise = GammaNoise(1e12 * theta, 1e12) if gaussian else None
-    known = (
-        likelihood._replace(default_theta=theta)
-        if gaussian
-        else likelihood._replace(default_theta=theta, parameter=None)
-    )
+    known = likelihood._replace(default_theta=theta, parameter=likelihood.parameter if gaussian else None)
     rows_prior = FixedPrior(np.concatenate(Lam), np.concatenate(eta))
     problem = Problem(
         pack_entries(coords, entries.y, shape), tuple(shape), R, known, rows_prior, None, noise, 0,

@@ -26,10 +26,8 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     if isinstance(result, Posterior):
         return _posterior(result, mode, end, parts[0])
     n = len(parts[0])
-    changed: dict[str, Any] = {
-        "shape": _longer(result.shape, mode, n),
-        "seen": _joined(result.seen, np.ones(n, bool), end),
-    }
+    seen = _joined(result.seen, np.ones(n, dtype=bool), end)
+    changed: dict[str, Any] = {"shape": _longer(result.shape, mode, n), "seen": seen}
     if isinstance(result, PointEstimate):
         return result._replace(rows=_joined(result.rows, parts[0], end), **changed)
     new = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
