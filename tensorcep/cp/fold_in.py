@@ -12,6 +12,7 @@ known.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -111,16 +112,19 @@ def updated(prior: Natural, have: Sources, weight: np.ndarray, target: np.ndarra
     n, R = len(have.by_row.start) - 1, have.mean.shape[1]
     Z2, z = np.empty((n, have.second.shape[1])), np.empty((n, R))
     for of_entry, source, out in ((weight, have.second, Z2), (target, have.mean, z)):
-        scratch = source.shape[1]
-        executor.run(
-            sum_products, 0, n, have.by_row, of_entry, source, out, scratch=lambda scratch=scratch: (np.empty(scratch),)
-        )
+        room = partial(_room, source.shape[1])
+        executor.run(sum_products, 0, n, have.by_row, of_entry, source, out, scratch=room)
     f, eta = np.flatnonzero(have.free), z
     if not have.free.all():
         full = unpack(Z2, R)
         eta = z[:, f] - full[:, f][:, :, ~have.free].sum(axis=2)
         Z2 = pack(full[:, f[:, None], f[None, :]])
     return Natural(prior.Lam + Z2, prior.eta + eta)
+
+
+def _room(width: int) -> tuple[np.ndarray]:
+    """Work space of one thread."""
+    return (np.empty(width),)
 
 
 def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> Natural:
@@ -201,7 +205,7 @@ def drawn_row(
 
     With auxiliary variables it is the last of `GIBBS_ROUNDS` alternations of a Gibbs sampler of these rows alone.
     """
-    rng = np.random.default_rng([seed, c])
+    rng = np.random.default_rng([abs(seed), c])
     if augmentation is None:
         rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
         return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)

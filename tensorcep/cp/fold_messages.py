@@ -14,6 +14,7 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.components import Components
 from tensorcep.core.executor import Executor
+from tensorcep.core.loop import AnyMethod
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.cep.slots import cep_slots
@@ -28,7 +29,10 @@ from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import FixedPrior
 
-KERNELS = {"cep": (CEP, cep_chunks, cep_slots), "laplace": (LAPLACE, laplace_chunks, laplace_slots)}
+KERNELS: dict[str, tuple[AnyMethod, Any, Any]] = {
+    "cep": (CEP, cep_chunks, cep_slots),
+    "laplace": (LAPLACE, laplace_chunks, laplace_slots),
+}
 SWEEPS, TOL, STEP = 200, 1e-7, 0.5
 
 
@@ -79,15 +83,13 @@ def message_rows(
     state = method.init(problem, settings, executor)
     step = 1.0 if gaussian else STEP
     rule = state.rule._replace(step=step, power=1.0, theta=theta)
+    if settings.name == "cep":
+        rule = rule._replace(order=settings.order)
     for sent in (state.messages.a, state.messages.b):
         sent[:] = 0.0
     state = state._replace(rule=rule, pace=Pace(step), noise=(0.0, 1.0) if noise is None else tuple(noise))
-    if hasattr(rule, "order"):
-        state = state._replace(rule=rule._replace(order=settings.order))
     width = state.rows.eta.shape[1]
     state = settle_mode(state, problem, entries.mode, kernel, slots(K, width), executor, SWEEPS, TOL)
-    first = int(problem.entries.offsets[entries.mode])
-    own = slice(first, first + entries.size)
-    used = int(free[entries.mode].sum())
-    P = used * (used + 1) // 2
-    return Natural(state.rows.Lam[own, :P].copy(), state.rows.eta[own, :used].copy())
+    first, n_free = int(problem.entries.offsets[entries.mode]), int(free[entries.mode].sum())
+    new, P = slice(first, first + entries.size), n_free * (n_free + 1) // 2
+    return Natural(state.rows.Lam[new, :P].copy(), state.rows.eta[new, :n_free].copy())

@@ -57,6 +57,9 @@ class Likelihood(NamedTuple):
         Whether f is the log odds of a label.
     observes : {"values", "labels", "counts"} or None
         The kind of data whose estimators offer it by name; None where none does.
+    tails : callable or None
+        ``tails(y, m, v, theta) -> (lower, upper)``: the probabilities of an observation that is at most, and at least,
+        y, when f ~ N(m, v).
     """
 
     name: str
@@ -77,6 +80,7 @@ class Likelihood(NamedTuple):
     limit: float | None = None
     f_is_log_odds: bool = False
     observes: str | None = None
+    tails: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
 
     @property
     def mean_field(self) -> Augmentation | None:

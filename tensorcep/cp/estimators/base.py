@@ -18,6 +18,7 @@ from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.recommending import Recommending
+from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
@@ -27,7 +28,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Folding, Recommending, StreamingCP):
+class BaseCP(TakesMethod, Folding, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.

@@ -201,19 +201,24 @@ def packed_rows(coords: np.ndarray, posterior: Posterior, unknown: str) -> np.nd
 
     Warns (unknown="prior") or raises (unknown="error") if a row has no training entries.
     """
-    first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
-    beyond = (coords >= np.asarray(posterior.shape)) | (coords < 0)
-    rows = np.where(beyond, total + np.arange(len(first)), coords + first)
-    unseen = beyond.copy()
-    unseen[~beyond] = ~posterior.seen[rows[~beyond]]
-    if unseen.any():
-        touched = unseen.any(axis=1)
+    rows, touched = placed_rows(coords, posterior)
+    if touched.any():
         what = f"{int(touched.sum())} of {len(coords)} entries touch rows without training entries"
         what += f" (the first is entry {int(np.argmax(touched))})"
         if unknown == "error":
             fail_value(f'{what}; fit with such rows, or set unknown="prior".')
         warn_user(f"{what}; their prior is used.", UserWarning)
     return rows
+
+
+def placed_rows(coords: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row without training entries."""
+    first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
+    beyond = (coords >= np.asarray(posterior.shape)) | (coords < 0)
+    rows = np.where(beyond, total + np.arange(len(first)), coords + first)
+    unseen = beyond.copy()
+    unseen[~beyond] = ~posterior.seen[rows[~beyond]]
+    return rows, np.asarray(unseen.any(axis=1))
 
 
 def distinct_unknown_rows(

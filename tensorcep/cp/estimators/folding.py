@@ -132,7 +132,7 @@ class Folding(CPPredictions):
         if isinstance(X, SparseTensor):
             y = X.values if y is None else y
         check_not_empty(len(X), "X")
-        coords, name, known = coords_to_predict(X, self.labels_), names_of(self.labels_)[k], self.labels_[k]
+        coords, name, known = coords_to_predict(X, self.labels_).copy(), names_of(self.labels_)[k], self.labels_[k]
         if known is None:
             new = coords[:, k]
             found = np.unique(new)
