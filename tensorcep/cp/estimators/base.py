@@ -17,6 +17,7 @@ from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
@@ -28,7 +29,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Folding, Recommending, Spotting, StreamingCP):
+class BaseCP(TakesMethod, Folding, Reading, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
