@@ -245,11 +245,16 @@ class CPPredictions(CPComponents):
         ValueError
             If the method draws no chains.
         """
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief = self._fitted_belief()
         if not belief.n_chains:
             fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
-        draws = draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows))
+        draws = self._chain_draws(X)
         return r_hat(draws), bulk_size(draws)
+
+    def _chain_draws(self, X: Any) -> np.ndarray:
+        """The latent values of entries in all draws, (chains, draws, n)."""
+        belief, rows = self._fitted_belief(), self._rows(X)
+        return draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

@@ -135,9 +135,10 @@ class Reading(CPPredictions):
             "model": f"{type(self).__name__}, likelihood {self._likelihood().name}",
             "entries": f"{self.n_samples_seen_:,} of {sizes}",
             "method": f"{self.method_}, rank {self.rank_}, prior {self.prior_}, columns {self._columns_text()}",
-            "time": f"{self.n_iter_} sweeps, {'' if self.converged_ else 'not '}converged{self._seconds()}",
+            "sweeps": f"{self.n_iter_} {'' if self.converged_ else 'not '}converged ({self.method_})",
         }
-        facts |= {} if health is None else {name: text for name, text in health.lines().items() if name != "sweeps"}
+        facts |= {} if health is None else health.lines()
+        facts["sweeps"] += self._seconds()
         explained = self.variance_explained()
         top = explained.head(n_components)
         tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
