@@ -15,12 +15,14 @@ from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.folding import Folding
+from tensorcep.cp.estimators.forgetting import Forgetting
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
+from tensorcep.cp.forget import Kept
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.tables import UNSAID, as_frame, split_table
@@ -29,7 +31,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Folding, Reading, Recommending, Spotting, StreamingCP):
+class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -130,12 +132,23 @@ class BaseCP(TakesMethod, Folding, Reading, Recommending, Spotting, StreamingCP)
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        plan = plan_fit(self, entries, X)
-        result = run_plan(plan.work)
+        self._fit_entries(entries, coding, X, run_plan)
+        return self
+
+    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
+        """Plan a fit, run it by ``runner(plan)``, and set all attributes."""
+        plan = plan_fit(self, entries, source)
+        keeps = bool(getattr(plan.work.settings, "keep_messages", False))
+        if keeps:
+            work = plan.work
+            plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
+        result = runner(plan.work)
         attributes = {**fitted_attributes(plan, result), "_cells": fitted_cells(plan)}
+        if keeps:
+            order = plan.work.problem.entries.permutation
+            attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)
-        return self

@@ -89,6 +89,9 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     lower_bound_ : float
         Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
         ranks by it take prior="learned": under a fixed prior it favours too many components.
+    forgotten_ : list of dict
+        A record of each `forget_entries` and `forget_rows` since the last `fit`: entries, rows (by mode), how, sweeps,
+        entries_left.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int

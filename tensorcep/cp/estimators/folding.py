@@ -244,7 +244,8 @@ class Folding(CPPredictions):
         new = copy.copy(self)
         if labels is not None and all_labels[k] is not None:
             all_labels[k] = all_labels[k].extended(labels.index)
-        new.__dict__.pop("_stream", None)
+        for name in ("_stream", "_kept"):
+            new.__dict__.pop(name, None)
         grown = with_new_rows(posterior, k, parts)
         new.__dict__.update(posterior_=grown, shape_=grown.shape, labels_=tuple(all_labels))
         new._set_moments()

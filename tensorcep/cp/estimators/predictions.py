@@ -37,7 +37,15 @@ class CPPredictions(CPComponents):
     """What a CP estimator can do once `posterior_` is there."""
 
     # Fitted attributes that are plain values, which files hold.
-    _own_attributes: ClassVar[tuple[str, ...]] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
+    _own_attributes: ClassVar[tuple[str, ...]] = (
+        "method_",
+        "rank_",
+        "max_iter_",
+        "prior_",
+        "interactions_",
+        "forgotten_",
+    )
+    forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 
     def _likelihood(self) -> Likelihood:
