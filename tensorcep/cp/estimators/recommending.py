@@ -29,6 +29,8 @@ from tensorcep.cp.similar import cosines, drawn_cosines
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
 
+# Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
+CANDIDATES = 4
 RANKINGS = ("mean", "lower", "upper", "thompson")
 
 
@@ -194,8 +196,10 @@ class Recommending(CPPredictions):
         first = layout.rows[k].start
         each = cosines(belief, layout, k, first + int(own))
         each[own] = -np.inf
-        best = np.argsort(-each, kind="stable")[: min(n, len(each) - 1)]
+        best = np.argsort(-each, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
         draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
+        order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
+        best, draws = best[order], draws[:, order]
         name = names_of(self.labels_)[k]
         frame = pd.DataFrame({name: labels_at(self.labels_, k, best), "rank": np.arange(1, len(best) + 1)})
         frame["cosine"] = draws.mean(axis=0)

@@ -16,16 +16,18 @@ MODES = ["user", "item", "week"]
 
 
 def frame(likelihood="gaussian"):
-    noise = {"noise_precision": 20} if likelihood == "gaussian" else {}
-    simulated = tc.simulate_cp((10, 9, 5), 2, 300, likelihood=likelihood, random_state=3, **noise)
+    noise = {"noise_precision": 2.0} if likelihood == "gaussian" else {}
+    how = {"likelihood": likelihood, "prior_mean": 1.0, "prior_sd": 0.5, "random_state": 3}
+    simulated = tc.simulate_cp((10, 9, 5), 1, 300, **how, **noise)
     columns = {mode: [f"{mode[0]}{i}" for i in at] for mode, at in zip(MODES, simulated.tensor.coords.T, strict=True)}
     return pd.DataFrame({**columns, "y": simulated.tensor.values})
 
 
 def model(cls=tc.CPRegressor, **params):
+    """With a prior that tells scales, so that sweeps come to an end."""
     method = CEP(keep_messages=True, n_starts=1)
-    how = {"method": method, "prior": "learned", "interactions": "main+cp", "tol": 1e-9, "max_iter": 600}
-    return cls(2, **{**how, "random_state": 0, **params})
+    how = {"method": method, "prior": "fixed", "prior_mean": 1.0, "prior_scale": 0.4, "interactions": "cp"}
+    return cls(1, **{**how, "tol": 1e-9, "max_iter": 400, "random_state": 0, **params})
 
 
 def tensor_of(df, labels=None):
@@ -36,15 +38,15 @@ def tensor_of(df, labels=None):
 def test_forgetting_entries_is_a_fit_without_them(cls):
     df = frame("gaussian" if cls is tc.CPRegressor else "probit")
     gone = (df["week"] == "w2") & df["user"].isin(["u1", "u2", "u3"])
-    params = {} if cls is tc.CPRegressor else {"link": "probit", "tol": 1e-7}
+    params = {} if cls is tc.CPRegressor else {"link": "probit"}
     fitted = model(cls, **params).fit(tensor_of(df))
     before = fitted.predict_latent(df)[0]
     whole = tensor_of(df)
     without = model(cls, **params).fit(tensor_of(df[~gone], whole.labels))
     fitted.forget_entries(df.loc[gone, MODES])
     for mine, other in zip(fitted.predict_latent(df), without.predict_latent(df), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
-    assert np.abs(before - without.predict_latent(df)[0]).max() > 0.01
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+    assert np.abs(before - without.predict_latent(df)[0]).max() > 0.05
     assert fitted.n_samples_seen_ == (~gone).sum()
     assert fitted.shape_ == whole.shape
     (record,) = fitted.forgotten_
@@ -59,7 +61,7 @@ def test_forgetting_a_row_takes_its_label_too(tmp_path):
     without = model().fit(tensor_of(rest))
     assert "u1" not in fitted.labels_[0]
     assert fitted.shape_ == without.shape_
-    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), rtol=1e-5, atol=1e-6)
     assert fitted.forgotten_[0]["rows"] == {"user": ["u1", "u7"]}
     fitted.forget_entries(pd.DataFrame({"item": ["i3"]}))
     assert [record["entries_left"] for record in fitted.forgotten_] == [len(rest), (rest["item"] != "i3").sum()]
@@ -73,14 +75,13 @@ def test_forgetting_a_row_takes_its_label_too(tmp_path):
 
 def test_other_methods_are_fitted_again_from_their_factors():
     df = frame()
-    fitted = model(method="vmp", tol=1e-6).fit(tensor_of(df))
-    n_iter = fitted.n_iter_
+    fitted = model(method="vmp", tol=1e-7).fit(tensor_of(df))
     fitted.forget_rows("user", "u4", data=tensor_of(df))
     rest = df[df["user"] != "u4"]
     without = clone(fitted).fit(tensor_of(rest))
-    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), atol=0.02)
+    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), atol=1e-4)
     assert fitted.forgotten_[0]["how"] == "fitted again from the factors"
-    assert fitted.n_iter_ <= n_iter + 5
+    assert fitted.n_iter_ < without.n_iter_
 
 
 def test_forgetting_refuses_and_leaves_the_model_as_it_was():

@@ -1,0 +1,15 @@
+"""Two views of the same samples: what they share, what each has alone, and how samples lie."""
+
+import numpy as np
+import pandas as pd
+
+from tensorcep import GroupFactorAnalysis, plots
+
+rng = np.random.default_rng(0)
+shared, own = rng.normal(size=(80, 1)), rng.normal(size=(80, 2))
+rna = np.hstack([shared, own[:, :1]]) @ rng.normal(size=(2, 20)) + 0.5 * rng.normal(size=(80, 20))
+atac = np.hstack([shared, own[:, 1:]]) @ rng.normal(size=(2, 15)) + 0.5 * rng.normal(size=(80, 15))
+model = GroupFactorAnalysis(6, random_state=0, max_iter=300).fit([rna, atac])
+table = pd.DataFrame(model.explained_variance_ / [[np.sum(rna**2)], [np.sum(atac**2)]], index=["rna", "atac"])
+print(plots.plot_variance_explained(table).get_title(), table.round(2).to_string(), sep="\n")
+plots.plot_scores(model.scores_, np.where(shared[:, 0] > 0, "a", "b"), name="arm")
