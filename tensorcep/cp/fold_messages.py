@@ -59,25 +59,12 @@ def message_rows(
     if settings.name == "cep":
         settings = dataclasses.replace(settings, messages="full")
     settings = dataclasses.replace(settings, damping=0.0, anneal=0)
-    Lam, eta, coords, shape = [], [], np.empty((len(entries.y), K), dtype=np.int64), []
-    others = iter(range(K - 1))
-    for k in range(K):
-        if k == entries.mode:
-            own = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
-            coords[:, k] = entries.row
-        else:
-            used, coords[:, k] = np.unique(entries.others[:, next(others)], return_inverse=True)
-            precision = np.linalg.inv(unpack(belief.cov[c, used], R))
-            own = Natural(pack(precision), np.einsum("nij,nj->ni", precision, belief.mean[c, used]))
-        Lam.append(own.Lam)
-        eta.append(own.eta)
-        shape.append(len(own.eta))
+    rows, coords, shape = _rows_of_problem(belief.mean[c], belief.cov[c], entries, prior, K)
     gaussian = likelihood.parameter is not None and likelihood.parameter.is_precision
     noise = GammaNoise(1e12 * theta, 1e12) if gaussian else None
     known = likelihood._replace(default_theta=theta, parameter=likelihood.parameter if gaussian else None)
-    rows_prior = FixedPrior(np.concatenate(Lam), np.concatenate(eta))
     problem = Problem(
-        pack_entries(coords, entries.y, shape), tuple(shape), R, known, rows_prior, None, noise, 0,
+        pack_entries(coords, entries.y, shape), tuple(shape), R, known, FixedPrior(*rows), None, noise, 0,
         None if free.all() else free,
     )  # fmt: skip
     state = method.init(problem, settings, executor)
@@ -93,3 +80,21 @@ def message_rows(
     first, n_free = int(problem.entries.offsets[entries.mode]), int(free[entries.mode].sum())
     new, P = slice(first, first + entries.size), n_free * (n_free + 1) // 2
     return Natural(state.rows.Lam[new, :P].copy(), state.rows.eta[new, :n_free].copy())
+
+
+def _rows_of_problem(
+    mean: np.ndarray, cov: np.ndarray, entries: NewEntries, prior: Natural, K: int
+) -> tuple[Natural, np.ndarray, tuple[int, ...]]:
+    """The new rows at their prior between the rows of the other modes that occur; coordinates among them; the shape."""
+    parts, coords, R = [], np.empty((len(entries.y), K), dtype=np.int64), mean.shape[1]
+    others = iter(entries.others.T)
+    for k in range(K):
+        if k == entries.mode:
+            coords[:, k] = entries.row
+            parts.append(Natural(*(np.repeat(part, entries.size, axis=0) for part in prior)))
+            continue
+        used, coords[:, k] = np.unique(next(others), return_inverse=True)
+        precision = np.linalg.inv(unpack(cov[used], R))
+        parts.append(Natural(pack(precision), np.einsum("nij,nj->ni", precision, mean[used])))
+    rows = Natural(np.concatenate([part.Lam for part in parts]), np.concatenate([part.eta for part in parts]))
+    return rows, coords, tuple(len(part.eta) for part in parts)

@@ -22,7 +22,8 @@ from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.forget import Kept
+from tensorcep.cp.forget import Kept, runner_of
+from tensorcep.cp.settings.checks import check_flag
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.tables import UNSAID, as_frame, split_table
@@ -49,6 +50,7 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
     max_iter: int | str = "auto"
     tol: float = 3e-3
     init: Any = "auto"
+    warm_start: bool = False
     shape: tuple[int, ...] | None = None
     unknown: str = "prior"
     forget: float = 0.0
@@ -132,8 +134,15 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        self._fit_entries(entries, coding, X, run_plan)
+        self._fit_entries(entries, coding, X, self._runner(entries))
         return self
+
+    def _runner(self, entries: Entries) -> Any:
+        """What runs the plan of a fit: with warm_start=True from the factors of the earlier fit, if there is one."""
+        check_flag("warm_start", self.warm_start)
+        if not self.warm_start or "posterior_" not in vars(self):
+            return run_plan
+        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
 
     def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
         """Plan a fit, run it by ``runner(plan)``, and set all attributes."""

@@ -19,8 +19,9 @@ from tensorcep.entries.tensor import SparseTensor
 
 
 class Forgetting(CPPredictions):
-    """How a fitted CP estimator loses what entries told it."""
+    """How a fitted CP estimator loses what entries told it, and how another fit begins with what it knows."""
 
+    _unseen_mean: np.ndarray
     _kept: Kept | None = None
 
     def forget_entries(self, X: Any, *, data: Any = None, y: Any = None) -> Any:
@@ -143,6 +144,18 @@ class Forgetting(CPPredictions):
         record = {**said, "how": how, "sweeps": int(self.n_iter_), "entries_left": int((~gone).sum())}
         self.__dict__["forgotten_"] = [*before, record]
         return self
+
+    def _rows_at(self, shape: tuple[int, ...], labels: tuple[Labels | None, ...]) -> np.ndarray:
+        """Means (n_rows, R) of the rows of other entries: those that are known, and the prior's for the others."""
+        mean, parts = self._aligned.mean, []
+        for k, own in enumerate(self._layout().rows):
+            theirs, mine = labels[k], self.labels_[k]
+            if theirs is not None and mine is not None:
+                place = mine.rows(theirs.index, unknown="ignore")
+            else:
+                place = np.where(np.arange(shape[k]) < self.shape_[k], np.arange(shape[k]), -1)
+            parts.append(np.where(place[:, None] >= 0, mean[own][place], self._unseen_mean[k]))
+        return np.concatenate(parts)
 
     def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
         raise TypeError(f"{type(self).__name__} cannot be fitted.")

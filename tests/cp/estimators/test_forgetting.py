@@ -100,3 +100,15 @@ def test_forgetting_refuses_and_leaves_the_model_as_it_was():
     np.testing.assert_array_equal(fitted.predict(df), before)
     with pytest.raises(ValueError, match="keep_messages needs a message of every entry"):
         CEP(keep_messages=True, messages="averaged")
+
+
+def test_warm_start_goes_on_from_the_earlier_fit():
+    df = frame()
+    part = df[df["user"] != "u4"]
+    warm = model(method="vmp", tol=1e-7, warm_start=True).fit(tensor_of(part))
+    warm.fit(tensor_of(df))
+    cold = model(method="vmp", tol=1e-7).fit(tensor_of(df))
+    np.testing.assert_allclose(warm.predict(df), cold.predict(df), atol=1e-4)
+    assert warm.n_iter_ < cold.n_iter_
+    with pytest.raises(ValueError, match="warm_start must be True or False"):
+        model(warm_start="yes").fit(tensor_of(df))
