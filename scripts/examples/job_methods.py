@@ -1,7 +1,6 @@
 """Which method, how sure are its chains, and do other seeds find the same components?"""
 
-from tensorcep import CPRegressor, compare, replicability, simulate_cp
-from tensorcep.methods import Gibbs
+from tensorcep import CPRegressor, Gibbs, compare, replicability, simulate_cp
 
 train, test = simulate_cp((20, 15, 10), 2, 1200, noise_precision=4.0, random_state=0).tensor.train_test_split(0.2, 0)
 model = CPRegressor(2, interactions="cp", prior="learned", max_iter=120, random_state=0)
