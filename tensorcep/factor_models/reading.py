@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int
+from tensorcep.core.summary import Summary
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import variances
 from tensorcep.factor_models.relations import Relation, RelationPosterior
@@ -83,6 +84,35 @@ class ReadingFactors:
         half = z * sd.T.ravel()
         ends = {"lower": table["mean"] - half, "upper": table["mean"] + half}
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
+
+    def summary(self, n_rows: int = 5) -> Summary:
+        """What was fitted, what its components explain, and the features of the largest loadings.
+
+        Printed it is text; a notebook shows it as HTML, and so does ``to_html()``.
+        """
+        n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
+        shapes = [link.matrix.cells.shape for link in self._given_links()]
+        said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
+        fit: Any = self
+        facts = {
+            "model": f"{type(self).__name__}, {explained.shape[1]} components",
+            "matrices": ", ".join(said),
+            "likelihoods": ", ".join(link.likelihood for link in self._links),
+            "sweeps": f"{fit.n_iter_}, {'' if fit.converged_ else 'not '}converged, lower bound {fit.lower_bound_:.4g}",
+        }
+        tables = {"Variance explained": explained.T.reset_index()}
+        for m, name in enumerate(self.matrix_names_):
+            tables[f"Largest loadings of {name}"] = self._largest(m, n_rows)
+        return Summary(f"{type(self).__name__} of {', '.join(said)}", facts, tables)
+
+    def _largest(self, m: int, n_rows: int) -> pd.DataFrame:
+        """A row per component: its features of the largest loadings, with their standard deviations."""
+        lines = []
+        for r, own in self.components(m).groupby("component", sort=True):
+            top = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
+            each = zip(top["feature"], top["mean"], top["sd"], strict=True)
+            lines.append({"component": r, "features": ", ".join(f"{f} {a:+.2g} ± {s:.1g}" for f, a, s in each)})
+        return pd.DataFrame(lines)
 
     def _given_links(self) -> list[Link]:
         check_is_fitted(self, "posterior_")

@@ -37,6 +37,10 @@ def test_views_keep_their_names_and_features(rng, tmp_path):
     again = tc.load(tmp_path / "m.npz")
     np.testing.assert_allclose(again.variance_explained(), table)
     assert again.components("rna")["feature"].unique().tolist() == [0, 1, 2, 3]  # a file has no names of features
+    text = str(model.summary())
+    assert "rna 80 x 4, atac 80 x 6" in text
+    assert "Largest loadings of atac" in text
+    assert "<table" in model.summary().to_html()
     with pytest.raises(ValueError, match="matrix must be one of 'rna', 'atac'; got 'dna'"):
         model.components("dna")
     assert tc.GroupFactorAnalysis(1, random_state=0).fit(list(given.values())).matrix_names_ == ["view 0", "view 1"]
