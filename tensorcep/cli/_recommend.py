@@ -77,9 +77,7 @@ def _given(model: Any, text: str) -> tuple[str | int, Any]:
     known = model.labels_[mode_of(model.labels_, mode)]
     if known is None:
         if not label.isdecimal():
-            fail_value(
-                f"--given {name}= must be an index counted from 0, for the model knows no labels; got {label!r}."
-            )
+            fail_value(f"--given {name}= must be an index counted from 0, as the model has no labels; got {label!r}.")
         return mode, int(label)
     (row,) = known.rows([label])
     return mode, known.index[int(row)]

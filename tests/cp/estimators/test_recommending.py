@@ -11,6 +11,7 @@ from helpers.data import NAMES, fitted
 from helpers.models import paper
 
 import tensorcep as tc
+from tensorcep.cli import main
 from tensorcep.methods import CEP, Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -165,3 +166,20 @@ def test_seen_cells_are_saved_and_streams_have_none(tmp_path):
     model.partial_fit(df[MODES], df["y"])
     with pytest.raises(ValueError, match="exclude='seen' needs the cells of the fit"):
         model.recommend("item")
+
+
+def test_shell_recommends_and_writes_components(tmp_path, capsys):
+    model = paper(tc.CPRegressor, 1, max_iter=5, random_state=0).fit(ratings(), value="y")
+    model.save(tmp_path / "m.npz")
+    file, out = str(tmp_path / "m.npz"), tmp_path / "out.csv"
+    given = ["--given", "month=m3", "--given", "user=u2"]
+    assert main(["recommend", file, "--mode", "item", *given, "-n", "3", "--by", "lower", "-o", str(out)]) == 0
+    expected = model.recommend("item", {"month": "m3", "user": "u2"}, n=3, by="lower")
+    pd.testing.assert_frame_equal(pd.read_csv(out), expected, rtol=1e-6, check_dtype=False)
+    assert main(["components", file, "--mode", "item", "-o", str(out)]) == 0
+    pd.testing.assert_frame_equal(pd.read_csv(out), model.components("item"), rtol=1e-6, check_dtype=False)
+    assert main(["recommend", file, "--mode", "film"]) == 1
+    assert main(["recommend", file, "--mode", "item", "--given", "month"]) == 1
+    errors = capsys.readouterr().err
+    assert "mode must be one of 'user', 'item', 'month'" in errors
+    assert "--given takes MODE=LABEL; got 'month'" in errors
