@@ -13,6 +13,7 @@ from tensorcep._version import __version__
 if TYPE_CHECKING:
     from tensorcep import datasets, methods, metrics
     from tensorcep.cp.compare import compare
+    from tensorcep.cp.factor_match import factor_match_score, replicability
     from tensorcep.cp.select_rank import RankSelection, select_rank
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
@@ -44,6 +45,7 @@ _NAMES = {
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.regressor": ("CPRegressor",),
+    "cp.factor_match": ("factor_match_score", "replicability"),
     "cp.select_rank": ("RankSelection", "select_rank"),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
@@ -95,10 +97,12 @@ __all__ = [
     "__version__",
     "compare",
     "datasets",
+    "factor_match_score",
     "load",
     "methods",
     "metrics",
     "read_tensor",
+    "replicability",
     "select_rank",
     "simulate_cp",
     "write_tensor",

@@ -15,11 +15,13 @@ from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import metrics, plots
+from tensorcep.cli import main
 from tensorcep.cp.select_rank import select_rank
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
+from tensorcep.methods import Gibbs
 
 figures = pytest.importorskip("matplotlib.figure")
 
@@ -332,3 +334,80 @@ def test_plot_decision_and_rate_draw_gaussian_processes(ax: Any, rng: np.random.
     np.testing.assert_allclose(line.get_ydata(), rate.predict(line.get_xdata()[:, None]))
     with pytest.raises(ValueError, match="y must hold one count for each of the 25 rows"):
         plots.plot_rate(rate, X[:, :1], counts[:3], ax=ax)
+
+
+def test_plot_components_is_a_grid_with_lines_over_ordered_modes() -> None:
+    tensor = simulate_cp((7, 6, 5), 2, 150, random_state=1).tensor
+    hours = Labels([f"{6 * i}h" for i in range(5)], name="hour")
+    labels = [None, Labels([f"g{i}" for i in range(6)], name="gene"), hours]
+    model = paper(CPRegressor, 2, max_iter=30, tol=0.1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(SparseTensor(tensor.coords, tensor.values, labels=labels, shape=(7, 6, 5)))
+    figure = plots.plot_components(model, n_components=2, figure=figures.Figure())
+    grid = np.array(figure.axes).reshape(2, 3)
+    figure.canvas.draw()
+    assert [ax.get_title(loc="left") for ax in grid[1][1:]] == ["gene", "hour"]
+    line = grid[0][2].lines[-1]
+    np.testing.assert_array_equal(line.get_xdata(), [0, 6, 12, 18, 24])
+    own = model.components("hour").query(f"component == {model.variance_explained()['component'][0]}")
+    np.testing.assert_allclose(line.get_ydata(), own["mean"])
+    assert len(grid[0][1].get_yticks()) == 6
+
+
+def test_plots_of_what_was_found_and_of_where_it_fails(ax: Any, model: CPRegressor) -> None:
+    plots.plot_top_rows(model, "place", n_rows=4, ax=ax)
+    assert len(ax.get_yticks()) == 4
+    ax.clear()
+    explained = model.variance_explained()
+    plots.plot_variance_explained(explained, ax=ax)
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], 100 * explained["share"])
+    ax.clear()
+    plots.plot_variance_explained(explained, kind="scree", ax=ax)
+    np.testing.assert_allclose(ax.lines[1].get_ydata()[-1], 100.0)
+    ax.clear()
+    plots.plot_variance_explained(pd.DataFrame([[0.5, 0.1], [0.0, 0.3]], index=["a", "b"]), ax=ax)
+    assert [text.get_text() for text in ax.texts] == ["50", "10", "0", "30"]
+    ax.clear()
+    plots.plot_scores(model.factors_[0], ["x"] * 4 + ["y"] * 5, name="arm", ax=ax)
+    assert [len(part.get_offsets()) for part in ax.collections] == [4, 5]
+    ax.clear()
+    cells = simulate_cp((9, 40, 3), 2, 60, random_state=4).tensor
+    tensor = SparseTensor(cells.coords, cells.values, (9, 40, 3), labels=model.labels_)
+    plots.plot_gaps(tensor, ("place", 1), ax=ax)
+    assert np.nansum(ax.images[0].get_array()) == 60
+    ax.clear()
+    plots.plot_residuals(model, tensor, mode="place", max_rows=5, ax=ax)
+    assert len(ax.get_yticks()) == 5
+    ax.clear()
+    given = {"place": "row 2", 1: 5}
+    plots.plot_forecast(model, 2, given, X=tensor, ax=ax)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [10, 20, 30])
+
+
+def test_plot_trace_draws_the_chains_and_their_ranks(ax: Any) -> None:
+    tensor = simulate_cp((5, 4), 1, 18, random_state=1).tensor
+    model = CPRegressor(1, method=Gibbs(n_chains=2, burn_in=5, weights="equal"), max_iter=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(tensor)
+    plots.plot_trace(model, tensor.coords[:1], ax=ax)
+    assert [len(line.get_xdata()) for line in ax.lines] == [25, 25]
+    ax.clear()
+    plots.plot_trace(model, tensor.coords[:1], kind="ranks", ax=ax)
+    np.testing.assert_array_equal(np.sum([patch.get_data().values for patch in ax.patches]), 50)
+
+
+def test_plot_convergence_shades_the_annealed_sweeps_of_every_fit(ax: Any) -> None:
+    plots.plot_convergence({"change": np.ones(8), "member": [0, 0, 0, 0, 1, 1, 1, 1]}, anneal=2, ax=ax)
+    assert [(patch.get_x(), patch.get_width()) for patch in ax.patches] == [(0.5, 2.0), (4.5, 2.0)]
+
+
+def test_report_is_one_page_with_its_figures(model: CPRegressor, tmp_path: Any) -> None:
+    cells = simulate_cp((9, 40, 3), 2, 60, random_state=4).tensor
+    page = plots.report(model, SparseTensor(cells.coords, cells.values, (9, 40, 3), labels=model.labels_))
+    assert page.count("data:image/png;base64,") == 6
+    assert "http" not in page
+    model.save(tmp_path / "m.npz")
+    assert main(["report", str(tmp_path / "m.npz"), "-o", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

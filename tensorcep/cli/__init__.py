@@ -17,7 +17,20 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorcep import __version__
-from tensorcep.cli import _compare, _datasets, _demo, _evaluate, _files, _fit, _predict, _select_rank, _stream
+from tensorcep.cli import (
+    _compare,
+    _datasets,
+    _demo,
+    _evaluate,
+    _files,
+    _fit,
+    _predict,
+    _recommend,
+    _report,
+    _score,
+    _select_rank,
+    _stream,
+)
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
 
@@ -26,6 +39,10 @@ COMMANDS: tuple[Command, ...] = (
     _stream.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
+    _recommend.RECOMMENDING,
+    _recommend.WEIGHTS,
+    _score.COMMAND,
+    _report.COMMAND,
     _compare.COMMAND,
     _select_rank.COMMAND,
     _files.INFO,

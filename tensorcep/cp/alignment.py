@@ -80,6 +80,12 @@ def _cosines(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Bl
     return inner / np.maximum(column_norms(there)[:, None, :, None] * column_norms(here)[:, :, None, :], TINY)
 
 
+def best_order(rows: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+    """Which component of a block of rows (n_rows, R) resembles each one of the reference's most, (C,)."""
+    cosines = _cosines(rows[None].astype(np.float64), reference, layout, block)
+    return np.asarray(linear_sum_assignment(cosines.prod(axis=0)[0], maximize=True)[1])
+
+
 def congruence(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
     """Cosine of each component of the draws with that of the reference, (n, R): the product over its modes."""
     blocks = [_cosines(draws, reference, layout, block) for block in layout.blocks]

@@ -95,6 +95,26 @@ def observed_logpdf(likelihood: Likelihood, belief: Components, rows: np.ndarray
     return out
 
 
+def observed_tails(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
+
+    Raises
+    ------
+    TypeError
+        If the likelihood has no distribution function.
+    """
+    if likelihood.tails is None:
+        raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
+    lower, upper = np.empty(len(rows)), np.empty(len(rows))
+    for part in _parts(belief, rows):
+        m, v, t = _given(likelihood, belief, rows[part])
+        each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
+        lower[part], upper[part] = (side.mean(axis=0) for side in each)
+    return lower, upper
+
+
 def observed_quantile(likelihood: Likelihood, belief: Components, rows: np.ndarray, q: float) -> np.ndarray:
     """The q-quantile (n,) of a new observation at packed rows (n, K).
 

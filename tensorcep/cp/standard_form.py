@@ -86,7 +86,13 @@ def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]
 
 
 def relevance(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
-    """Mean square over all cells of what each column adds to the latent value, as shares of their sum, (R,).
+    """Mean square over all cells of what each column adds to the latent value, as shares of their sum, (R,)."""
+    product = mean_squares(mean, layout, variance)
+    return np.asarray(product / max(float(product.sum()), TINY))
+
+
+def mean_squares(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
+    """Mean square over all cells of what each column adds to the latent value, (R,).
 
     Only rows with entries count, since the others hold what the prior says. Of a main effect it is the variance: its
     mean is the level of all cells. With the variances of the rows it is what squares are on average, not of averages.
@@ -100,8 +106,7 @@ def relevance(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = No
         if variance is not None:
             found += np.stack([np.mean(variance[layout.seen[k], block.columns], axis=0) for k in block.modes])
         squares.append(found.prod(axis=0))
-    product = np.concatenate(squares)
-    return np.asarray(product / max(float(product.sum()), TINY))
+    return np.concatenate(squares)
 
 
 def reference_from(rows: np.ndarray, layout: Layout) -> np.ndarray:

@@ -47,6 +47,7 @@ class FittedCP(NamedTuple):
     trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
     stream: StoredStream | None
     diagnostics: Diagnostics | None = None
+    cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -76,6 +77,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         trace=model.trace_,
         stream=None if stream is None else stored_stream(stream),
         diagnostics=model.diagnostics_,
+        cells=model._cells,
     )
     write_record(path, model, fitted, extra)
 
@@ -108,6 +110,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "n_batches_": fitted.n_batches,
             "trace_": fitted.trace,
             "diagnostics_": fitted.diagnostics,
+            "_cells": fitted.cells,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,
@@ -125,6 +128,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
+    if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
+        raise ValueError("it names cells outside its shape")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
+from tensorcep.entries.ordering import in_natural_order
 from tensorcep.entries.spelling import spelled_as
 
 
@@ -138,8 +139,9 @@ class Labels:
     def from_column(cls, column: Any, name: Any = None) -> tuple[Labels, NDArray[np.int64]]:
         """Return the labels of a column of entries, and the row of each entry.
 
-        Labels are sorted, so the rows do not depend on the order of the entries; labels that cannot be compared with
-        each other stay in order of first appearance. A categorical column keeps all its categories, in their order.
+        Labels are sorted, text by the numbers in it, so the rows do not depend on the order of the entries; labels that
+        cannot be compared with each other stay in order of first appearance. A categorical column keeps all its
+        categories, in their order.
 
         Raises
         ------
@@ -150,11 +152,8 @@ class Labels:
         name = series.name if name is None else name
         missing = series.isna().to_numpy()
         if missing.any():
-            where = "the column" if name is None else f"column {name!r}"
-            fail_value(
-                f"{where} has {int(missing.sum())} missing labels, the first at entry {int(missing.argmax())}; "
-                "drop these entries or fill them in."
-            )
+            where, n = "the column" if name is None else f"column {name!r}", int(missing.sum())
+            fail_value(f"{where} has {n} missing labels, the first at entry {missing.argmax()}; drop these entries.")
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)
@@ -165,7 +164,7 @@ class Labels:
                 order = sorted(range(len(found)), key=found.__getitem__)
                 codes, found = np.argsort(order)[codes], found[order]
         else:
-            codes, found = pd.factorize(index, sort=True)
+            codes, found = in_natural_order(*pd.factorize(index, sort=True))
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 

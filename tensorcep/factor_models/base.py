@@ -16,13 +16,14 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments
+from tensorcep.factor_models.reading import ReadingFactors
 from tensorcep.factor_models.relations import Relation, RelationPosterior
 from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.store import write_relations
 
 
 @dataclass(eq=False, repr=False)
-class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
+class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[misc]
     """The constructors are made of the fields.
 
     Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
@@ -61,7 +62,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             "converged_": result.converged,
             "trace_": result.trace,
         }
-        kept = {name: value for name, value in vars(self).items() if name != "feature_names_in_"}
+        kept = {name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_columns_of")}
         self.__dict__ = {**kept, **run, **attributes}
 
     def _set_attributes(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
@@ -44,7 +45,8 @@ class BaseRelations(FactorModel):
         drawn = empty_relations(links, where)
         energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
         posterior = by_energy(posterior, energy)
-        self._set_fitted(result, self._fitted(posterior, links, where, names))
+        columns = {m: X.columns for m, X in enumerate(matrices) if isinstance(X, pd.DataFrame)}
+        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_columns_of": columns})
         return self
 
     def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:

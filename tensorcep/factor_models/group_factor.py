@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from tensorcep.factor_models.layout import Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import new_rows
 from tensorcep.factor_models.predict import parameters, predict_block
+from tensorcep.factor_models.reading import FEATURES_OF
 from tensorcep.factor_models.relations import RelationPosterior
 
 ROWS = "rows"
@@ -65,21 +66,25 @@ class GroupFactorAnalysis(BaseRelations):
     max_iter: int = 2000
     tol: float = 1e-5
 
-    def fit(self, X: Sequence[Any], y: Any = None) -> Any:
+    def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
         """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse).
 
-        A fit that is refused, interrupted or ended by an exception leaves the model as it was.
+        A dict names the views, and the columns of DataFrames their features (`variance_explained`, `components`). A
+        fit that is refused, interrupted or ended by an exception leaves the model as it was.
         """
-        return self._fit_views(list(X))
+        return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
 
-    def _fit_views(self, views: list[Any]) -> Any:
+    def _fit_views(self, views: list[Any], names: list[Any] | None = None) -> Any:
         if not views:
             fail_value("X must hold at least one view; got none.")
         check_choice("noise", self.noise, ("feature", "view"))
         likelihoods = [self.likelihood] * len(views) if isinstance(self.likelihood, str) else list(self.likelihood)
         if len(likelihoods) != len(views):
             fail_value(f"likelihood must be one word, or one for each of {len(views)} views; got {len(likelihoods)}.")
-        relations = [(ROWS, f"features of view {m}", likelihood) for m, likelihood in enumerate(likelihoods)]
+        said = [f"view {m}" for m in range(len(views))] if names is None else [str(name) for name in names]
+        relations = [
+            (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
+        ]
         return self._fit_relations(views, relations, (ROWS,))
 
     def _groups(self, likelihood: str) -> str:
@@ -98,6 +103,8 @@ class GroupFactorAnalysis(BaseRelations):
     def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
         check_is_fitted(self, "posterior_")
+        if isinstance(views, Mapping):
+            views = [views.get(name) for name in self.matrix_names_]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
         links = {}
@@ -132,11 +139,12 @@ class BayesianCCA(GroupFactorAnalysis):
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Fit to two views with the same rows, as fit(X, Y) or fit([X, Y])."""
-        views = list(X) if y is None else [X, y]
+        """Fit to two views with the same rows, as fit(X, Y), fit([X, Y]) or a dict of both by their names."""
+        names = list(X) if y is None and isinstance(X, Mapping) else None
+        views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)
         if len(views) != 2:
             fail_value(f"X and y must be two views; got {len(views)}.")
-        return self._fit_views(views)
+        return self._fit_views(views, names)
 
     @property
     def shared_(self) -> np.ndarray:

@@ -36,7 +36,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     whole = float(np.sqrt(squares.sum() / counts.sum())) or largest / counts.sum() or 1.0
     typical = float(np.median(own[sound])) if sound.any() else whole
     few = np.sqrt((squares + typical**2) / np.maximum(counts, 1.0))
-    constant = own <= ROUNDING * np.abs(centre)
+    constant = (counts > 0) & (own <= ROUNDING * np.abs(centre))  # of a column without cells nothing is known
     scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
     return Units(centre, scale)
 

@@ -161,8 +161,9 @@ def _descend(kernel: Any, evidence: Evidence, search: Search, start: np.ndarray)
         worst = max(worst, -value) if np.isfinite(value) else worst
         return (-search.scale * value, -search.scale * gradient) if eval_gradient else -search.scale * value
 
-    if callable(search.optimizer):
-        theta, best = search.optimizer(loss, start, bounds=kernel.bounds)
+    optimizer: Any = search.optimizer
+    if callable(optimizer):
+        theta, best = optimizer(loss, start, bounds=kernel.bounds)
         return np.asarray(theta), float(best)
     found = minimize(loss, start, method="L-BFGS-B", jac=True, bounds=kernel.bounds)
     return found.x, float(found.fun)

@@ -50,4 +50,8 @@ def label_record(
         f = np.atleast_1d(np.asarray(f, dtype=np.float64))
         return (rng.random(f.shape) < probability(f)).astype(np.float64)
 
-    return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample)
+    def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        one, is_one = predict(m, v, theta)[0], np.asarray(y) > 0.0
+        return np.where(is_one, 1.0, 1.0 - one), np.where(is_one, one, 1.0)
+
+    return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample, tails=tails)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
 from tensorcep.core.jit import block_kernel, kernel
@@ -123,6 +123,13 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
     return tilted_moments(tilted, y, m, v, theta)[0]
 
 
+def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of an observation of at most, and of at least, y; all are at least the limit."""
+    y, m, v, theta = aligned(y, m, v, theta)
+    z = (y - m) / np.sqrt(v + 1.0 / theta)
+    return ndtr(z), np.where(y > 0.0, ndtr(-z), 1.0)
+
+
 def censored_at(limit: float) -> Likelihood:
     """Return the record of y = max(limit, t), t ~ N(limit + f, 1 / theta).
 
@@ -146,7 +153,7 @@ def censored_at(limit: float) -> Likelihood:
 
     parts = (check_y, tilted, loglik, predict_above, quantile_above, logpdf, sample)
     normal = Augmentation(expected, drawn, hides=lambda y: y <= 0.0)
-    return Likelihood("tobit", 1.0, *parts, parameter=NOISE_PRECISION, normal=normal, limit=limit)
+    return Likelihood("tobit", 1.0, *parts, parameter=NOISE_PRECISION, normal=normal, limit=limit, tails=tails)
 
 
 TOBIT = censored_at(0.0)

@@ -136,6 +136,14 @@ def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:
     return cdf
 
 
+def tails_of_counts(y: np.ndarray, cdf: CountCDF) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of a count of at most, and of at least, y (n,)."""
+    lower, upper = cdf(y, np.arange(len(y))), np.ones_like(y)
+    some = np.flatnonzero(y > 0.0)
+    upper[some] = 1.0 - cdf(y[some] - 1.0, some)
+    return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
 def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
     """Return a Poisson draw for each log rate (n,); inf where it exceeds the range of float64."""
     draws = rng.poisson(np.exp(np.minimum(log_rate, NORMAL_FROM))).astype(np.float64)

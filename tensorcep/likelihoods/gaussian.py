@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
 from tensorcep.core.jit import kernel
@@ -101,6 +101,13 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
     return tilted_moments(tilted, y, m, v, theta)[0]
 
 
+def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of an observation of at most, and of at least, y."""
+    y, m, v, theta = aligned(y, m, v, theta)
+    z = (y - m) / np.sqrt(v + 1.0 / theta)
+    return ndtr(z), ndtr(-z)
+
+
 def gaussian_about(level: float) -> Likelihood:
     """Return the record of y ~ N(level + f, 1 / theta).
 
@@ -139,6 +146,7 @@ def gaussian_about(level: float) -> Likelihood:
         normal=Augmentation(),
         mixture_quantile=mixture_quantile_about,
         observes="values",
+        tails=tails,
     )
 
 

@@ -7,8 +7,7 @@ fallen by DROP nats. With n = y + r and E over the tilted density,
 
     alpha = (E[f] - m) / v = y - n E[p],    beta = 1 / v - Var[f] / v^2 = n E[p (1 - p)] - n^2 Var[p];
 
-the first form is used where the count says more than the cavity, the second, which does not cancel for small v,
-elsewhere.
+the first is used where the count says more than the cavity, elsewhere the second, which does not cancel for small v.
 """
 
 from __future__ import annotations
@@ -27,7 +26,13 @@ from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.counts import dispersed_cdf, mixture_quantile, poisson_draws, quantile_of_components
+from tensorcep.likelihoods.counts import (
+    dispersed_cdf,
+    mixture_quantile,
+    poisson_draws,
+    quantile_of_components,
+    tails_of_counts,
+)
 from tensorcep.likelihoods.dispersion import DISPERSION
 from tensorcep.likelihoods.dispersion import NODES as MARGINAL_NODES
 from tensorcep.likelihoods.dispersion import WEIGHTS as MARGINAL_WEIGHTS
@@ -219,6 +224,12 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
     return tilted_moments(tilted, y, m, v, theta)[0]
 
 
+def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of a count of at most, and of at least, y."""
+    y, m, v, r = aligned(y, m, v, theta)
+    return tails_of_counts(y, dispersed_cdf(m, v, r))
+
+
 def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return a draw of y for each f: a Poisson count whose rate is a Gamma(r) draw times e^f."""
     f, r = aligned(f, theta)
@@ -285,4 +296,5 @@ NEGBINOMIAL = Likelihood(
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
     matched=Augmentation(matched, weighted=True, matched=True),
     mixture_quantile=quantile_of_mixture,
+    tails=tails,
 )

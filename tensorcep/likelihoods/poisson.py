@@ -24,7 +24,14 @@ from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.counts import CountCDF, mixture_cdf, mixture_quantile, poisson_draws, quantile_of_components
+from tensorcep.likelihoods.counts import (
+    CountCDF,
+    mixture_cdf,
+    mixture_quantile,
+    poisson_draws,
+    quantile_of_components,
+    tails_of_counts,
+)
 from tensorcep.likelihoods.record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
@@ -246,6 +253,12 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
     return tilted_moments(tilted, y, m, v, theta)[0]
 
 
+def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of a count of at most, and of at least, y."""
+    y, m, v = aligned(y, m, v)
+    return tails_of_counts(y, lambda k, rows: mixture_cdf(k, m[rows], v[rows]))
+
+
 def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return a draw of y for each f."""
     return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
@@ -286,4 +299,5 @@ POISSON = Likelihood(
     averaged=averaged,
     rough=rough,
     observes="counts",
+    tails=tails,
 )

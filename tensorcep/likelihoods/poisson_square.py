@@ -128,13 +128,13 @@ def averaged(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tupl
     Source: Lloyd, Gunter, Osborne, Roberts (2015), Variational inference for Gaussian process modulated Poisson
     processes, as an integral.
     """
-    y, m, v, _ = aligned(y, m, v, theta)
-    v = np.maximum(v, TINY)
-    z = m / np.sqrt(2.0 * v)
-    slope = 2.0 * np.sqrt(2.0 / v) * dawsn(z)
-    curve = 2.0 / v * (1.0 - 2.0 * z * dawsn(z))
-    value = y * _mean_log_square(z, m, v) - (m * m + v) - gammaln(y + 1.0)
-    return value, y * slope - 2.0 * m, y * curve - 2.0
+    counts, mean, var, _ = aligned(y, m, v, theta)
+    var = np.maximum(var, TINY)
+    z = mean / np.sqrt(2.0 * var)
+    slope = 2.0 * np.sqrt(2.0 / var) * dawsn(z)
+    curve = 2.0 / var * (1.0 - 2.0 * z * dawsn(z))
+    value = counts * _mean_log_square(z, mean, var) - (mean * mean + var) - gammaln(counts + 1.0)
+    return value, counts * slope - 2.0 * mean, counts * curve - 2.0
 
 
 def _mean_log_square(z: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:

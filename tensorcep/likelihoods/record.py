@@ -65,6 +65,9 @@ class Likelihood(NamedTuple):
         the prior could be far too long.
     observes : {"values", "labels", "counts"} or None
         The kind of data whose estimators offer it by name; None where none does.
+    tails : callable or None
+        ``tails(y, m, v, theta) -> (lower, upper)``: the probabilities of an observation that is at most, and at least,
+        y, when f ~ N(m, v).
     """
 
     name: str
@@ -88,6 +91,7 @@ class Likelihood(NamedTuple):
     averaged: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
     rough: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
     observes: str | None = None
+    tails: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
 
     @property
     def mean_field(self) -> Augmentation | None:

@@ -17,6 +17,12 @@ def axes_of(ax: Any) -> Any:
     return pyplot.subplots(layout="constrained")[1]
 
 
+def new_figure(size: tuple[float, float]) -> Any:
+    """A new figure of this size in inches."""
+    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
+    return pyplot.figure(figsize=size, layout="constrained")
+
+
 def finish(ax: Any, title: str, x: str, y: str) -> Any:
     ax.set(title=title, xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)

@@ -13,7 +13,12 @@ from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 
 
 def plot_convergence(
-    trace: Mapping[str, ArrayLike], *, tol: float | None = None, diagnostics: Any = None, ax: Any = None
+    trace: Mapping[str, ArrayLike],
+    *,
+    tol: float | None = None,
+    anneal: int | None = None,
+    diagnostics: Any = None,
+    ax: Any = None,
 ) -> Any:
     """Draw the relative change of the latent means in every sweep, on a log scale.
 
@@ -23,6 +28,8 @@ def plot_convergence(
         The `trace_` of a fitted estimator.
     tol : float, optional
         The tolerance, drawn as a line.
+    anneal : int, optional
+        Sweeps at the start in which messages count more, shaded: the change jumps at their end.
     diagnostics : Diagnostics, optional
         The `diagnostics_` of a fitted estimator, whose table is written below.
     ax : matplotlib Axes, optional
@@ -37,8 +44,16 @@ def plot_convergence(
     sweeps = np.arange(1, change.size + 1)
     # A change of exactly 0 has no place on a log scale.
     ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
+    if anneal:
+        member = np.asarray(trace.get("member", np.zeros(change.size)))
+        for place, first in enumerate(
+            [0, *(np.flatnonzero(np.diff(member)) + 1)]
+        ):  # fits of a mixture follow each other
+            label = None if place else "annealed"
+            ax.axvspan(first + 0.5, first + anneal + 0.5, color=GUIDE, alpha=0.15, linewidth=0, label=label)
     if tol is not None:
         ax.axhline(tol, color=GUIDE, linestyle="--", linewidth=1, label=f"tolerance {tol:g}")
+    if anneal or tol is not None:
         ax.legend(loc="upper right", frameon=False)
     if diagnostics is not None:
         how = {"xycoords": "axes fraction", "va": "top", "family": "monospace", "fontsize": 6}

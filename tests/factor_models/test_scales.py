@@ -87,6 +87,12 @@ def test_units_of_columns_that_say_little():
     assert units_of(read_matrix(same, lambda name, values: values, "missing"), True).scale.min() > 0.0
 
 
+def test_columns_without_cells_are_on_the_typical_scale():
+    x = np.array([[1.0, np.nan, 4.0]] * 10 + [[3.0, np.nan, 6.0]] * 10)
+    units = units_of(read_matrix(x, lambda name, values: values, "missing"), True)
+    np.testing.assert_allclose(units.scale, 1.0)
+
+
 def test_constant_columns_and_columns_of_few_cells_have_finite_predictions(rng):
     _, gaps = planted(rng, N=100, D=10)
     gaps[:, 3], gaps[:, 4] = np.where(np.isnan(gaps[:, 3]), np.nan, 7.0), 0.0

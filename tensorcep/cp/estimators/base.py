@@ -6,23 +6,33 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
+from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.estimators.fitted import fitted_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.folding import Folding
+from tensorcep.cp.estimators.forgetting import Forgetting
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.reading import Reading
+from tensorcep.cp.estimators.recommending import Recommending
+from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
+from tensorcep.cp.forget import Kept, runner_of
+from tensorcep.cp.settings.checks import check_flag
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
+from tensorcep.entries.tables import UNSAID, as_frame, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, StreamingCP):
+class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -40,6 +50,7 @@ class BaseCP(TakesMethod, StreamingCP):
     max_iter: int | str = "auto"
     tol: float = 3e-3
     init: Any = "auto"
+    warm_start: bool = False
     shape: tuple[int, ...] | None = None
     unknown: str = "prior"
     forget: float = 0.0
@@ -84,17 +95,24 @@ class BaseCP(TakesMethod, StreamingCP):
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
-    def fit(self, X: Any, y: Any = None, **others: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **others: Any) -> Any:
         """Fit the factors to observed entries.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
 
         Parameters
         ----------
-        X : array-like of shape (N, K) of integers, or SparseTensor
-            Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels.
+        X : array-like of shape (N, K) of integers, SparseTensor, or table
+            Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
+            one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
+            of xarray, whose dimensions are the modes.
         y : array-like of shape (N,)
-            Values of the entries; left out with a SparseTensor.
+            Values of the entries; left out with a SparseTensor, and where `value` names their column.
+        modes : list of column names, optional
+            Of a table: the modes; default: all columns but the value. Others are ignored.
+        value : column name or None, optional
+            Of a table: the value. None where a line is an event: the value of a cell is the number of its lines, and
+            cells without lines are unobserved.
         **others
             Refused: all entries weigh the same.
 
@@ -110,14 +128,37 @@ class BaseCP(TakesMethod, StreamingCP):
             If the result is not finite.
         """
         refuse_others(f"{type(self).__name__}.fit", others)
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame):
+            X, y = split_table(X, y, modes, value)
+        elif modes is not None or value is not UNSAID:
+            fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        plan = plan_fit(self, entries, X)
+        self._fit_entries(entries, coding, X, self._runner(entries))
+        return self
+
+    def _runner(self, entries: Entries) -> Any:
+        """What runs the plan of a fit: with warm_start=True from the factors of the earlier fit, if there is one."""
+        check_flag("warm_start", self.warm_start)
+        if not self.warm_start or "posterior_" not in vars(self):
+            return run_plan
+        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
+
+    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
+        """Plan a fit, run it by ``runner(plan)``, and set all attributes."""
+        plan = plan_fit(self, entries, source)
         warn_of_labels(entries[3])
-        result = run_plan(plan.work)
-        attributes = fitted_attributes(plan, result)
+        keeps = bool(getattr(plan.work.settings, "keep_messages", False))
+        if keeps:
+            work = plan.work
+            plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
+        result = runner(plan.work)
+        attributes = {**fitted_attributes(plan, result), "_cells": fitted_cells(plan)}
+        if keeps:
+            order = plan.work.problem.entries.permutation
+            attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)
-        return self

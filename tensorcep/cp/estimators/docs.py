@@ -45,6 +45,9 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         all left out say; where no chain counts, sampling ends with the burn-in. From 50,000 entries on chains draw the
         columns alone that the best pilot uses, and go on after the burn-in where they add 0.002 to the pilots' mean log
         score. "random": every start is random, and there are no pilots. "prior": the prior's means.
+    warm_start : bool, default=False
+        Whether `fit` starts at the factors of the earlier fit of this estimator, if there is one with as many columns;
+        rows are matched by their labels.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
@@ -91,6 +94,9 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     lower_bound_ : float
         Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
         ranks by it take prior="learned": under a fixed prior it favours too many components.
+    forgotten_ : list of dict
+        A record of each `forget_entries` and `forget_rows` since the last `fit`: entries, rows (by mode), how, sweeps,
+        entries_left.
     n_samples_seen_, n_batches_ : int
         Entries and batches learned since the last `fit`, which counts as a batch.
     n_revisited_, n_revisits_skipped_ : int

@@ -19,7 +19,9 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.packing import offsets
+from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, why_not_stored
+from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
 
 # Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.
@@ -60,6 +62,9 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
         if y is not None:
             fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
         coords, values, found, labels = X.coords, X.values, X.shape, X.labels
+    elif isinstance(X, pd.DataFrame):
+        coords, _, names = frame_entries(X, list(X.columns), None, None)
+        values, found, labels = check_values(y, len(X), name="y"), tuple(map(len, names)), names
     else:
         if y is None:
             fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
@@ -91,8 +96,8 @@ def warn_of_labels(labels: Sequence[Labels | None]) -> None:
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
 
-    A DataFrame holds labels, if the model was fitted with labels: one column per mode, found by name where all modes
-    have names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
+    A table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
+    names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
 
     Raises
     ------
@@ -100,7 +105,7 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
         If columns or modes have other names than the model's, or one has labels and the other indices, or labels of
         another kind.
     """
-    order = len(labels)
+    order, X = len(labels), as_frame(X)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
         columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
         return np.stack([_rows_of_column(k, *pair) for k, pair in enumerate(zip(labels, columns, strict=True))], axis=1)
@@ -204,19 +209,24 @@ def packed_rows(coords: np.ndarray, posterior: Posterior, unknown: str) -> np.nd
 
     Warns (unknown="prior") or raises (unknown="error") if a row has no training entries.
     """
-    first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
-    beyond = (coords >= np.asarray(posterior.shape)) | (coords < 0)
-    rows = np.where(beyond, total + np.arange(len(first)), coords + first)
-    unseen = beyond.copy()
-    unseen[~beyond] = ~posterior.seen[rows[~beyond]]
-    if unseen.any():
-        touched = unseen.any(axis=1)
+    rows, touched = placed_rows(coords, posterior)
+    if touched.any():
         what = f"{int(touched.sum())} of {len(coords)} entries touch rows without training entries"
         what += f" (the first is entry {int(np.argmax(touched))})"
         if unknown == "error":
             fail_value(f'{what}; fit with such rows, or set unknown="prior".')
         warn_user(f"{what}; their prior is used.", UserWarning)
     return rows
+
+
+def placed_rows(coords: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row without training entries."""
+    first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
+    beyond = (coords >= np.asarray(posterior.shape)) | (coords < 0)
+    rows = np.where(beyond, total + np.arange(len(first)), coords + first)
+    unseen = beyond.copy()
+    unseen[~beyond] = ~posterior.seen[rows[~beyond]]
+    return rows, np.asarray(unseen.any(axis=1))
 
 
 def distinct_unknown_rows(

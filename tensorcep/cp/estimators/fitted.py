@@ -14,6 +14,7 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
+from tensorcep.cp.rows import coords_of
 from tensorcep.priors.fixed import Prior
 
 # What is said of a run that ended at its last sweep.
@@ -44,6 +45,15 @@ def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
         "n_samples_seen_": len(plan.work.problem.entries.permutation),
         "n_batches_": 1,
     }
+
+
+def fitted_cells(plan: FitPlan) -> np.ndarray:
+    """The distinct cells of a fit, (n, K) int32, in order."""
+    entries = plan.work.problem.entries
+    cells = coords_of(entries, np.arange(len(entries.permutation))).astype(np.int32)
+    new = np.ones(len(cells), dtype=bool)
+    new[1:] = (cells[1:] != cells[:-1]).any(axis=1)
+    return cells[new]
 
 
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,15 @@ class CPPredictions(CPComponents):
     """What a CP estimator can do once `posterior_` is there."""
 
     # Fitted attributes that are plain values, which files hold.
-    _own_attributes: ClassVar[tuple[str, ...]] = ("method_", "rank_", "max_iter_", "prior_", "interactions_")
+    _own_attributes: ClassVar[tuple[str, ...]] = (
+        "method_",
+        "rank_",
+        "max_iter_",
+        "prior_",
+        "interactions_",
+        "forgotten_",
+    )
+    forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 
     def _likelihood(self) -> Likelihood:
@@ -245,11 +253,16 @@ class CPPredictions(CPComponents):
         ValueError
             If the method draws no chains.
         """
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief = self._fitted_belief()
         if not belief.n_chains:
             fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
-        draws = draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows))
+        draws = self._chain_draws(X)
         return r_hat(draws), bulk_size(draws)
+
+    def _chain_draws(self, X: Any) -> np.ndarray:
+        """The latent values of entries in all draws, (chains, draws, n)."""
+        belief, rows = self._fitted_belief(), self._rows(X)
+        return draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

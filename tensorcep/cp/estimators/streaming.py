@@ -31,6 +31,7 @@ from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.tables import as_frame, as_frames
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 # Attributes that are made from the state of the stream when somebody asks for them.
@@ -70,7 +71,7 @@ class StreamingCP(CPPredictions):
 
     def _assign(self, attributes: dict[str, Any]) -> None:
         """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
-        old = (*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_")
+        old = (*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_kept", "forgotten_")
         kept = {name: value for name, value in vars(self).items() if name not in old}
         self.__dict__ = {**kept, **attributes}
 
@@ -98,8 +99,8 @@ class StreamingCP(CPPredictions):
 
         Parameters
         ----------
-        X : array-like of shape (N, K) of integers, SparseTensor, or DataFrame
-            Coordinates or labels of the entries, as for `fit`; a DataFrame holds one column of labels per mode. A cell
+        X : array-like of shape (N, K) of integers, SparseTensor, or table
+            Coordinates or labels of the entries, as for `fit`; a table holds one column of labels per mode. A cell
             that occurs twice in X was observed twice.
         y : array-like of shape (N,)
             Values; left out with a SparseTensor.
@@ -118,7 +119,7 @@ class StreamingCP(CPPredictions):
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
         refuse_others(f"{type(self).__name__}.partial_fit", others)
-        self._learn(as_batch(X, y, time))
+        self._learn(as_batch(as_frame(X), y, time))
         return self
 
     def stream(
@@ -141,8 +142,8 @@ class StreamingCP(CPPredictions):
         Parameters
         ----------
         source : iterable of batches, DataFrame, or path or list of paths
-            A batch is a pair (X, y), a triple (X, y, time), a SparseTensor or a DataFrame. DataFrames and files are
-            cut into batches; files are read in pieces, so they may be larger than memory.
+            A batch is a pair (X, y), a triple (X, y, time), a SparseTensor, a DataFrame or a list of dicts. Tables and
+            files are cut into batches; files are read in pieces, so they may be larger than memory.
         batch_size : int, default=1000
             Entries per batch from DataFrames and files; batches from elsewhere are taken as they are.
         first_batch : int, optional
@@ -176,7 +177,7 @@ class StreamingCP(CPPredictions):
         trace = {name: array("d") for name in SCORES}
         try:
             with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:
-                for batch in arrivals(source, how):
+                for batch in arrivals(as_frames(source), how):
                     scores = self._learn(batch)
                     for name in SCORES:
                         trace[name].append(scores[name])

@@ -81,6 +81,28 @@ def sweep(
     return state._replace(f=f, sweeps=state.sweeps + 1, pace=pace), info
 
 
+def settle_mode(
+    state: MessageState, problem: Problem, k: int, kernel: Any, slots: Any, executor: Executor, sweeps: int, tol: float
+) -> MessageState:
+    """Sweeps over the messages to the rows of one mode alone; the other rows, the noise and the prior stay.
+
+    They end when the latent values change by less than `tol`, relative to their size, or after so many.
+    """
+    entries, step, noise = problem.entries, state.pace.step, state.noise
+    for _ in range(sweeps):
+        record = ((k, k + 1), entries, state.columns, state.rows, state.messages, state.sums, noise, state.rule)
+        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        for sent in (state.messages.a, state.messages.b):
+            sent[:] = 0.0  # the noise is known without these entries
+        state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
+        shrink(state, problem, *_rows_of((k, k + 1), problem))
+        f = latent_values(state.rows.mean, problem, executor)
+        change, state = relative_change(f, state.f) / step, state._replace(f=f)
+        if change < tol:
+            break
+    return state
+
+
 def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
     """The packed rows of the modes, from one to the other."""
     return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_range
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.checks import Decided, check_annealing, check_damping, check_flag, check_pair, check_starts
 from tensorcep.cp.settings.memory import Memory, Size, packed
@@ -68,6 +68,9 @@ class CEP(Settings):
         Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
         they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is up
         to 4 for `fit` with a learned prior, fewer the more entries there are, and otherwise 1. A stream has one.
+    keep_messages : bool, default=False
+        Keep the entries and all their messages after `fit`, of one fit (`n_ensemble` does not count), so that
+        `forget_entries` and `forget_rows` can take some out. Files do not hold them.
 
     References
     ----------
@@ -91,8 +94,12 @@ class CEP(Settings):
     message_noise: tuple[float, float] | None = None
     n_starts: int = 3
     n_ensemble: Decided = "auto"
+    keep_messages: bool = False
 
     def check(self) -> None:
+        check_flag("keep_messages", self.keep_messages)
+        if self.keep_messages and self.messages != "full":
+            fail_value("keep_messages needs a message of every entry; got messages='averaged'; take 'full'.")
         check_choice("messages", self.messages, ("full", "averaged"))
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("moments", self.moments, ("cavity", "posterior"))

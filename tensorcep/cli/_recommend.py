@@ -1,0 +1,97 @@
+"""`tensorcep recommend` and `tensorcep components`: what a fitted model says beyond single cells."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tensorcep.cli._command import STDOUT, Command, check_output, load_tensor_model, output
+from tensorcep.core.checks import check_fraction, check_int, fail_value
+
+RECOMMEND = """\
+Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
+lower and upper of the expected observation, without the noise of a single one. Cells that the model was fitted to are
+left out; a mode that --given fixes does not count for that, unless all are fixed."""
+COMPONENTS = """\
+Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
+to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
+component that explains most comes first."""
+
+
+def _add_recommend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
+    parser.add_argument("--mode", required=True, help="mode whose rows are ranked: its name, or its position from 0")
+    parser.add_argument(
+        "--given", action="append", default=[], metavar="MODE=LABEL", help="a row of another mode (several times)"
+    )
+    parser.add_argument("-n", type=int, default=10, help="rows for each combination (default: 10)")
+    parser.add_argument("--by", choices=("mean", "lower", "upper", "thompson"), default="mean", help="default: mean")
+    parser.add_argument("--all", action="store_true", help="cells that the model was fitted to as well")
+    _add_rest(parser)
+
+
+def _add_components(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
+    parser.add_argument("--mode", required=True, help="the mode: its name, or its position from 0")
+    _add_rest(parser)
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
+    )
+    parser.add_argument(
+        "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
+    )
+
+
+def _run_recommend(args: argparse.Namespace) -> None:
+    check_int("-n", args.n)
+    check_fraction("--coverage", args.coverage)
+    check_output(args.output, args.model)
+    model = load_tensor_model(args.model)
+    given = dict(_given(model, text) for text in args.given)
+    exclude = None if args.all else "seen"
+    how = {"n": args.n, "by": args.by, "coverage": args.coverage, "exclude": exclude, "random_state": 0}
+    _write(args.output, model.recommend(_mode(args.mode), given, **how))
+
+
+def _run_components(args: argparse.Namespace) -> None:
+    check_fraction("--coverage", args.coverage)
+    check_output(args.output, args.model)
+    _write(args.output, load_tensor_model(args.model).components(_mode(args.mode), args.coverage))
+
+
+def _mode(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def _given(model: Any, text: str) -> tuple[str | int, Any]:
+    """A mode and its label, or index."""
+    from tensorcep.cp.estimators.modes import mode_of
+
+    name, sign, label = text.partition("=")
+    if not sign:
+        fail_value(f"--given takes MODE=LABEL; got {text!r}.")
+    mode = _mode(name)
+    known = model.labels_[mode_of(model.labels_, mode)]
+    if known is None:
+        if not label.isdecimal():
+            fail_value(f"--given {name}= must be an index counted from 0, as the model has no labels; got {label!r}.")
+        return mode, int(label)
+    (row,) = known.rows([label])
+    return mode, known.index[int(row)]
+
+
+def _write(path: str, table: Any) -> None:
+    with output(path) as handle:
+        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+
+
+RECOMMENDING = Command(
+    "recommend", "MODEL --mode MODE", "rank the rows of a mode", _add_recommend, _run_recommend, RECOMMEND
+)
+WEIGHTS = Command(
+    "components", "MODEL --mode MODE", "write a mode's weights in the components", _add_components, _run_components,
+    COMPONENTS,
+)  # fmt: skip

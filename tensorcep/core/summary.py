@@ -1,0 +1,51 @@
+"""A summary of a fitted model: facts and tables, as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+import pandas as pd
+
+STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:0.4em 0 1em 0"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Summary:
+    """Facts by name, and tables by title.
+
+    Attributes
+    ----------
+    title : str
+    facts : dict of str
+    tables : dict of DataFrame
+    """
+
+    title: str
+    facts: dict[str, str]
+    tables: dict[str, pd.DataFrame]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts), default=0) + 2
+        lines = [self.title, ""]
+        lines += [f"{name:<{width}}{text}" for name, text in self.facts.items()]
+        for title, table in self.tables.items():
+            lines += ["", title, table.to_string(index=False, float_format="%.3g", justify="left")]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_html(self) -> str:
+        """A heading, a table of facts and the tables, without a page around them."""
+        facts = "".join(
+            f"<tr><th style='text-align:left;padding-right:1em'>{html.escape(name)}</th>"
+            f"<td>{html.escape(text)}</td></tr>"
+            for name, text in self.facts.items()
+        )
+        parts = [f"<h2>{html.escape(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
+        for title, table in self.tables.items():
+            drawn = table.to_html(index=False, float_format=lambda x: f"{x:.3g}", border=0, justify="left")
+            parts.append(f"<h3>{html.escape(title)}</h3>{drawn}")
+        return "\n".join(parts)
+
+    _repr_html_ = to_html

@@ -1,0 +1,262 @@
+"""`transform` and `with_rows` of the CP estimators: rows of unseen labels given a fitted model."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.belief import ModePrior, PointEstimate
+from tensorcep.core.checks import check_not_empty, check_values, fail_value
+from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
+from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.columns import free_columns
+from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
+from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments
+from tensorcep.cp.fold_messages import KERNELS, message_rows
+from tensorcep.cp.grown import with_new_rows
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.predict import theta_of
+from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.tables import UNSAID, as_frame, split_table
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NewRows:
+    """Rows of unseen labels of one mode, as `transform` gives them.
+
+    Attributes
+    ----------
+    mode : int
+    name : str or hashable
+        What the mode is called.
+    labels : Labels or None
+        None where the mode has indices: the rows then follow the known ones.
+    mean : (n, R) float64
+    cov : (n, R, R) float64
+        Zero for a point estimate.
+    """
+
+    mode: int
+    name: Any
+    labels: Labels | None
+    mean: np.ndarray
+    cov: np.ndarray
+    parts: list[Any] = field(repr=False)
+    cells: np.ndarray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} new rows of mode {self.name!r}, rank {self.mean.shape[1]}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Mean and standard deviation of every column: a row per label; columns (component, "mean" or "sd")."""
+        sd = np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
+        columns = pd.MultiIndex.from_product([range(self.mean.shape[1]), ["mean", "sd"]], names=["component", None])
+        each = np.stack([self.mean, sd], axis=2).reshape(len(self), -1)
+        return pd.DataFrame(each, index=None if self.labels is None else self.labels.index, columns=columns)
+
+
+class Folding(CPPredictions):
+    """What a fitted CP estimator says of rows that it was not fitted to."""
+
+    _cells: np.ndarray | None = None
+
+    def transform(self, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID) -> NewRows:
+        """The rows of unseen labels of one mode given their entries, everything else as it was fitted.
+
+        They are the conditional posterior that the fit's method gives them: with the known rows, their uncertainty and
+        the noise held, what its updates come to. A sampler's are one draw for each draw of the fit. The model does not
+        change; `with_rows` gives one that knows them.
+
+        Parameters
+        ----------
+        X : entries as in `fit`
+            All of them of rows of `mode` that the model does not know; rows of other modes that it does not know have
+            their prior.
+        y : array-like of shape (N,), optional
+        mode : name or position
+        modes, value : as in `fit`
+
+        Returns
+        -------
+        NewRows
+            With `mean` and `cov`, in the columns of `factors_`.
+
+        Raises
+        ------
+        ValueError
+            If a label is known already, an index does not follow the known ones, or the method is "wopt" and values
+            are not Gaussian.
+        """
+        belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
+        coords, given, labels, row = self._new_entries(X, y, k, modes, value)
+        likelihood = self._likelihood()
+        values = likelihood.check_y(check_values(self._coded(given), len(coords), name="y"))
+        coords[:, k] = int(np.argmax(self.posterior_.seen[self._layout().rows[k]]))
+        packed = packed_rows(coords, self.posterior_, self.unknown)
+        n = int(row.max()) + 1
+        entries = NewEntries(k, row, np.delete(packed, k, axis=1), values, n)
+        executor = ThreadExecutor(n_threads(self.n_jobs))
+        try:
+            parts = [self._folded(c, likelihood, entries, executor) for c in range(belief.size)]
+            mean, cov = self._moments_of_new(parts, k, n, executor)
+        finally:
+            executor.close()
+        cells = coords.copy()
+        cells[:, k] = self.shape_[k] + row
+        known = (packed < sum(self.shape_)).all(axis=1)
+        return NewRows(k, names_of(self.labels_)[k], labels, mean, cov, parts, cells[known].astype(np.int32))
+
+    def _new_entries(
+        self, X: Any, y: Any, k: int, modes: Any, value: Any
+    ) -> tuple[np.ndarray, Any, Labels | None, np.ndarray]:
+        """Coordinates, values, new labels and the new row of each entry."""
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame):
+            names = names_of(self.labels_)
+            modes = names if modes is None and set(names) <= set(X.columns) else modes
+            X, y = split_table(X, y, modes, value)
+        if isinstance(X, SparseTensor):
+            y = X.values if y is None else y
+        check_not_empty(len(X), "X")
+        coords, name, known = coords_to_predict(X, self.labels_).copy(), names_of(self.labels_)[k], self.labels_[k]
+        if known is None:
+            new = coords[:, k]
+            found = np.unique(new)
+            wanted = np.arange(self.shape_[k], self.shape_[k] + len(found))
+            if not np.array_equal(found, wanted):
+                fail_value(
+                    f"new indices of mode {name!r} must follow the known ones without a gap, from {self.shape_[k]} on; "
+                    f"got {found[0]} to {found[-1]}."
+                )
+            return coords, y, None, new - self.shape_[k]
+        column = _column_of(X, self.labels_, k, name)
+        labels, row = Labels.from_column(column, name=known.name)
+        both = known.rows(labels.index, unknown="ignore") >= 0
+        if both.any():
+            fail_value(
+                f"transform takes rows that the model does not know; got {labels.index[both].tolist()[0]!r} of mode "
+                f"{name!r}, which it was fitted to ({int(both.sum())} such in all); leave them out."
+            )
+        return coords, y, labels, row
+
+    def _folded(self, c: int, likelihood: Likelihood, entries: NewEntries, executor: Executor) -> Any:
+        """The new rows in one component of the belief."""
+        belief, k, method = self._fitted_belief(), entries.mode, METHODS[self.method_]
+        every = free_columns(self.interactions_, len(self.shape_))
+        free = every[k]
+        prior = in_free(*self._prior_of_new(c, k), free)
+        name, settings = checked_method(self.method)
+        settings = settings if settings is not None and name == self.method_ else SETTINGS[self.method_]()
+        augmentation = self._augmentation_of(method.needs[0], likelihood, entries.y)
+        if self.method_ in KERNELS:
+            gaussian = likelihood.name == "gaussian" and self.method_ == "cep" and getattr(settings, "order", 1) == 1
+            if not gaussian:
+                theta = float(theta_of(belief, likelihood).values[c % len(theta_of(belief, likelihood).values)].mean())
+                how = (theta, entries, in_all(prior, free), every, settings, executor)
+                return in_all(message_rows(belief, c, likelihood, *how), free)
+            augmentation = None
+        if belief.n_chains:
+            seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else 0
+            return drawn_row(belief, c, likelihood, entries, prior, free, augmentation, executor, seed)
+        if isinstance(self.posterior_, PointEstimate) and likelihood.name != "gaussian":
+            fail_value(f"transform of a fit by {self.method_!r} needs real values without a limit; use method='vmp'.")
+        rows = in_all(gaussian_rows(belief, c, likelihood, entries, prior, free, augmentation, executor), free)
+        return moments(rows, executor)[0] if isinstance(self.posterior_, PointEstimate) else rows
+
+    def _augmentation_of(self, part: str, likelihood: Likelihood, y: np.ndarray) -> Augmentation | None:
+        """That of the method, where an entry has an auxiliary variable."""
+        found = getattr(likelihood, part, None)
+        if not isinstance(found, Augmentation) or found.expected is None:
+            return None
+        return found if found.hides(y).any() else None
+
+    def _prior_of_new(self, c: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (R,) and covariance (R, R) of a new row of mode k in component c.
+
+        Of draws with a learned prior it is one drawn given the rows of that draw.
+        """
+        belief, total = self._fitted_belief(), sum(self.shape_)
+        if belief.cov is not None:
+            return belief.mean[c, total + k], unpack(belief.cov[c, total + k], belief.mean.shape[2])
+        mean, cov = self._unseen_mean, self._unseen_cov
+        if not belief.n_chains or self.prior_ not in LEARNED:
+            return mean[k], cov[k]
+        now = ModePrior(mean, np.linalg.inv(cov))
+        free = free_columns(self.interactions_, len(self.shape_))
+        scale = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+        eta = np.einsum("kij,kj->ki", now.precision, mean)
+        prior = LEARNED[self.prior_](pack(now.precision), eta, mean, scale, free)
+        rows = [belief.mean[c, seen].astype(np.float64) for seen in self._layout().seen]
+        drawn = prior.draw(now, rows, np.random.default_rng([c, k]))
+        return drawn.mean[k], np.linalg.inv(drawn.precision[k])
+
+    def _moments_of_new(self, parts: list[Any], k: int, n: int, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance in the columns of `factors_`: of draws after their alignment."""
+        belief, R = self._fitted_belief(), self.posterior_.rank
+        if belief.n_chains:
+            grown = self._grown(k, None, parts)
+            return grown.factors_[k][-n:], grown.factor_covs_[k][-n:]
+        if isinstance(self.posterior_, PointEstimate):
+            return parts[0], np.zeros((n, R, R))
+        mean, cov = moments(parts[0], executor)
+        return mean, unpack(cov, R)
+
+    def with_rows(self, rows: NewRows) -> Any:
+        """A model that knows these rows too; what it says of the others is the same to the last bit.
+
+        Parameters
+        ----------
+        rows : NewRows
+            What `transform` of this model gave.
+
+        Returns
+        -------
+        An estimator of the same class.
+        """
+        if not isinstance(rows, NewRows):
+            raise TypeError(f"rows must be what transform returns; got {type(rows).__name__}.")
+        known = self.labels_[rows.mode]
+        if known is not None and (rows.labels is None or (known.rows(rows.labels.index, unknown="ignore") >= 0).any()):
+            fail_value(f"the model knows some of the new rows of mode {rows.name!r} already; transform them with it.")
+        new = self._grown(rows.mode, rows.labels, rows.parts)
+        if self._cells is not None:
+            cells = np.unique(np.concatenate([self._cells, rows.cells]), axis=0)
+            new.__dict__["_cells"] = cells
+        return new
+
+    def _grown(self, k: int, labels: Labels | None, parts: list[Any]) -> Any:
+        """A copy with more rows in mode k."""
+        posterior, all_labels = self.posterior_, list(self.labels_)
+        new = copy.copy(self)
+        if labels is not None and all_labels[k] is not None:
+            all_labels[k] = all_labels[k].extended(labels.index)
+        for name in ("_stream", "_kept"):
+            new.__dict__.pop(name, None)
+        grown = with_new_rows(posterior, k, parts)
+        new.__dict__.update(posterior_=grown, shape_=grown.shape, labels_=tuple(all_labels))
+        new._set_moments()
+        return new
+
+
+def _column_of(X: Any, labels: Any, k: int, name: Any) -> Any:
+    """The labels of mode k of the entries X."""
+    if isinstance(X, pd.DataFrame):
+        names = names_of(labels)
+        return X[name] if set(names) <= set(X.columns) else X.iloc[:, k]
+    theirs = names_of(X.labels)
+    own = X.labels[theirs.index(name) if name in theirs else k]
+    return pd.Series(own.index.take(X.coords[:, theirs.index(name) if name in theirs else k]))

@@ -1,0 +1,169 @@
+"""`forget_entries` and `forget_rows` of the CP estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.cp.estimators.entries import Entries, coords_to_predict
+from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.forget import Kept, runner_of
+from tensorcep.cp.starts import run_plan
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tensor import SparseTensor
+
+
+class Forgetting(CPPredictions):
+    """How a fitted CP estimator loses what entries told it, and how another fit begins with what it knows."""
+
+    _unseen_mean: np.ndarray
+    _kept: Kept | None = None
+
+    def forget_entries(self, X: Any, *, data: Any = None, y: Any = None) -> Any:
+        """Remove entries from a fit, as if they had never been there.
+
+        After a fit by ``CEP(keep_messages=True)`` the messages of the entries are divided out, and sweeps go on until
+        `tol`: the result is that of a fit without them, as far as the tolerance and the choice of a start go. Of any
+        other fit the entries are needed (`data`), and it is done again without these, from the factors as they are.
+        Levels, scales and the rank are those that a fit without them would choose.
+
+        Parameters
+        ----------
+        X : table, coordinates or SparseTensor
+            The cells; a table may name some modes only: all entries that match are removed.
+        data, y : entries of the fit and their values, where it kept no messages
+
+        Returns
+        -------
+        self
+            With one more record in `forgotten_`: what was removed, how, and how many entries are left.
+
+        Raises
+        ------
+        ValueError
+            If no entry matches, none would be left, or the entries of the fit are not known.
+        """
+        coords, values, kept, source = self._entries_of_fit(data, y)
+        modes, cells = self._named_cells(X)
+        gone = _matching(coords[:, modes], cells)
+        said = {"entries": int(gone.sum()), "rows": {}}
+        return self._refit_without(gone, (coords, values, self.shape_, self.labels_), kept, source, said)
+
+    def forget_rows(self, mode: Any, rows: Any, *, data: Any = None, y: Any = None) -> Any:
+        """Remove rows of a mode, such as a user, with all their entries; see `forget_entries`.
+
+        Parameters
+        ----------
+        mode : name or position
+        rows : label or index, or a list of them
+            They are no rows of the model any more; of indices those that follow move up.
+        data, y : entries of the fit and their values, where it kept no messages
+
+        Returns
+        -------
+        self
+        """
+        k = mode_of(self.labels_, mode)
+        dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
+        coords, values, kept, source = self._entries_of_fit(data, y)
+        left = np.setdiff1d(np.arange(self.shape_[k]), dropped)
+        check_not_empty(len(left), f"mode {names_of(self.labels_)[k]!r} without these rows")
+        place = np.full(self.shape_[k], -1)
+        place[left] = np.arange(len(left))
+        moved = coords.copy()
+        moved[:, k] = place[coords[:, k]]
+        labels, known = list(self.labels_), self.labels_[k]
+        named = dropped.tolist()
+        if known is not None:
+            labels[k], named = Labels(known.index[left], name=known.name), known.index[dropped].astype(str).tolist()
+        shape = tuple(len(left) if j == k else n for j, n in enumerate(self.shape_))
+        gone = moved[:, k] < 0
+        said = {"entries": int(gone.sum()), "rows": {str(names_of(self.labels_)[k]): named}}
+        means = np.delete(self._aligned.mean, self._layout().rows[k].start + dropped, axis=0)
+        return self._refit_without(gone, (moved, values, shape, tuple(labels)), kept, source, said, means)
+
+    def _entries_of_fit(self, data: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Kept | None, Any]:
+        """Coordinates and values of the fit's entries, as far as rows are known, and what was kept."""
+        self._fitted_belief()
+        if self._kept is not None and data is None:
+            return self._kept.coords, self._kept.values, self._kept, self._kept.source
+        if data is None:
+            fail_value(
+                "the fit kept neither entries nor messages: fit with method=CEP(keep_messages=True), or pass the "
+                "entries of the fit as data=, from which the model is then fitted again."
+            )
+        table = as_frame(data)
+        values = data.values if y is None and isinstance(data, SparseTensor) else y
+        if values is None:
+            fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
+        coords = coords_to_predict(table, self.labels_)
+        known = ((coords >= 0) & (coords < self.shape_)).all(axis=1)
+        return coords[known], np.asarray(self._coded(values), dtype=np.float64)[known], None, data
+
+    def _named_cells(self, X: Any) -> tuple[list[int], np.ndarray]:
+        """The modes that cells are named by, and their rows there."""
+        table, names = as_frame(X), names_of(self.labels_)
+        if not isinstance(table, pd.DataFrame):
+            return list(range(len(names))), coords_to_predict(table, self.labels_)
+        modes = [j for j, name in enumerate(names) if name in table.columns]
+        if not modes:
+            columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
+            fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
+        found = []
+        for j in modes:
+            known, column = self.labels_[j], table[names[j]]
+            found.append(column.to_numpy(np.int64) if known is None else known.rows(column, unknown="ignore"))
+        return modes, np.stack(found, axis=1)
+
+    def _refit_without(
+        self,
+        gone: np.ndarray,
+        entries: Entries,
+        kept: Kept | None,
+        source: Any,
+        said: dict[str, Any],
+        means: np.ndarray | None = None,
+    ) -> Any:
+        """Fit the entries that are left, from what the model knows."""
+        if not gone.any() and not said["rows"]:
+            fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
+        if gone.all():
+            fail_value("these are all entries of the fit; there must be one left.")
+        coords, values, shape, labels = entries
+        start = self._aligned.mean if means is None else means
+        runner = runner_of(kept, ~gone, start, run_plan)
+        before = list(self.forgotten_)
+        left: Entries = (coords[~gone], values[~gone], shape, labels)
+        self._fit_entries(left, {}, source, runner)
+        how = "messages divided out" if kept is not None else "fitted again from the factors"
+        record = {**said, "how": how, "sweeps": int(self.n_iter_), "entries_left": int((~gone).sum())}
+        self.__dict__["forgotten_"] = [*before, record]
+        return self
+
+    def _rows_at(self, shape: tuple[int, ...], labels: tuple[Labels | None, ...]) -> np.ndarray:
+        """Means (n_rows, R) of the rows of other entries: those that are known, and the prior's for the others."""
+        mean, parts = self._aligned.mean, []
+        for k, own in enumerate(self._layout().rows):
+            theirs, mine = labels[k], self.labels_[k]
+            if theirs is not None and mine is not None:
+                place = mine.rows(theirs.index, unknown="ignore")
+            else:
+                place = np.where(np.arange(shape[k]) < self.shape_[k], np.arange(shape[k]), -1)
+            parts.append(np.where(place[:, None] >= 0, mean[own][place], self._unseen_mean[k]))
+        return np.concatenate(parts)
+
+    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
+        raise TypeError(f"{type(self).__name__} cannot be fitted.")
+
+
+def _matching(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
+    both = np.concatenate([coords, cells])
+    _, key = np.unique(both, axis=0, return_inverse=True)
+    key = key.ravel()
+    return np.isin(key[: len(coords)], key[len(coords) :])

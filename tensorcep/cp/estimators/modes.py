@@ -1,0 +1,79 @@
+"""Modes and rows as users name them, and columns of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.entries.interop import column_names
+from tensorcep.entries.labels import Labels
+
+AllLabels = Sequence[Labels | None]
+
+
+def names_of(labels: AllLabels) -> list[Any]:
+    """What the columns of the modes are called: by their labels, else mode_0, mode_1, ..."""
+    return column_names([None if found is None else found.name for found in labels], None)
+
+
+def mode_of(labels: AllLabels, mode: Any) -> int:
+    """Return the position of a mode that is given by position or by name.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such mode.
+    """
+    names = names_of(labels)
+    if mode in names and not isinstance(mode, bool):
+        return names.index(mode)
+    if isinstance(mode, (int, np.integer)):
+        return check_int("mode", mode, 0, len(names) - 1)
+    check_choice("mode", mode, names)
+    return names.index(mode)
+
+
+def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.ndarray:
+    """Return the rows (n,) of one label or index of mode k, or of a list of them.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is not known.
+    """
+    known = labels[k]
+    several = isinstance(given, (list, np.ndarray, pd.Series, pd.Index, set, range))
+    listed = list(given) if several else [given]
+    if known is None:
+        name = f"a row of mode {names_of(labels)[k]!r}"
+        return np.array([check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
+    return known.rows(pd.Index(listed, tupleize_cols=False))
+
+
+def labels_at(labels: AllLabels, k: int, rows: np.ndarray) -> Any:
+    """Return the labels of rows of mode k; the rows themselves where it has none."""
+    known = labels[k]
+    return rows if known is None else known.index.take(rows)
+
+
+def by_mode(labels: AllLabels, given: Mapping[Any, Any] | None) -> dict[int, Any]:
+    """Return what is given per mode name or position, by position.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a mode is not known or given twice.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"given must be a dict of modes and their rows, or None; got {type(given).__name__}.")
+    found: dict[int, Any] = {}
+    for name, value in (given or {}).items():
+        k = mode_of(labels, name)
+        if k in found:
+            fail_value(f"mode {name!r} is given twice.")
+        found[k] = value
+    return found

@@ -1,0 +1,266 @@
+"""`recommend`, `similar` and `explain` of the CP estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from tensorcep.core.checks import (
+    check_choice,
+    check_fraction,
+    check_int,
+    check_random_state,
+    fail_value,
+)
+from tensorcep.core.components import Components
+from tensorcep.core.executor import ThreadExecutor, n_threads
+from tensorcep.core.packing import offsets
+from tensorcep.cp.estimators.entries import coords_to_predict
+from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.explain import parts_of_entry
+from tensorcep.cp.knowledge import knowledge
+from tensorcep.cp.predict import draw, latent
+from tensorcep.cp.recommend import Ranked, best_rows, matches
+from tensorcep.cp.similar import cosines, drawn_cosines
+from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tensor import SparseTensor
+
+# Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
+CANDIDATES = 4
+RANKINGS = ("mean", "lower", "upper", "thompson")
+
+
+class Recommending(CPPredictions):
+    """What a fitted CP estimator says of the rows of one mode beside each other."""
+
+    _cells: np.ndarray | None = None
+
+    def recommend(
+        self,
+        mode: Any,
+        given: Any = None,
+        n: int = 10,
+        exclude: Any = "seen",
+        by: str = "mean",
+        coverage: float = 0.9,
+        random_state: Any = None,
+    ) -> pd.DataFrame:
+        """The best rows of a mode, for every combination of rows of the other modes.
+
+        Parameters
+        ----------
+        mode : name or position
+            The mode whose rows are ranked.
+        given : dict, optional
+            Rows of other modes by the mode's name or position. One label (or index) is a setting that all results
+            share, a list of them restricts the combinations.
+        n : int, default=10
+            The most rows for each combination.
+        exclude : "seen", None, table, coordinates or SparseTensor, default="seen"
+            Cells not to recommend. "seen": those of the fit; a mode that `given` fixes to one label does not count, so
+            that an item that a user rated in March is not recommended for April either, unless all modes are given.
+            A table may have the columns of some modes, the ranked one among them.
+        by : {"mean", "lower", "upper", "thompson"}, default="mean"
+            Rank by the mean of the latent value, by a careful or a hopeful end of its interval (the mean -+ as many
+            standard deviations as a Gaussian interval has), or by one draw from the posterior.
+        coverage : float, default=0.9
+            Of the interval.
+        random_state : int, RandomState, Generator or None
+            Of the draw.
+
+        Returns
+        -------
+        DataFrame
+            A row per combination and rank: columns of the modes, rank, and of the expected observation mean, sd, lower
+            and upper: what is known of it, without the noise of a single one. (Of labels and counts the order of the
+            latent means may differ a little from that of the expected observations.)
+
+        Raises
+        ------
+        ValueError
+            If a mode or a label is not known, the model does not know which cells it was fitted to, or `by` needs an
+            uncertainty that the method does not give.
+        """
+        by, n = check_choice("by", by, RANKINGS), check_int("n", n)
+        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+        if by != "mean":
+            self._check_has_uncertainty(f"by={by!r}")
+        belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
+        rows, fixed = self._combinations(k, by_mode(self.labels_, given))
+        left_out = self._left_out(exclude, k, rows, fixed)
+        z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail))}.get(by, 0.0)
+        first = offsets(self.shape_)
+        others = tuple(own + first[j] for j, own in enumerate(rows) if j != k)
+        ranked = Ranked(slice(int(first[k]), int(first[k + 1])), others, left_out, z)
+        used = belief
+        if by == "thompson":
+            used = Components(draw(belief, self._likelihood(), 1, check_random_state(random_state))[0])
+        executor = ThreadExecutor(n_threads(self.n_jobs))
+        try:
+            best = best_rows(used, ranked, n, executor)
+        finally:
+            executor.close()
+        return self._ranked_frame(k, ranked, best, coverage)
+
+    def _combinations(self, k: int, given: dict[int, Any]) -> tuple[list[np.ndarray], set[int]]:
+        """Rows of every mode that are combined, and the modes that are held at one."""
+        if k in given:
+            fail_value(f"given must not name the mode that is ranked, {names_of(self.labels_)[k]!r}; use exclude.")
+        rows = [np.arange(size) for size in self.shape_]
+        for j, value in given.items():
+            rows[j] = rows_of(self.labels_, self.shape_, j, value)
+        fixed = {j for j, value in given.items() if np.ndim(value) == 0 or isinstance(value, (str, tuple))}
+        return rows, fixed
+
+    def _left_out(
+        self, exclude: Any, k: int, rows: list[np.ndarray], fixed: set[int]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `Ranked` has as left_out."""
+        modes, cells = list(range(len(self.shape_))), np.zeros((0, len(self.shape_)), dtype=np.int64)
+        if isinstance(exclude, str):
+            check_choice("exclude", exclude, ("seen",))
+            if self._cells is None:
+                fail_value(
+                    "exclude='seen' needs the cells of the fit, which streams and files of earlier versions do not "
+                    "keep; pass them as exclude=, or None."
+                )
+            if len(fixed) < len(modes) - 1:
+                modes = [j for j in modes if j not in fixed]
+            cells = self._cells[:, modes].astype(np.int64)
+        elif exclude is not None:
+            modes, cells = self._cells_of(exclude, k)
+        kept = (cells >= 0).all(axis=1) & (cells < np.array(self.shape_)[modes]).all(axis=1)
+        for j, column in zip(modes, cells.T, strict=True):
+            if j != k:
+                kept &= np.isin(column, rows[j])
+        return _matched(cells[kept], modes, k, rows, self.shape_)
+
+    def _cells_of(self, exclude: Any, k: int) -> tuple[list[int], np.ndarray]:
+        """The modes that a table of cells names, and its rows there; -1 where one is not known."""
+        table = as_frame(exclude)
+        if not isinstance(table, pd.DataFrame):
+            coords = exclude if isinstance(exclude, SparseTensor) else np.asarray(exclude)
+            return list(range(len(self.shape_))), coords_to_predict(coords, self.labels_)
+        names = names_of(self.labels_)
+        modes = [j for j, name in enumerate(names) if name in table.columns]
+        if k not in modes:
+            fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
+        columns = []
+        for j in modes:
+            known = self.labels_[j]
+            column = table[names[j]]
+            columns.append(column.to_numpy(np.int64) if known is None else known.rows(column, unknown="ignore"))
+        return modes, np.stack(columns, axis=1)
+
+    def _ranked_frame(self, k: int, ranked: Ranked, best: np.ndarray, coverage: float) -> pd.DataFrame:
+        """The rows of `recommend`."""
+        query, place = np.nonzero(best >= 0)
+        rows = np.insert(ranked.rows_of(query), k, best[query, place] + ranked.candidates.start, axis=1)
+        known = knowledge(self._likelihood_of_new(), self._fitted_belief(), rows, coverage)
+        at = rows - offsets(self.shape_)[:-1]
+        names = names_of(self.labels_)
+        columns = {names[j]: labels_at(self.labels_, j, at[:, j]) for j in range(len(names))}
+        frame = pd.DataFrame({**columns, "rank": place + 1, "mean": known.mean})
+        if self.has_uncertainty():
+            frame = frame.assign(sd=known.sd, lower=known.lower, upper=known.upper)
+        return frame
+
+    def similar(self, mode: Any, row: Any, n: int = 10, coverage: float = 0.9, random_state: Any = 0) -> pd.DataFrame:
+        """The rows of a mode that are most like one of them.
+
+        Two rows are alike as their effects are on all combinations of the other modes' rows: the cosine of what sets
+        each of them apart from the average row. It does not depend on how components are ordered, scaled or rotated.
+
+        Parameters
+        ----------
+        mode : name or position
+        row : label or index
+        n : int, default=10
+        coverage : float, default=0.9
+            Of the interval of the cosine.
+        random_state : int, RandomState, Generator or None, default=0
+            Of the draws of Gaussian rows that the interval is taken from.
+
+        Returns
+        -------
+        DataFrame
+            Columns of the mode, rank, cosine (the mean over draws), sd, lower and upper.
+        """
+        n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
+        belief, layout, k = self._fitted_belief(), self._layout(), mode_of(self.labels_, mode)
+        (own,) = rows_of(self.labels_, self.shape_, k, row)
+        first = layout.rows[k].start
+        each = cosines(belief, layout, k, first + int(own))
+        each[own] = -np.inf
+        best = np.argsort(-each, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
+        draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
+        order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
+        best, draws = best[order], draws[:, order]
+        name = names_of(self.labels_)[k]
+        frame = pd.DataFrame({name: labels_at(self.labels_, k, best), "rank": np.arange(1, len(best) + 1)})
+        frame["cosine"] = draws.mean(axis=0)
+        if self.has_uncertainty():
+            lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+            frame = frame.assign(sd=draws.std(axis=0), lower=lower, upper=upper)
+        return frame
+
+    def explain(self, cell: Any = None, **modes: Any) -> pd.DataFrame:
+        """The latent value of one cell as the sum of its parts.
+
+        Parameters
+        ----------
+        cell : dict or sequence of rows, optional
+            The label (or index) of every mode.
+        **modes
+            The same by the modes' names: ``explain(user="u1", item="i2")``.
+
+        Returns
+        -------
+        DataFrame
+            One row per part: the level, main effects of modes, pairs of modes and components of all modes, as far as
+            the model has them, and in the end their sum, which is the latent value (`predict_latent`). Columns part,
+            mean and sd. Main effects and pairs are centred, so that the level holds what all rows share.
+
+        Raises
+        ------
+        ValueError
+            If a mode is missing, or a label is not known.
+        """
+        belief, names = self._fitted_belief(), names_of(self.labels_)
+        if cell is not None and not isinstance(cell, dict):
+            cell = dict(zip(range(len(names)), cell, strict=True))
+        given = by_mode(self.labels_, {**(cell or {}), **modes})
+        missing = [names[k] for k in range(len(names)) if k not in given]
+        if missing:
+            fail_value(f"explain needs a row of every mode; there is none of {', '.join(map(repr, missing))}.")
+        first = offsets(self.shape_)
+        rows = np.array([first[k] + rows_of(self.labels_, self.shape_, k, given[k])[0] for k in range(len(names))])
+        parts = parts_of_entry(belief, self._layout(), rows, self._aligned.reference)
+        said = [(" x ".join(str(names[k]) for k in part.modes) or "level", part) for part in parts]
+        titles = [title if part.component is None else f"component {part.component}" for title, part in said]
+        mean, variance = latent(belief, rows[None])
+        means = [part.mean + (self._origin if not part.modes else 0.0) for part in parts]
+        frame = pd.DataFrame({"part": [*titles, "sum"], "mean": [*means, float(mean[0]) + self._origin]})
+        if self.has_uncertainty():
+            frame["sd"] = [*(part.sd for part in parts), float(np.sqrt(variance[0]))]
+        return frame
+
+
+def _matched(
+    cells: np.ndarray, modes: list[int], k: int, rows: list[np.ndarray], shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The candidates that each combination leaves out; modes that `cells` does not have are of no account."""
+    compared = [j for j in modes if j != k]
+    others = [j for j in range(len(shape)) if j != k]
+    sizes = [len(rows[j]) for j in others]
+    queries = np.zeros(int(np.prod(sizes)), dtype=np.int64)
+    keys = np.zeros(len(cells), dtype=np.int64)
+    at = np.unravel_index(np.arange(len(queries)), sizes) if sizes else ()
+    for j in compared:
+        queries = queries * shape[j] + rows[j][at[others.index(j)]]
+        keys = keys * shape[j] + cells[:, modes.index(j)]
+    return matches(queries, keys, cells[:, modes.index(k)])

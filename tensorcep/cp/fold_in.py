@@ -1,0 +1,239 @@
+"""Rows of unseen labels of one mode, everything else frozen: the conditional posterior that the method would give them.
+
+With z the product of the other modes' rows, of which the belief has first and second moments, the row's entries say
+
+    Gaussian in f:  precision w E[z z'],  natural mean t E[z]    with weight w and target t, times the noise precision,
+
+which is CEP's message (eqs 14-15) and the mean-field update at once; for points it is the conditional of a Gibbs step.
+Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, and methods that pass messages
+sweep over the new entries with messages to the new rows alone. Columns that are clamped to 1 in the mode are taken as
+known.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.components import Components, draw_rows
+from tensorcep.core.executor import Executor
+from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.columns import CLAMPED
+from tensorcep.cp.model import EntriesByRow, latent_moments, sum_products
+from tensorcep.cp.predict import theta_of
+from tensorcep.cp.rows import diagonal
+from tensorcep.kernels.rows import row_moments
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.streams import new_stream
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.record import Likelihood
+
+# Alternations after which the draw of a new row and its auxiliary variables counts as one from their joint law.
+GIBBS_ROUNDS = 20
+# Rounds of the auxiliary variables: at most, and the relative change of the latent values at which they end.
+ROUNDS, SETTLED = 100, 1e-6
+
+
+class NewEntries(NamedTuple):
+    """Entries of the new rows.
+
+    Attributes
+    ----------
+    mode : int
+    row : (N,) int64
+        Which of the new rows each entry is of, counted from 0.
+    others : (N, K - 1) int64
+        Packed rows of the other modes, as the belief has them.
+    y : (N,) float64
+        Values as the likelihood has them.
+    size : int
+        How many new rows there are.
+    """
+
+    mode: int
+    row: np.ndarray
+    others: np.ndarray
+    y: np.ndarray
+    size: int
+
+
+class Natural(NamedTuple):
+    """Natural parameters of rows, all columns: Lam (n, P) and eta (n, R)."""
+
+    Lam: np.ndarray
+    eta: np.ndarray
+
+
+def by_new_row(entries: NewEntries) -> EntriesByRow:
+    """The entries of every new row."""
+    order = np.argsort(entries.row, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(entries.row, minlength=entries.size))])
+    return EntriesByRow(start, order, np.ascontiguousarray(entries.others[order], dtype=np.int32), ())
+
+
+def second_moments(mean: np.ndarray, cov: np.ndarray | None) -> np.ndarray:
+    """Packed second moments (n, P) of rows."""
+    i, j = np.tril_indices(mean.shape[1])
+    square = mean[:, i] * mean[:, j]
+    return square if cov is None else square + cov
+
+
+class Sources(NamedTuple):
+    """What the entries of new rows are summed from, of one component: the rows of the other modes that occur.
+
+    Attributes
+    ----------
+    by_row : EntriesByRow
+        Its rows are those below.
+    mean, second : (m, R), (m, P) float64
+    free : (R,) bool
+        Columns that are not clamped in the mode.
+    """
+
+    by_row: EntriesByRow
+    mean: np.ndarray
+    second: np.ndarray
+    free: np.ndarray
+
+
+def sources(belief: Components, c: int, by_row: EntriesByRow, free: np.ndarray) -> Sources:
+    """The moments of component c."""
+    used, index = np.unique(by_row.others, return_inverse=True)
+    mean = np.ascontiguousarray(belief.mean[c, used], dtype=np.float64)
+    second = second_moments(mean, None if belief.cov is None else belief.cov[c, used])
+    local = by_row._replace(others=np.ascontiguousarray(index.reshape(by_row.others.shape), dtype=np.int32))
+    return Sources(local, mean, np.ascontiguousarray(second), free)
+
+
+def updated(prior: Natural, have: Sources, weight: np.ndarray, target: np.ndarray, executor: Executor) -> Natural:
+    """Prior x entries, in the free columns, for entries that say N(target / weight; f, 1 / weight)."""
+    n, R = len(have.by_row.start) - 1, have.mean.shape[1]
+    Z2, z = np.empty((n, have.second.shape[1])), np.empty((n, R))
+    for of_entry, source, out in ((weight, have.second, Z2), (target, have.mean, z)):
+        room = partial(_room, source.shape[1])
+        executor.run(sum_products, 0, n, have.by_row, of_entry, source, out, scratch=room)
+    f, eta = np.flatnonzero(have.free), z
+    if not have.free.all():
+        full = unpack(Z2, R)
+        eta = z[:, f] - full[:, f][:, :, ~have.free].sum(axis=2)
+        Z2 = pack(full[:, f[:, None], f[None, :]])
+    return Natural(prior.Lam + Z2, prior.eta + eta)
+
+
+def _room(width: int) -> tuple[np.ndarray]:
+    """Work space of one thread."""
+    return (np.empty(width),)
+
+
+def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> Natural:
+    """Natural parameters (1, P), (1, R) of a prior N(mean (R,), cov (R, R)) in the free columns."""
+    precision = np.linalg.inv(prior_cov[np.ix_(free, free)])
+    return Natural(pack(0.5 * (precision + precision.T))[None], (precision @ prior_mean[free])[None])
+
+
+def in_all(rows: Natural, free: np.ndarray) -> Natural:
+    """Rows in all columns; the others are clamped to 1."""
+    R, f = len(free), np.flatnonzero(free)
+    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), CLAMPED)
+    Lam[:, diagonal(R)] = CLAMPED
+    i, j = np.tril_indices(len(f))
+    Lam[:, f[i] * (f[i] + 1) // 2 + f[j]] = rows.Lam
+    eta[:, f] = rows.eta
+    return Natural(Lam, eta)
+
+
+def moments(rows: Natural, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (n, R) and packed covariance (n, P)."""
+    mean, cov, good = np.empty_like(rows.eta), np.empty_like(rows.Lam), np.empty(len(rows.eta))
+    executor.run(row_moments, 0, len(good), rows.Lam, rows.eta, mean, cov, good)
+    if not good.all():
+        raise FloatingPointError("the precision of a new row is not positive definite; the model may be damaged.")
+    return mean, cov
+
+
+def gaussian_rows(
+    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, free: np.ndarray,
+    augmentation: Augmentation | None, executor: Executor,
+) -> Natural:  # fmt: skip
+    """The new rows under component c, for entries that are Gaussian in f given their auxiliary variables, if any."""
+    have = sources(belief, c, by_new_row(entries), free)
+    theta = _theta(belief, c, likelihood, entries)
+    precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
+    if augmentation is None:
+        return updated(prior, have, precision, precision * entries.y, executor)
+    rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
+    before, parts = np.zeros(len(entries.y)), [np.zeros(len(entries.y)) for _ in range(4)]
+    for _ in range(ROUNDS):
+        mean, variance = _latent(belief, c, entries, in_all(rows, free), executor)
+        square = mean * mean + variance if augmentation.weighted or augmentation.matched else mean
+        augmentation.expected(entries.y, mean, square, theta, *parts)
+        rows = updated(prior, have, precision * parts[0], precision * parts[1], executor)
+        change = np.linalg.norm(mean - before) / max(np.linalg.norm(mean), np.finfo(float).tiny)
+        if change < SETTLED:
+            break
+        before = mean
+    return rows
+
+
+def _theta(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> np.ndarray:
+    """The likelihood's parameter of the new entries in component c, (N,); that of a new row is the mean over rows."""
+    rows = np.insert(entries.others, entries.mode, -1, axis=1)
+    return np.ascontiguousarray(theta_of(belief, likelihood).of(rows)[c if belief.theta is not None else 0])
+
+
+def _latent(
+    belief: Components, c: int, entries: NewEntries, rows: Natural, executor: Executor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (N,) of the new entries' latent values."""
+    used, index = np.unique(entries.others, return_inverse=True)
+    mean, cov = moments(rows, executor)
+    known = belief.mean[c, used].astype(np.float64)
+    spread = np.zeros((len(used), cov.shape[1])) if belief.cov is None else belief.cov[c, used]
+    at = np.insert(index.reshape(entries.others.shape) + len(mean), entries.mode, entries.row, axis=1)
+    f, v = np.empty(len(at)), np.empty(len(at))
+    latent_moments(np.ascontiguousarray(at), np.concatenate([mean, known]), np.concatenate([cov, spread]), f, v)
+    return f, v
+
+
+def drawn_row(
+    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, free: np.ndarray,
+    augmentation: Augmentation | None, executor: Executor, seed: int,
+) -> np.ndarray:  # fmt: skip
+    """One draw (n, R) of the new rows given the draw c of everything else.
+
+    With auxiliary variables it is the last of `GIBBS_ROUNDS` alternations of a Gibbs sampler of these rows alone.
+    """
+    rng = np.random.default_rng([abs(seed), c])
+    if augmentation is None:
+        rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
+        return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)
+    have, theta = sources(belief, c, by_new_row(entries), free), _theta(belief, c, likelihood, entries)
+    precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
+    n, blocks = len(entries.y), -(-len(entries.y) // LANES)
+    y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
+    y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = entries.y, 1.0, 1.0, theta
+    rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
+    values = draw_rows(*moments(rows, executor), 1, rng)[0]
+    for sweep in range(GIBBS_ROUNDS):
+        z = np.prod(have.mean[_local(have, entries)], axis=1)
+        f.ravel()[:n] = np.einsum("nr,nr->n", z, _in_all_columns(values, free)[entries.row])
+        augmentation.drawn(0, blocks, y, used, f, of_entry, (seed, sweep, c), weight, target, new_stream())
+        w, t = precision * weight.ravel()[:n], precision * target.ravel()[:n]
+        values = draw_rows(*moments(updated(prior, have, w, t, executor), executor), 1, rng)[0]
+    return _in_all_columns(values, free)
+
+
+def _local(have: Sources, entries: NewEntries) -> np.ndarray:
+    """The rows (N, K - 1) of `have.mean` of the entries, in their own order."""
+    at = np.empty_like(have.by_row.others)
+    at[have.by_row.entry] = have.by_row.others
+    return at
+
+
+def _in_all_columns(values: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Rows (n, R) in all columns of such in the free ones."""
+    out = np.ones((len(values), len(free)))
+    out[:, free] = values
+    return out

@@ -1,0 +1,119 @@
+"""Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
+
+The posterior is prior x messages, so that taking an entry's messages out is what removes it (decremental EP); the
+others were computed beside it, and some more sweeps bring them to the fixed point of the entries that are left. What
+the fit decided by all its values (level, scales) is decided anew by those.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.loop import Run, run
+from tensorcep.cp.free_columns import free_problem
+from tensorcep.cp.messages.state import Messages, MessageState, latent_values
+from tensorcep.cp.plan import Plan
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import initial_prior, refresh_rows, rows_at_prior
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.priors.record import conditional_of_modes, per_row
+
+
+class Kept(NamedTuple):
+    """What a fit by ``CEP(keep_messages=True)`` keeps.
+
+    Attributes
+    ----------
+    coords, values : (N, K) int64, (N,) float64
+        The entries in the order of the lanes; values as they were given, labels coded.
+    source : object
+        What the fit was given, which may know more than the entries.
+    state : MessageState
+        At the end of the fit.
+    """
+
+    coords: np.ndarray
+    values: np.ndarray
+    source: Any
+    state: MessageState
+
+
+def fits(work: Plan, kept: Kept) -> bool:
+    """Whether a plan for other entries has the columns that the kept messages are for."""
+    return free_problem(work.problem).rank == kept.state.rows.eta.shape[1]
+
+
+def run_without(kept: Kept, left: np.ndarray, work: Plan) -> Run:
+    """Run a plan for the entries that are left, (N,) bool, from the messages that they had."""
+    executor = ThreadExecutor(work.n_threads)
+    try:
+        state = _state_without(kept.state, left, work, executor)
+    finally:
+        executor.close()
+    return run(work.method, work.problem, work.settings, state=state, done=state.sweeps, **work.how)
+
+
+def _state_without(old: MessageState, left: np.ndarray, work: Plan, executor: Any) -> MessageState:
+    problem, in_free = work.problem, free_problem(work.problem)
+    new: MessageState = work.method.init(problem, work.settings, executor)
+    places = np.flatnonzero(left)
+    messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
+    prior = initial_prior(in_free)
+    if old.prior.modes is not None:
+        prior = conditional_of_modes(old.prior.modes, prior.seen)
+    rows, n = rows_at_prior(in_free), len(places)
+    to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
+    for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):
+        part[:] = per_row(line, problem.shape)
+        np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
+    refresh_rows(rows, 0, len(rows.good), executor)
+    noise = old.noise
+    if problem.noise_prior is not None:
+        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+    state = new._replace(messages=messages, rows=rows, prior=prior, noise=noise, law=old.law, sweeps=old.sweeps)
+    return state._replace(f=latent_values(rows.mean, problem, executor), max_variance=old.max_variance)
+
+
+def _by_entry(part: np.ndarray) -> np.ndarray:
+    """Messages of all lanes, one after the other: (n_blocks * LANES, K, W)."""
+    return np.moveaxis(part, -1, 1).reshape(-1, *part.shape[1:-1])
+
+
+def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """The messages at some places in the lanes, as messages of the shape of `like`."""
+    if not like.size:
+        return like
+    new = lane_zeros(like.shape, like.dtype)
+    padded = np.zeros((len(like) * LANES, *like.shape[1:-1]), dtype=like.dtype)
+    padded[: len(places)] = _by_entry(part)[places]
+    new[:] = np.moveaxis(padded.reshape(len(like), LANES, *like.shape[1:-1]), 1, -1)
+    return new
+
+
+def run_from(rows: np.ndarray, work: Plan, runner: Any) -> Run:
+    """Run a plan from these row means (n_rows, R), without pilots."""
+    problem: Problem = work.problem._replace(start=rows)
+    return runner(work._replace(problem=problem, starts=(rows,), members=1, spectral=False, pilots=()))
+
+
+def runner_of(kept: Kept | None, left: np.ndarray, rows: np.ndarray | None, run_plan: Any) -> Any:
+    """What runs the plan without the entries that are forgotten.
+
+    Returns
+    -------
+    callable
+        Of the plan: from the messages, from the rows (n_rows, R) where there are none, or anew.
+    """
+    if kept is not None:
+        return lambda work: run_without(kept, left, work) if fits(work, kept) else run_plan(work)
+    if rows is not None:
+        return partial(_from_rows_if_they_fit, rows, run_plan)
+    return run_plan
+
+
+def _from_rows_if_they_fit(rows: np.ndarray, run_plan: Any, work: Plan) -> Run:
+    return run_from(rows, work, run_plan) if work.problem.rank == rows.shape[1] else run_plan(work)

@@ -1,0 +1,43 @@
+"""The order of text labels: that of the numbers in them, so that "6h" comes before "12h"."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+# A number at the very start may have a sign. A fraction has one point; 1.10.2 is three numbers.
+NUMBER = re.compile(r"(^-?\d+(?:\.\d+)?(?![\d.])|(?<![\d.])\d+\.\d+(?![\d.])|\d+)")
+
+Part = tuple[int, float, str]
+
+
+def natural_key(text: str) -> tuple[tuple[Part, ...], str]:
+    """Return what sorts text by the numbers in it; equal numbers in other spellings by their letters."""
+    parts = NUMBER.split(text)
+    key = tuple((0, float(part), "") if i % 2 else (1, 0.0, part) for i, part in enumerate(parts) if part)
+    return key, text
+
+
+def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.int64], Any]:
+    """Return sorted labels and the place of each entry's, where text is sorted by the numbers in it.
+
+    Parameters
+    ----------
+    codes : (N,) int64
+    found : sequence of labels
+        Distinct and sorted as pandas sorts.
+    """
+    labels = pd.Index(found, tupleize_cols=False)
+    if not len(labels) or pd.api.types.infer_dtype(labels, skipna=False) != "string":
+        return codes, found
+    if labels.str.len().nunique() == 1 or not labels.str.contains(r"\d", regex=True).any():
+        return codes, found  # numbers of as many digits are in order already
+    texts = labels.tolist()
+    order = np.array(sorted(range(len(texts)), key=lambda i: natural_key(texts[i])), dtype=np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place[codes], labels.take(order)

@@ -1,0 +1,104 @@
+"""Tables of any library, and lists of records, as the pandas frames that the rest of the package knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.entries.frames import check_mode_columns
+from tensorcep.entries.tensor import SparseTensor
+
+# Where nobody said which column is the value; None says that there is none and lines are counted.
+UNSAID = "no column: the values are y"
+VALUE_OF_ARRAYS = "value"
+
+
+def as_frame(X: Any) -> Any:
+    """Return a table as a DataFrame: one of polars, a DataArray of xarray, a list of records; anything else as it is.
+
+    The cells of a DataArray that are not missing are its entries: a column per dimension, in the order of its
+    coordinate, and the column "value".
+    """
+    if _is_of(X, "polars") and hasattr(X, "columns"):
+        return pd.DataFrame({name: X[name].to_list() for name in X.columns})
+    if _is_of(X, "xarray") and hasattr(X, "dims") and hasattr(X, "values"):
+        return _frame_of_array(X)
+    if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
+        return _frame_of_records(X)
+    return X
+
+
+def as_frames(source: Any) -> Any:
+    """Return a source of batches whose tables are DataFrames."""
+    whole = as_frame(source)
+    if whole is not source or isinstance(source, (str, os.PathLike, pd.DataFrame)) or not isinstance(source, Iterable):
+        return whole
+    if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
+        return source
+    return map(as_frame, source)
+
+
+def _is_of(X: Any, library: str) -> bool:
+    """Whether the object's class is of a library, which need not be imported here to know."""
+    return type(X).__module__.partition(".")[0] == library
+
+
+def _frame_of_records(records: Sequence[Mapping[Any, Any]]) -> pd.DataFrame:
+    names = list(records[0])
+    for n, record in enumerate(records):
+        missing = [name for name in names if name not in record]
+        if missing:
+            fail_value(f"every record must have the same keys; record {n} has no {missing[0]!r}.")
+    return pd.DataFrame.from_records(list(records))
+
+
+def _frame_of_array(array: Any) -> pd.DataFrame:
+    values = np.asarray(array.values, dtype=np.float64)
+    at = np.nonzero(np.isfinite(values))
+    columns: dict[Any, Any] = {}
+    for name, rows, n in zip(array.dims, at, values.shape, strict=True):
+        known = array.coords[name].to_index() if name in array.coords else pd.RangeIndex(n)
+        columns[name] = pd.Categorical.from_codes(rows, known, ordered=True)
+    return pd.DataFrame({**columns, VALUE_OF_ARRAYS: values[at]})
+
+
+def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
+    """Return what a fit takes as X and y: the columns of the modes and the values, or a tensor of counts.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    y : array-like (N,) or None
+        The values, where no column holds them.
+    modes : sequence of column names or None
+        None takes all columns but the value.
+    value : column name, None or UNSAID
+        None where a line is an event: the value of a cell is the number of its lines.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or there twice, or it is not said where the values are.
+    """
+    check_not_empty(len(frame), "X")
+    named = value is not UNSAID and value is not None
+    if y is not None and named:
+        fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
+    if y is None and value is UNSAID:
+        columns = ", ".join(map(repr, frame.columns))
+        fail_value(
+            f"fit needs the values: give y, or say with value= which of the columns {columns} holds them (value=None "
+            "counts the lines of each cell)."
+        )
+    if isinstance(modes, str):
+        fail_value(f"modes must be a list of column names; got {modes!r}.")
+    modes = [name for name in frame.columns if not named or name != value] if modes is None else modes
+    modes = check_mode_columns(list(frame.columns), modes, value if named else None, "X")
+    if y is None and not named:
+        return SparseTensor.from_pandas(frame, modes, None), None
+    return frame[modes], frame[value].to_numpy() if named else y

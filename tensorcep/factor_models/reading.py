@@ -1,0 +1,129 @@
+"""What a fitted factor model says of its components: tidy tables of loadings, and the variance that they explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import check_choice, check_fraction, check_int
+from tensorcep.core.summary import Summary
+from tensorcep.factor_models.layout import Layout, Link, relation_of
+from tensorcep.factor_models.moments import variances
+from tensorcep.factor_models.relations import Relation, RelationPosterior
+from tensorcep.factor_models.summary import energies, shares
+
+FEATURES_OF = "features of "
+
+
+class ReadingFactors:
+    """Tables of a fitted factor model of one matrix or several."""
+
+    posterior_: RelationPosterior
+    _links: list[Link]
+    _where: list[Layout]
+    _columns_of: dict[int, Any]
+
+    @property
+    def matrix_names_(self) -> list[str]:
+        """What the matrices are called: views by their names, others by their two entities, or by their number."""
+        check_is_fitted(self, "posterior_")
+        names = list(getattr(self, "_names", []))
+        if not names:
+            return ["X"]
+        said = [(names[link.row], names[link.col]) for link in self._links]
+        return [col.removeprefix(FEATURES_OF) if col.startswith(FEATURES_OF) else f"{row} x {col}" for row, col in said]
+
+    def variance_explained(self) -> pd.DataFrame:
+        """What each component explains in each matrix: a row per matrix, a column per component.
+
+        Of real data that are fitted on the scales of their columns (`standardize`) the mean share of a column's
+        variance; of other data the share in what all components explain.
+        """
+        found = []
+        for m, link in enumerate(self._given_links()):
+            relation, K = self._without_data(m), self._where[0].rank
+            if link.units is not None:
+                energy = energies(self.posterior_, relation._replace(units=None), K)
+                found.append(energy / link.matrix.cells.shape[1])
+            else:
+                found.append(shares(self.posterior_, relation, K))
+        columns = pd.RangeIndex(len(found[0]), name="component")
+        return pd.DataFrame(np.stack(found), index=pd.Index(self.matrix_names_, name="matrix"), columns=columns)
+
+    def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
+        """The loadings of a matrix's columns, as a tidy table, in the units of the data.
+
+        Parameters
+        ----------
+        matrix : name or position, default=0
+        coverage : float, default=0.9
+            Of the interval lower to upper.
+
+        Returns
+        -------
+        DataFrame
+            A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
+        """
+        names, z = self.matrix_names_, float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
+        m = names.index(check_choice("matrix", matrix, names)) if isinstance(matrix, str) else matrix
+        m = check_int("matrix", m, 0, len(names) - 1)
+        link, K = self._given_links()[m], self._where[0].rank
+        cols = self._without_data(m).in_units(self.posterior_.moments[link.col])
+        mean, sd = cols.mean[:, :K], np.sqrt(np.broadcast_to(variances(cols), cols.mean.shape)[:, :K])
+        known = self._features(m)
+        features = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
+        table = {
+            "feature": np.tile(features, K),
+            "component": np.repeat(np.arange(K), len(mean)),
+            "mean": mean.T.ravel(),
+        }
+        half = z * sd.T.ravel()
+        ends = {"lower": table["mean"] - half, "upper": table["mean"] + half}
+        return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
+
+    def summary(self, n_rows: int = 5) -> Summary:
+        """What was fitted, what its components explain, and the features of the largest loadings.
+
+        Printed it is text; a notebook shows it as HTML, and so does ``to_html()``.
+        """
+        n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
+        shapes = [link.matrix.cells.shape for link in self._given_links()]
+        said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
+        fit: Any = self
+        facts = {
+            "model": f"{type(self).__name__}, {explained.shape[1]} components",
+            "matrices": ", ".join(said),
+            "likelihoods": ", ".join(link.likelihood for link in self._links),
+            "sweeps": f"{fit.n_iter_}, {'' if fit.converged_ else 'not '}converged, lower bound {fit.lower_bound_:.4g}",
+        }
+        tables = {"Variance explained": explained.T.reset_index()}
+        for m, name in enumerate(self.matrix_names_):
+            tables[f"Largest loadings of {name}"] = self._largest(m, n_rows)
+        return Summary(f"{type(self).__name__} of {', '.join(said)}", facts, tables)
+
+    def _largest(self, m: int, n_rows: int) -> pd.DataFrame:
+        """A row per component: its features of the largest loadings, with their standard deviations."""
+        lines = []
+        for r, own in self.components(m).groupby("component", sort=True):
+            top = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
+            each = zip(top["feature"], top["mean"], top["sd"], strict=True)
+            lines.append({"component": r, "features": ", ".join(f"{f} {a:+.2g} ± {s:.1g}" for f, a, s in each)})
+        return pd.DataFrame(lines)
+
+    def _given_links(self) -> list[Link]:
+        check_is_fitted(self, "posterior_")
+        return self._links
+
+    def _without_data(self, m: int) -> Relation:
+        return relation_of(self._links[m].without_data(), m, self._where)
+
+    def _features(self, m: int) -> Any:
+        """The names of a matrix's columns, where it had some."""
+        labels = vars(self).get("labels_", (None, None))[1]
+        if labels is not None:
+            return labels.index
+        return vars(self).get("_columns_of", {}).get(m, vars(self).get("feature_names_in_"))

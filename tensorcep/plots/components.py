@@ -1,0 +1,210 @@
+"""What a fitted model found: all its components, what they explain, and the rows of the largest weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, new_figure
+
+# Text labels that count as ordered: one number each, the same text around it.
+ONE_NUMBER = re.compile(r"^(\D*?)(-?\d+(?:\.\d+)?)(\D*)$")
+
+
+def places_in_order(labels: Any) -> np.ndarray | None:
+    """Where rows lie on a line if their mode is ordered (numbers, times, "6h" and "12h"); None if it is not."""
+    if labels is None:
+        return None
+    index = labels.index
+    if isinstance(index, pd.PeriodIndex):
+        return np.asarray(index.to_timestamp())
+    if isinstance(index, pd.IntervalIndex):
+        return np.asarray(index.mid)
+    if pd.api.types.is_numeric_dtype(index.dtype) or pd.api.types.is_datetime64_any_dtype(index.dtype):
+        return np.asarray(index)
+    found = [ONE_NUMBER.match(item) if isinstance(item, str) else None for item in index.tolist()]
+    texts = {(item.group(1), item.group(3)) for item in found if item is not None}
+    if None in found or len(texts) != 1 or not next(iter(texts))[1].strip():
+        return None  # "u1", "u2" are names, "6h", "12h" are times
+    return np.array([float(item.group(2)) for item in found if item is not None])
+
+
+def plot_components(
+    model: Any, *, n_components: int = 4, max_rows: int = 12, ordered: Sequence[Any] = (), figure: Any = None
+) -> Any:
+    """Draw a grid: a row for each of the largest components of all modes, a column per mode, with 90 % intervals.
+
+    Over an ordered mode (numbers, times, "6h" and "12h") weights are a line with a ribbon, otherwise dots of the rows
+    of the largest weights.
+
+    Parameters
+    ----------
+    model : fitted CP estimator
+    n_components : int, default=4
+    max_rows : int, default=12
+        Dots in a panel.
+    ordered : modes, optional
+        Further modes to draw as lines, in the order of their rows.
+    figure : matplotlib Figure, optional
+        Default: a new one.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    check_is_fitted(model, "posterior_")
+    names, table = names_of(model.labels_), model.variance_explained()
+    several = [len(model.column_modes_[r]) > 1 for r in table["component"]]
+    chosen = table[several]["component"].tolist()[: check_int("n_components", n_components)]
+    if not chosen:
+        fail_value("plot_components needs a component of several modes; the model has main effects alone.")
+    lines = {mode_of(model.labels_, mode) for mode in ordered}
+    figure = new_figure((3.2 * len(names), 0.6 + 1.9 * len(chosen))) if figure is None else figure
+    grid = figure.subplots(len(chosen), len(names), squeeze=False)
+    weights = {name: model.components(name) for name in names}
+    for r, axes in zip(chosen, grid, strict=True):
+        share = float(table.loc[table["component"] == r, "share"].iloc[0])
+        for k, (name, ax) in enumerate(zip(names, axes, strict=True)):
+            own = weights[name][weights[name]["component"] == r]
+            if own.empty:
+                ax.set_axis_off()
+                continue
+            places = places_in_order(model.labels_[k])
+            if places is None and k in lines:
+                places = np.arange(len(own))
+            _weights(ax, own, places, max_rows)
+            title = f"{name}" if k else f"component {r}, {100 * share:.0f} %: {name}"
+            ax.set_title(title, fontsize="medium", loc="left")
+    return figure
+
+
+def _weights(ax: Any, own: pd.DataFrame, places: np.ndarray | None, max_rows: int) -> None:
+    """One panel of weights with their intervals."""
+    ax.spines[["top", "right"]].set_visible(False)
+    if places is not None:
+        ax.axhline(0.0, color=GUIDE, linewidth=1)
+        ax.fill_between(places, own["lower"], own["upper"], color=MAIN, alpha=0.25, linewidth=0)
+        ax.plot(places, own["mean"], "o-", color=MAIN, markersize=3, linewidth=1.2)
+        ax.tick_params(axis="x", labelrotation=30 if places.dtype.kind == "M" else 0)
+        return
+    rows = np.sort(np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:max_rows])
+    part, at = own.iloc[rows], np.arange(len(rows))
+    ax.axvline(0.0, color=GUIDE, linewidth=1)
+    ax.hlines(at, part["lower"], part["upper"], color=MAIN, linewidth=1.2)
+    ax.plot(part["mean"], at, "o", color=MAIN, markersize=3.5)
+    ax.set_yticks(at, [str(label) for label in part.iloc[:, 0]], fontsize="small")
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int = 8, ax: Any = None) -> Any:
+    """Draw a heat map of the weights of a mode's most telling rows in the largest components.
+
+    Parameters
+    ----------
+    model : fitted CP estimator
+    mode : name or position
+    n_rows : int, default=20
+        Rows, those with the largest weight in any of the components.
+    n_components : int, default=8
+    ax : matplotlib Axes, optional
+    """
+    check_is_fitted(model, "posterior_")
+    table = model.components(mode)
+    name, chosen = table.columns[0], table["component"].unique()[: check_int("n_components", n_components)]
+    rows = table[name].unique()
+    wide = np.stack([table.loc[table["component"] == r, "mean"].to_numpy() for r in chosen], axis=1)
+    kept = np.sort(np.argsort(-np.abs(wide).max(axis=1), kind="stable")[: check_int("n_rows", n_rows)])
+    ax, largest = axes_of(ax), float(np.abs(wide).max())
+    image = ax.imshow(wide[kept], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+    ax.set_yticks(np.arange(len(kept)), [str(rows[i]) for i in kept], fontsize="small")
+    ax.set_xticks(np.arange(len(chosen)), [str(r) for r in chosen])
+    ax.figure.colorbar(image, ax=ax, label="weight (norm 1)", shrink=0.8)
+    return finish(ax, f"Largest weights of {name}", "component", "")
+
+
+def plot_variance_explained(explained: Any, *, kind: str = "bars", max_components: int = 20, ax: Any = None) -> Any:
+    """Draw what components explain: a bar each, or a scree with the sum; of several views a heat map.
+
+    Parameters
+    ----------
+    explained : DataFrame
+        What ``model.variance_explained()`` returns, or a table with a row per view and a column per component.
+    kind : {"bars", "scree"}, default="bars"
+    max_components : int, default=20
+    ax : matplotlib Axes, optional
+    """
+    check_choice("kind", kind, ("bars", "scree"))
+    if "share" not in explained.columns:
+        return _views(explained, axes_of(ax))
+    table = explained.head(check_int("max_components", max_components))
+    gain = "r2" if "r2" in table else "share"
+    at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
+    what = "variance of the data" if gain == "r2" else "latent variance"
+    if kind == "scree":
+        ax.plot(at + 1, values, "o-", color=MAIN, markersize=4, label="each")
+        ax.plot(at + 1, np.cumsum(values), "s--", color=ACCENT, markersize=4, label="together")
+        ax.legend(frameon=False)
+        ax.set_ylim(bottom=0.0)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        return finish(ax, "Scree", "components, the largest first", f"% of the {what}")
+    ax.barh(at, values, color=[MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]])
+    ax.set_yticks(at, [f"{r}: {part}" for r, part in zip(table["component"], table["part"], strict=True)])
+    ax.invert_yaxis()
+    return finish(ax, "Variance explained", f"% of the {what}", "component")
+
+
+def _views(table: pd.DataFrame, ax: Any) -> Any:
+    """A heat map with a row per view."""
+    values = 100 * table.to_numpy(dtype=float)
+    image = ax.imshow(values, cmap="Blues", vmin=0.0, aspect="auto")
+    ax.set_yticks(np.arange(len(table)), [str(view) for view in table.index])
+    ax.set_xticks(np.arange(values.shape[1]), [str(column) for column in table.columns])
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            ax.text(
+                j, i, f"{value:.0f}", ha="center", va="center", color="white" if value > 0.6 * values.max() else "black"
+            )
+    ax.figure.colorbar(image, ax=ax, label="% of the view's variance", shrink=0.8)
+    return finish(ax, "Variance explained by view", "component", "")
+
+
+def plot_scores(
+    scores: Any, color: Any = None, *, columns: tuple[int, int] = (0, 1), name: str = "", ax: Any = None
+) -> Any:
+    """Draw two columns of scores against each other, coloured by a covariate of the rows.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n, R)
+        Such as what `transform` of a factor model returns, or ``model.factors_[k]``.
+    color : array-like of shape (n,), optional
+        Numbers, shown as a scale, or anything else, shown as groups.
+    columns : tuple of two int, default=(0, 1)
+    name : str, optional
+        What `color` is called.
+    ax : matplotlib Axes, optional
+    """
+    values = np.asarray(scores, dtype=float)
+    a, b = (check_int("columns", c, 0, values.shape[1] - 1) for c in columns)
+    ax = axes_of(ax)
+    ax.axhline(0.0, color=GUIDE, linewidth=0.6)
+    ax.axvline(0.0, color=GUIDE, linewidth=0.6)
+    given = None if color is None else pd.Series(color).reset_index(drop=True)
+    if given is not None and len(given) != len(values):
+        fail_value(f"color must hold one value for each of the {len(values)} rows; got {len(given)}.")
+    if given is None or pd.api.types.is_numeric_dtype(given.dtype):
+        drawn = ax.scatter(values[:, a], values[:, b], s=18, c=MAIN if given is None else given, cmap="viridis")
+        if given is not None:
+            ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
+    else:
+        for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
+            ax.scatter(values[own.index, a], values[own.index, b], s=18, color=f"C{place}", label=str(group))
+        ax.legend(frameon=False, title=name or None)
+    return finish(ax, "Scores", f"component {a}", f"component {b}")

@@ -1,0 +1,180 @@
+"""Rows of unseen labels: the conditional posterior of the method, exactly; the model that knows them, the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.models import paper
+from scipy.special import ndtr
+
+import tensorcep as tc
+from tensorcep.core.packing import pack, unpack
+from tensorcep.methods import CEP, Gibbs, PGGibbs
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+MODES = ["user", "item", "month"]
+PARTS = {"main": 1, "pair": 1, "cp": 2}
+
+
+def frame(seed=0, likelihood="gaussian", n=240):
+    simulated = tc.simulate_cp((14, 9, 4), 1, n, likelihood=likelihood, random_state=seed)
+    columns = {mode: [f"{mode[0]}{i}" for i in at] for mode, at in zip(MODES, simulated.tensor.coords.T, strict=True)}
+    return pd.DataFrame({**columns, "y": simulated.tensor.values})
+
+
+def split(df):
+    new = df["user"].isin(["u3", "u12"])
+    return df[~new], df[new]
+
+
+def fit(df, cls=tc.CPRegressor, rank=2, **params):
+    how = {"interactions": PARTS, "prior": "learned", "random_state": 0, "max_iter": 40, "init": "random"}
+    return cls(rank, **{**how, **params}).fit(df, value="y")
+
+
+def conditional(model, c, df, k=0):
+    """Natural parameters of each new row by plain sums over its entries."""
+    belief, R = model._belief, model.posterior_.rank
+    mean = belief.mean[c]
+    cov = np.zeros((len(mean), R, R)) if belief.cov is None else unpack(belief.cov[c], R)
+    free = np.array([k in modes for modes in model.column_modes_])
+    m0, S0 = model._prior_of_new(c, k)
+    tau = belief.theta.values[c % len(belief.theta.values), 0]
+    rows = {}
+    first = np.concatenate([[0], np.cumsum(model.shape_)])
+    for user, part in df.groupby("user"):
+        Lam = np.linalg.inv(S0[np.ix_(free, free)])
+        eta = Lam @ m0[free]
+        for item, month, y in part[["item", "month", "y"]].itertuples(index=False):
+            z, Z = np.ones(R), np.ones((R, R))
+            for j, label in ((1, item), (2, month)):
+                i = first[j] + model.labels_[j].rows([label])[0]
+                z, Z = z * mean[i], Z * (cov[i] + np.outer(mean[i], mean[i]))
+            Lam = Lam + tau * Z[np.ix_(free, free)]
+            eta = eta + tau * ((y - model.level_) * z[free] - Z[np.ix_(free, ~free)].sum(axis=1))
+        rows[user] = np.linalg.solve(Lam, eta), np.linalg.inv(Lam)
+    return rows, free
+
+
+@pytest.mark.parametrize("method", ["vmp", CEP(n_ensemble=1), CEP(n_ensemble=2)], ids=["vmp", "cep", "mixture"])
+def test_new_rows_are_the_conditional_posterior(method):
+    known, new = split(frame())
+    model = fit(known, method=method)
+    rows = model.transform(new, mode="user", value="y")
+    assert list(rows.labels) == ["u3", "u12"]
+    for c, part in enumerate(rows.parts):
+        expected, free = conditional(model, c, new)
+        Lam = unpack(part.Lam, model.posterior_.rank)
+        for row, label in enumerate(rows.labels):
+            cov = np.linalg.inv(Lam[row])
+            np.testing.assert_allclose((cov @ part.eta[row])[free], expected[label][0], rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(cov[np.ix_(free, free)], expected[label][1], rtol=1e-6, atol=1e-8)
+    best, free = conditional(model, 0, new)
+    np.testing.assert_allclose(rows.mean[:, free], [best[label][0] for label in rows.labels], rtol=1e-6, atol=1e-8)
+
+
+def test_new_rows_of_a_sampler_are_drawn_given_each_draw():
+    known, new = split(frame(n=400))
+    model = fit(known, method=Gibbs(n_chains=1, burn_in=20, weights="equal"), max_iter=520, interactions="cp")
+    rows = model.transform(new, mode="user", value="y")
+    gaps = []
+    for c, values in enumerate(rows.parts):
+        expected, _ = conditional(model, c, new)
+        for row, label in enumerate(rows.labels):
+            root = np.linalg.cholesky(expected[label][1])
+            gaps.append(np.linalg.solve(root, values[row] - expected[label][0]))
+    gaps = np.ravel(gaps)
+    assert abs(gaps.mean()) < 6 / np.sqrt(len(gaps))
+    assert abs(gaps.var() - 1.0) < 6 * np.sqrt(2 / len(gaps))
+
+
+def test_model_with_new_rows_keeps_the_bits_of_the_others(tmp_path):
+    known, new = split(frame())
+    for method in ("vmp", CEP(n_ensemble=2), Gibbs(n_chains=2, burn_in=10, weights="equal"), "wopt"):
+        model = fit(known, method=method, prior="fixed" if method == "wopt" else "learned")
+        more = model.with_rows(model.transform(new, mode="user", value="y"))
+        assert more.shape_ == (14, 9, 4)
+        np.testing.assert_array_equal(more.predict(known), model.predict(known))
+        apart = np.sqrt(np.mean((more.predict(new) - new["y"]) ** 2))
+        before = np.sqrt(np.mean((model.predict(new) - new["y"]) ** 2))
+        assert apart < before
+        more.save(tmp_path / "more.npz")
+        again = tc.load(tmp_path / "more.npz")
+        np.testing.assert_array_equal(again.predict(new), more.predict(new))
+        assert not set(zip(*more.recommend("item", {"user": "u3"})[MODES].to_numpy().T, strict=True)) & set(
+            zip(*new[MODES].to_numpy().T, strict=True)
+        )
+
+
+def test_one_entry_of_a_label_by_cep_is_the_exact_posterior():
+    """With other rows that are all but certain CEP is exact for one entry: the moments of N(u) Phi(z u)."""
+    df = frame(likelihood="probit").assign(y=lambda d: (d["y"] > 0).astype(int))
+    model = paper(tc.CPClassifier, 1, random_state=0, max_iter=20, link="probit").fit(df, value="y")
+    sure = model.posterior_._replace(Lam=model.posterior_.Lam * 1e9, eta=model.posterior_.eta * 1e9)
+    model.posterior_ = sure
+    model._set_moments()
+    new = pd.DataFrame({"user": ["new"], "item": ["i1"], "month": ["m1"], "y": [1]})
+    rows = model.transform(new, mode="user", value="y")
+    z = model.factors_[1][1, 0] * model.factors_[2][1, 0]
+    m0, S0 = model._prior_of_new(0, 0)
+    u = np.linspace(m0[0] - 12 * np.sqrt(S0[0, 0]), m0[0] + 12 * np.sqrt(S0[0, 0]), 200_001)
+    p = np.exp(-0.5 * (u - m0[0]) ** 2 / S0[0, 0]) * ndtr(z * u)
+    p /= p.sum()
+    mean = p @ u
+    np.testing.assert_allclose(rows.mean[0, 0], mean, rtol=1e-4)
+    np.testing.assert_allclose(rows.cov[0, 0, 0], p @ (u - mean) ** 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("cls", "method"),
+    [
+        (tc.CPClassifier, "pg-vb"),
+        (tc.CPClassifier, "vmp"),
+        (tc.CPClassifier, "laplace"),
+        (tc.CPClassifier, PGGibbs(n_chains=1, burn_in=10, weights="equal")),
+        (tc.CPCountRegressor, CEP(n_ensemble=1)),
+        (tc.CPCountRegressor, "pg-vb"),
+        (tc.CPCountRegressor, "vmp"),
+    ],
+    ids=lambda p: getattr(p, "name", getattr(p, "__name__", p)),
+)
+def test_new_rows_of_labels_and_counts_predict_their_entries(cls, method):
+    df = frame(n=300)
+    apart = df["user"].isin(["u3", "u12"])  # users unlike the others
+    if cls is tc.CPClassifier:
+        df["y"] = ((df["y"] > df["y"].median()) | apart).astype(int)
+    else:
+        df["y"] = np.round(np.exp(df["y"].clip(-2, 2))) + 30 * apart
+    known, new = split(df)
+    model = fit(known, cls, method=method, interactions="main+cp", rank=1)
+    rows = model.transform(new, mode="user", value="y")
+    more = model.with_rows(rows)
+    assert np.isfinite(rows.mean).all()
+    assert (np.linalg.eigvalsh(rows.cov) > -1e-9).all()
+    assert more.log_score(new, new["y"]).mean() > model.log_score(new, new["y"]).mean()
+
+
+def test_new_indices_and_refusals():
+    X, y = tc.simulate_cp((6, 5), 1, 25, random_state=0).tensor.coords, np.ones(25)
+    model = paper(tc.CPRegressor, 1, max_iter=5, random_state=0).fit(X, y + X[:, 0])
+    rows = model.transform([[6, 0], [7, 1], [6, 2]], [1.0, 2.0, 1.0], mode=0)
+    assert (len(rows), rows.labels) == (2, None)
+    assert model.with_rows(rows).shape_ == (8, 5)
+    assert rows.to_frame().shape == (2, 2)
+    with pytest.raises(ValueError, match="must follow the known ones without a gap, from 6 on; got 7 to 7"):
+        model.transform([[7, 0]], [1.0], mode=0)
+    known, new = split(frame())
+    model = fit(known, method="vmp")
+    with pytest.raises(ValueError, match="got 'u0' of mode 'user', which it was fitted to"):
+        model.transform(known, mode="user", value="y")
+    rows = model.transform(new, mode="user", value="y")
+    with pytest.raises(ValueError, match="knows some of the new rows"):
+        model.with_rows(rows).with_rows(rows)
+
+
+def test_new_rows_have_the_same_bits_on_two_threads():
+    known, new = split(frame())
+    one, two = (fit(known, method="vmp", n_jobs=n).transform(new, mode="user", value="y") for n in (1, 2))
+    np.testing.assert_array_equal(one.mean, two.mean)
+    assert pack(one.cov).tobytes() == pack(two.cov).tobytes()

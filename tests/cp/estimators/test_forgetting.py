@@ -1,0 +1,114 @@
+"""Forgetting: the model is what a fit without the entries would be, and says what it forgot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.models import paper
+from sklearn.base import clone
+
+import tensorcep as tc
+from tensorcep.methods import CEP
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+MODES = ["user", "item", "week"]
+
+
+def frame(likelihood="gaussian"):
+    noise = {"noise_precision": 2.0} if likelihood == "gaussian" else {}
+    how = {"likelihood": likelihood, "prior_mean": 1.0, "prior_sd": 0.5, "random_state": 3}
+    simulated = tc.simulate_cp((10, 9, 5), 1, 300, **how, **noise)
+    columns = {mode: [f"{mode[0]}{i}" for i in at] for mode, at in zip(MODES, simulated.tensor.coords.T, strict=True)}
+    return pd.DataFrame({**columns, "y": simulated.tensor.values})
+
+
+def model(cls=tc.CPRegressor, **params):
+    """With a prior that tells scales, so that sweeps come to an end."""
+    method = CEP(keep_messages=True, n_starts=1)
+    how = {"method": method, "prior": "fixed", "prior_mean": 1.0, "prior_scale": 0.4, "interactions": "cp"}
+    return cls(1, **{**how, "tol": 1e-9, "max_iter": 400, "random_state": 0, **params})
+
+
+def tensor_of(df, labels=None):
+    return tc.SparseTensor.from_pandas(df, MODES, "y", labels=labels)
+
+
+@pytest.mark.parametrize("cls", [tc.CPRegressor, tc.CPClassifier])
+def test_forgetting_entries_is_a_fit_without_them(cls):
+    df = frame("gaussian" if cls is tc.CPRegressor else "probit")
+    gone = (df["week"] == "w2") & df["user"].isin(["u1", "u2", "u3"])
+    params = {} if cls is tc.CPRegressor else {"link": "probit"}
+    fitted = model(cls, **params).fit(tensor_of(df))
+    before = fitted.predict_latent(df)[0]
+    whole = tensor_of(df)
+    without = model(cls, **params).fit(tensor_of(df[~gone], whole.labels))
+    fitted.forget_entries(df.loc[gone, MODES])
+    for mine, other in zip(fitted.predict_latent(df), without.predict_latent(df), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+    assert np.abs(before - without.predict_latent(df)[0]).max() > 0.05
+    assert fitted.n_samples_seen_ == (~gone).sum()
+    assert fitted.shape_ == whole.shape
+    (record,) = fitted.forgotten_
+    assert (record["entries"], record["how"]) == (gone.sum(), "messages divided out")
+
+
+def test_forgetting_a_row_takes_its_label_too(tmp_path):
+    df = frame()
+    fitted = model().fit(tensor_of(df))
+    fitted.forget_rows("user", ["u1", "u7"])
+    rest = df[~df["user"].isin(["u1", "u7"])]
+    without = model().fit(tensor_of(rest))
+    assert "u1" not in fitted.labels_[0]
+    assert fitted.shape_ == without.shape_
+    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), rtol=1e-5, atol=1e-6)
+    assert fitted.forgotten_[0]["rows"] == {"user": ["u1", "u7"]}
+    fitted.forget_entries(pd.DataFrame({"item": ["i3"]}))
+    assert [record["entries_left"] for record in fitted.forgotten_] == [len(rest), (rest["item"] != "i3").sum()]
+    fitted.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz")
+    assert again.forgotten_ == fitted.forgotten_
+    with pytest.raises(ValueError, match="kept neither entries nor messages"):
+        again.forget_rows("user", "u2")
+    assert fitted.fit(tensor_of(df)).forgotten_ == []
+
+
+def test_other_methods_are_fitted_again_from_their_factors():
+    df = frame()
+    fitted = model(method="vmp", tol=1e-7).fit(tensor_of(df))
+    fitted.forget_rows("user", "u4", data=tensor_of(df))
+    rest = df[df["user"] != "u4"]
+    without = clone(fitted).fit(tensor_of(rest))
+    np.testing.assert_allclose(fitted.predict(rest), without.predict(rest), atol=1e-4)
+    assert fitted.forgotten_[0]["how"] == "fitted again from the factors"
+    assert fitted.n_iter_ < without.n_iter_
+
+
+def test_forgetting_refuses_and_leaves_the_model_as_it_was():
+    df = frame()
+    fitted = paper(tc.CPRegressor, 1, max_iter=5, random_state=0).fit(tensor_of(df))
+    with pytest.raises(ValueError, match=r"fit with method=CEP\(keep_messages=True\), or pass the entries"):
+        fitted.forget_entries(df[:3])
+    fitted = model(max_iter=5).fit(tensor_of(df))
+    before = fitted.predict(df)
+    with pytest.raises(ValueError, match="none of these cells is among the entries"):
+        fitted.forget_entries(pd.DataFrame({"user": ["u99"]}))
+    with pytest.raises(ValueError, match="these are all entries of the fit"):
+        fitted.forget_entries(df[MODES])
+    with pytest.raises(ValueError, match="at least one of the modes 'user', 'item', 'week'; got 'name'"):
+        fitted.forget_entries(pd.DataFrame({"name": ["u1"]}))
+    np.testing.assert_array_equal(fitted.predict(df), before)
+    with pytest.raises(ValueError, match="keep_messages needs a message of every entry"):
+        CEP(keep_messages=True, messages="averaged")
+
+
+def test_warm_start_goes_on_from_the_earlier_fit():
+    df = frame()
+    part = df[df["user"] != "u4"]
+    warm = model(method="vmp", tol=1e-7, warm_start=True).fit(tensor_of(part))
+    warm.fit(tensor_of(df))
+    cold = model(method="vmp", tol=1e-7).fit(tensor_of(df))
+    np.testing.assert_allclose(warm.predict(df), cold.predict(df), atol=1e-4)
+    assert warm.n_iter_ < cold.n_iter_
+    with pytest.raises(ValueError, match="warm_start must be True or False"):
+        model(warm_start="yes").fit(tensor_of(df))

@@ -1,0 +1,60 @@
+"""Tables of factor models: names are kept, and what components explain is a share of the variance of the columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tensorcep as tc
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def views(rng):
+    shared, own = rng.normal(size=(80, 1)), rng.normal(size=(80, 1))
+    rna = shared @ np.array([[1.0, -1.0, 1.0, 1.0]]) + 0.3 * rng.normal(size=(80, 4))
+    atac = 5 * (np.hstack([shared, own]) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(80, 6)))
+    return {"rna": pd.DataFrame(rna, columns=list("abcd")), "atac": pd.DataFrame(atac).add_prefix("peak")}
+
+
+def test_views_keep_their_names_and_features(rng, tmp_path):
+    given = views(rng)
+    model = tc.GroupFactorAnalysis(3, random_state=0, tol=1e-4).fit(given)
+    table = model.variance_explained()
+    assert table.index.tolist() == model.matrix_names_ == ["rna", "atac"]
+    for m, view in enumerate(given.values()):
+        rest = np.asarray(view - view.mean(axis=0)) - model.scores_ @ model.loadings_[m].T
+        r2 = np.mean(1 - (rest**2).sum(axis=0) / ((view - view.mean(axis=0)) ** 2).sum(axis=0))
+        np.testing.assert_allclose(table.iloc[m].sum(), r2, atol=0.1)
+    loadings = model.components("atac")
+    assert loadings["feature"].unique().tolist() == [f"peak{j}" for j in range(6)]
+    np.testing.assert_allclose(loadings["mean"], model.loadings_[1].T.ravel())
+    assert (loadings["sd"] > 0).all()
+    some = model.transform({"atac": given["atac"][:5]})
+    np.testing.assert_array_equal(some, model.transform([None, given["atac"][:5]]))
+    model.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz")
+    np.testing.assert_allclose(again.variance_explained(), table)
+    assert again.components("rna")["feature"].unique().tolist() == [0, 1, 2, 3]  # a file has no names of features
+    text = str(model.summary())
+    assert "rna 80 x 4, atac 80 x 6" in text
+    assert "Largest loadings of atac" in text
+    assert "<table" in model.summary().to_html()
+    with pytest.raises(ValueError, match="matrix must be one of 'rna', 'atac'; got 'dna'"):
+        model.components("dna")
+    assert tc.GroupFactorAnalysis(1, random_state=0).fit(list(given.values())).matrix_names_ == ["view 0", "view 1"]
+
+
+def test_one_matrix_and_relations_have_tables_too(rng):
+    given = views(rng)
+    model = tc.BayesianPCA(2, random_state=0).fit(given["rna"])
+    assert model.components()["feature"].tolist() == [*"abcd"] * 2
+    np.testing.assert_allclose(model.components()["mean"], model.components_.ravel())
+    assert 0.8 < model.variance_explained().to_numpy().sum() < 1.05
+    labels = tc.BayesianPCA(1, "bernoulli", random_state=0).fit((given["rna"] > 0).astype(float))
+    np.testing.assert_allclose(labels.variance_explained().to_numpy().sum(), 1.0)
+    relations = [("samples", "genes", "gaussian"), ("samples", "peaks", "gaussian")]
+    joint = tc.CollectiveMatrixFactorization(relations, 2, random_state=0).fit(list(given.values()))
+    assert joint.variance_explained().index.tolist() == ["samples x genes", "samples x peaks"]
+    assert joint.components("samples x peaks")["feature"].tolist()[:2] == ["peak0", "peak1"]
