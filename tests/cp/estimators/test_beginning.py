@@ -78,7 +78,7 @@ def test_joint_fits_of_a_beginning_stream_are_few_and_end():
         fitted.append(None if kept is None else kept.fitted)
         assert (model.n_samples_seen_, model.n_batches_) == (a + 200, a // 200 + 1)
     # 20 for each of 94 elements are enough
-    assert fitted == [200, 200, 200, 800, 800, 800, 800, 800, 800, None, None, None]
+    assert fitted == [200, 400, 400, 800, 800, 800, 800, 800, 800, None, None, None]
     whole = tc.CPRegressor(2, random_state=0).partial_fit(X[:2000], y[:2000])
     model = streamed(X[:2000], y[:2000], 200)
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
