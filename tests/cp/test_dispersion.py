@@ -105,10 +105,7 @@ def test_files_hold_the_dispersion_and_parameters_set_later_change_no_prediction
 
 @pytest.mark.parametrize("method", ["vmp", "pg-vb"])
 def test_drawn_counts_have_the_predicted_spread_where_the_dispersion_is_hardly_known(method):
-    """Draws of r apart from those of f had a variance a quarter larger; pg-gibbs, with both in one, has what is told.
-
-    400 counts that are nearly Poisson tell r to a third.
-    """
+    """400 counts that are nearly Poisson tell r to a third; draws of r apart from f had a variance a quarter larger."""
     coords, y = counts(10.0, 3.0)
     model = fit(method, (coords[:400], y[:400]), rank=1)
     mean, sd = model.predict(coords[:200], return_std=True)
