@@ -44,9 +44,6 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         chain starts at the best one, and the draws are those of chains and pilots, as many of each as the entries that
         all left out say; where no chain counts, sampling ends with the burn-in. "random": every start is random, and
         there are no pilots. "prior": the prior's means.
-    warm_start : bool, default=False
-        Whether `fit` starts at the factors of the earlier fit of this estimator, if there is one with as many columns;
-        rows are matched by their labels.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
