@@ -18,6 +18,7 @@ from tensorcep import metrics, plots
 from tensorcep.cli import main
 from tensorcep.cp.select_rank import select_rank
 from tensorcep.cp.simulate import simulate_cp
+from tensorcep.entries.io import write_tensor
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
@@ -405,9 +406,12 @@ def test_plot_convergence_shades_the_annealed_sweeps_of_every_fit(ax: Any) -> No
 
 def test_report_is_one_page_with_its_figures(model: CPRegressor, tmp_path: Any) -> None:
     cells = simulate_cp((9, 40, 3), 2, 60, random_state=4).tensor
-    page = plots.report(model, SparseTensor(cells.coords, cells.values, (9, 40, 3), labels=model.labels_))
+    tensor = SparseTensor(cells.coords, cells.values, (9, 40, 3), labels=model.labels_)
+    write_tensor(tensor, tmp_path / "data.npz")
+    model.save(tmp_path / "m.npz")
+    files = [str(tmp_path / name) for name in ("m.npz", "r.html", "data.npz")]
+    assert main(["report", files[0], "-o", files[1], "--data", files[2]]) == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
     assert page.count("data:image/png;base64,") == 6
     assert "http" not in page
-    model.save(tmp_path / "m.npz")
-    assert main(["report", str(tmp_path / "m.npz"), "-o", str(tmp_path / "r.html")]) == 0
-    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -97,7 +97,9 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
 def run_from(rows: np.ndarray, work: Plan, runner: Any) -> Run:
     """Run a plan from these row means (n_rows, R), without pilots."""
     problem: Problem = work.problem._replace(start=rows)
-    return runner(work._replace(problem=problem, starts=(rows,), members=1, spectral=False, pilots=()))
+    begun = work._replace(problem=problem, starts=(rows,), members=1, spectral=False, pilots=())
+    result: Run = runner(begun)
+    return result
 
 
 def runner_of(kept: Kept | None, left: np.ndarray, rows: np.ndarray | None, run_plan: Any) -> Any:

@@ -50,7 +50,6 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
     max_iter: int | str = "auto"
     tol: float = 3e-3
     init: Any = "auto"
-    warm_start: bool = False
     shape: tuple[int, ...] | None = None
     unknown: str = "prior"
     forget: float = 0.0
@@ -95,7 +94,16 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
-    def fit(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **others: Any) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        modes: Any = None,
+        value: Any = UNSAID,
+        warm_start: bool = False,
+        **others: Any,
+    ) -> Any:
         """Fit the factors to observed entries.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
@@ -113,6 +121,9 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         value : column name or None, optional
             Of a table: the value. None where a line is an event: the value of a cell is the number of its lines, and
             cells without lines are unobserved.
+        warm_start : bool, default=False
+            Whether to start at the factors of the earlier fit of this estimator, if there is one with as many columns;
+            rows are matched by their labels.
         **others
             Refused: all entries weigh the same.
 
@@ -134,13 +145,13 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        self._fit_entries(entries, coding, X, self._runner(entries))
+        self._fit_entries(entries, coding, X, self._runner(entries, warm_start))
         return self
 
-    def _runner(self, entries: Entries) -> Any:
-        """What runs the plan of a fit: with warm_start=True from the factors of the earlier fit, if there is one."""
-        check_flag("warm_start", self.warm_start)
-        if not self.warm_start or "posterior_" not in vars(self):
+    def _runner(self, entries: Entries, warm_start: bool) -> Any:
+        """What runs the plan of a fit: with `warm_start` from the factors of the earlier fit, if there is one."""
+        check_flag("warm_start", warm_start)
+        if not warm_start or "posterior_" not in vars(self):
             return run_plan
         return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
 

@@ -45,9 +45,6 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         all left out say; where no chain counts, sampling ends with the burn-in. From 50,000 entries on chains draw the
         columns alone that the best pilot uses, and go on after the burn-in where they add 0.002 to the pilots' mean log
         score. "random": every start is random, and there are no pilots. "prior": the prior's means.
-    warm_start : bool, default=False
-        Whether `fit` starts at the factors of the earlier fit of this estimator, if there is one with as many columns;
-        rows are matched by their labels.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"

@@ -76,7 +76,7 @@ def test_new_rows_are_the_conditional_posterior(method):
 
 def test_new_rows_of_a_sampler_are_drawn_given_each_draw():
     known, new = split(frame(n=400))
-    model = fit(known, method=Gibbs(n_chains=1, burn_in=20, weights="equal"), max_iter=520, interactions="cp")
+    model = fit(known, method=Gibbs(n_chains=1, burn_in=20, weights="equal"), max_iter=140, interactions="cp")
     rows = model.transform(new, mode="user", value="y")
     gaps = []
     for c, values in enumerate(rows.parts):
