@@ -129,11 +129,11 @@ def averaged(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tupl
     processes, as an integral.
     """
     y, m, v, _ = aligned(y, m, v, theta)
-    v = np.maximum(v, TINY)
-    z = m / np.sqrt(2.0 * v)
-    slope = 2.0 * np.sqrt(2.0 / v) * dawsn(z)
-    curve = 2.0 / v * (1.0 - 2.0 * z * dawsn(z))
-    value = y * _mean_log_square(z, m, v) - (m * m + v) - gammaln(y + 1.0)
+    spread: np.ndarray = np.maximum(v, TINY)
+    z = m / np.sqrt(2.0 * spread)
+    slope = 2.0 * np.sqrt(2.0 / spread) * dawsn(z)
+    curve = 2.0 / spread * (1.0 - 2.0 * z * dawsn(z))
+    value = y * _mean_log_square(z, m, spread) - (m * m + spread) - gammaln(y + 1.0)
     return value, y * slope - 2.0 * m, y * curve - 2.0
 
 
