@@ -133,7 +133,7 @@ def draw_variances(pairs: list[Any], path: Path) -> None:
     ends = [ep.min(), ep.max()]
     ax.plot(ends, ends, "--", color="#8a8a8a", linewidth=1)
     ax.scatter(ep, qp, s=5, color="#1f5a96", linewidths=0, alpha=0.5)
-    ax.set(xlabel="variance by EP", ylabel="variance by QP", title="Predictive variances of the latent function")
+    ax.set(xlabel="variance by EP", ylabel="variance by QP", title="Variances of f at test points")
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -45,7 +45,7 @@ class DatasetInfo(NamedTuple):
         The data set is loaded by the function ``load_NAME``.
     description, source : str
     size : int
-        Bytes to download, 0 when it ships with TensorLy.
+        Bytes to download, 0 when it ships with this package or TensorLy.
     cached : bool
         Whether every file is already there (their checksums are compared when they are loaded).
     """
@@ -66,9 +66,9 @@ CATALOGUE = {
         "ionosphere, sonar, cancer, crabs and Pima, points with two labels",
         "UCI repository, as kept by Zhang et al. (2020)",
     ),
-    "coal_mining": ("coal-mining disasters in Britain by year, counts", "Jarrett (1979); part of the package"),
     "uci": ("six sets of points with two labels, five half-half splits each", "UCI repository; CEP repository"),
     "simulation": ("probit and logistic regression data with their posteriors", "Wang, Zhe (2019); CEP repository"),
+    "coal_mining": ("coal-mining disasters in Britain by year, counts", "Jarrett (1979); part of the package"),
     "covid19_serology": ("serology, sample x antigen x receptor", "Zohar et al. (2020); ships with TensorLy"),
     "il2": ("IL-2 responses, ligand x time x dose x cell, some missing", "Orcutt-Jahns et al. (2021); with TensorLy"),
 }

@@ -92,7 +92,7 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     if y is None and value is UNSAID:
         columns = ", ".join(map(repr, frame.columns))
         fail_value(
-            f"fit needs the values: give y, or say with value= which of the columns {columns} holds them (value=None "
+            f"the values are needed: give y, or say with value= which of the columns {columns} holds them (value=None "
             "counts the lines of each cell)."
         )
     if isinstance(modes, str):
@@ -102,3 +102,11 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     if y is None and not named:
         return SparseTensor.from_pandas(frame, modes, None), None
     return frame[modes], frame[value].to_numpy() if named else y
+
+
+def split_like(names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
+    """As `split_table`, for a model whose modes have these names: a single further column holds the values."""
+    if modes is None and set(names) <= set(frame.columns):
+        modes, others = names, [name for name in frame.columns if name not in names]
+        value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
+    return split_table(frame, y, modes, value)

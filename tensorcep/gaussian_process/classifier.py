@@ -58,7 +58,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
     kernel_ : kernel
         With its learned parameters; of several classes a CompoundKernel.
     log_marginal_likelihood_value_ : float
-        The method's evidence of the training data, a lower bound for "vb"; of several classes the mean.
+        The method's evidence of the training data: a lower bound for "vb", and for "qp" a surrogate, EP's formula at
+        its sites; of several classes the mean.
     n_iter_, converged_ : int, bool
         Sweeps of the last fit, and whether it met the tolerance.
 

@@ -58,7 +58,8 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
     prior_mean_ : float
         Of f.
     log_marginal_likelihood_value_ : float
-        The method's evidence of the training data; a lower bound for "vb".
+        The method's evidence of the training data: a lower bound for "vb", and for "qp" a surrogate, EP's formula at
+        its sites.
     n_iter_, converged_ : int, bool
         Sweeps of the last fit, and whether it met the tolerance.
 
@@ -70,8 +71,8 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
     >>> X = np.arange(12.0)[:, None]
     >>> y = [5, 4, 6, 5, 3, 4, 2, 1, 0, 1, 0, 0]
     >>> model = GaussianProcessCountRegressor(0.5 * RBF(4.0), optimizer=None).fit(X, y)
-    >>> model.predict([[1.0], [10.0]]).round(1)
-    array([4.8, 0.4])
+    >>> model.predict([[1.0], [10.0]]).round()
+    array([5., 0.])
 
     References
     ----------

@@ -90,7 +90,7 @@ def by_kernel(posterior: Posterior, pull: np.ndarray | None) -> np.ndarray:
     return G
 
 
-Optimizer = Callable[[Callable[..., Any], np.ndarray, np.ndarray], tuple[np.ndarray, float]]
+Optimizer = Callable[..., tuple[np.ndarray, float]]
 
 
 class Search(NamedTuple):

@@ -150,8 +150,17 @@ class LaplaceProposal(_OfDensity):
 class VBProposal(_OfDensity):
     """Fixed-point steps to the Gaussian with the highest lower bound."""
 
+    def __init__(self, data: Data):
+        super().__init__(data)
+        self._at: np.ndarray | None = None
+        self._means: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
     def _expected(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return expected_density(self._record, self._y, self._theta, posterior.f, posterior.s)
+        """The means at a posterior, which its bound and its proposal share."""
+        if self._means is None or self._at is not posterior.f:
+            self._at = posterior.f
+            self._means = expected_density(self._record, self._y, self._theta, posterior.f, posterior.s)
+        return self._means
 
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
         _, slope, curve = self._expected(posterior)

@@ -242,7 +242,7 @@ def test_fetch_without_pooch_names_the_extra_and_the_file(data_folder, monkeypat
     url = re.escape(datasets.registry()[FILE]["url"])
     with pytest.raises(ImportError, match=rf"fetching {url} \(or else save it as {FILE} .*'tensorcep\[datasets\]'"):
         datasets.fetch(FILE)
-    assert [info.cached for info in datasets.available()] == [*[False] * 6, True, True]
+    assert [info.cached for info in datasets.available()] == [*[False] * 6, True, True, True]
 
 
 def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server, monkeypatch, tmp_path):

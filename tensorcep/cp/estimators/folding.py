@@ -24,7 +24,7 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import theta_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tables import UNSAID, as_frame, split_table
+from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
@@ -126,9 +126,7 @@ class Folding(CPPredictions):
         """Coordinates, values, new labels and the new row of each entry."""
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
-            names = names_of(self.labels_)
-            modes = names if modes is None and set(names) <= set(X.columns) else modes
-            X, y = split_table(X, y, modes, value)
+            X, y = split_like(names_of(self.labels_), X, y, modes, value)
         if isinstance(X, SparseTensor):
             y = X.values if y is None else y
         check_not_empty(len(X), "X")

@@ -13,7 +13,7 @@ from tensorcep.core.summary import Summary
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.standard_form import mean_squares, signs
-from tensorcep.entries.tables import UNSAID, as_frame, split_table
+from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 
 
@@ -93,9 +93,7 @@ class Reading(CPPredictions):
             return frame
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
-            names = names_of(self.labels_)
-            modes = names if modes is None and set(names) <= set(X.columns) else modes
-            X, y = split_table(X, y, modes, value)
+            X, y = split_like(names_of(self.labels_), X, y, modes, value)
         y = X.values if y is None and isinstance(X, SparseTensor) else y
         rows = self._rows(X)
         cumulative = self._joined_r2(rows, check_values(self._coded(y), len(rows), name="y"), order)

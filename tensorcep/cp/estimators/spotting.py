@@ -12,7 +12,7 @@ from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
-from tensorcep.entries.tables import UNSAID, as_frame, split_table
+from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 
 SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")
@@ -46,8 +46,7 @@ class Spotting(CPPredictions):
         belief, likelihood, names = self._fitted_belief(), self._likelihood_of_new(), names_of(self.labels_)
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
-            modes = names if modes is None and set(names) <= set(X.columns) else modes
-            X, y = split_table(X, y, modes, value)
+            X, y = split_like(names_of(self.labels_), X, y, modes, value)
         if y is None and not isinstance(X, SparseTensor):
             fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
         y = X.values if y is None else y

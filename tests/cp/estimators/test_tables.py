@@ -50,7 +50,7 @@ def test_fit_takes_a_frame_by_column_names_and_ignores_others():
     [
         ({"modes": ["user", "film"], "value": "rating"}, "X has no column 'film'; it has 'note', 'user'"),
         ({"modes": MODES, "value": "stars"}, "X has no column 'stars'"),
-        ({"modes": MODES}, "fit needs the values: give y, or say with value="),
+        ({"modes": MODES}, "the values are needed: give y, or say with value="),
         ({"modes": MODES, "value": "rating", "y": np.ones(200)}, "y or a column, not both"),
         ({"modes": "user", "value": "rating"}, "modes must be a list of column names; got 'user'"),
         ({"modes": MODES, "y": np.ones(3)}, "y must hold one number for each of the 200 entries; got 3"),
