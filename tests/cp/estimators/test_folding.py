@@ -178,3 +178,14 @@ def test_new_rows_have_the_same_bits_on_two_threads():
     one, two = (fit(known, method="vmp", n_jobs=n).transform(new, mode="user", value="y") for n in (1, 2))
     np.testing.assert_array_equal(one.mean, two.mean)
     assert pack(one.cov).tobytes() == pack(two.cov).tobytes()
+
+
+def test_a_single_column_beside_the_modes_holds_the_values():
+    known, new = split(frame())
+    model = fit(known, method="cep")
+    by_name, by_itself = (model.transform(new, mode="user", **more) for more in ({"value": "y"}, {}))
+    expected, found = (model.with_rows(rows).predict(new[MODES]) for rows in (by_name, by_itself))
+    np.testing.assert_array_equal(found, expected)
+    pd.testing.assert_frame_equal(model.anomaly_score(known), model.anomaly_score(known, value="y"))
+    with pytest.raises(ValueError, match="the values are needed: give y, or say with value= which of the columns"):
+        model.transform(new.assign(note="x"), mode="user")
