@@ -60,7 +60,8 @@ def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
         return _whole(begun, sampled, plan.problem)
     if begun.state.held is None or not burn_in:
         return _whole(continued(sampled.plan, begun), sampled, plan.problem)
-    state = with_weights(begun.state, options, [one.beside for one in flown], LEAST_ADDED if many else 0.0)
+    beside, least = [one.beside for one in flown], LEAST_ADDED if many else 0.0
+    state = with_weights(begun.state, sampled.plan.problem, options, beside, least)
     begun = begun._replace(state=state)
     went_on = continued(sampled.plan, begun) if len(state.chains.factors) else begun
     return _joined(went_on, flown, sampled, plan)

@@ -70,8 +70,8 @@ class HeldOut(NamedTuple):
     score, mean_of_all : (n,) float64
         Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
         the burn-in.
-    share : float
-        What all together count beside the constant.
+    share, constant : float
+        What all together count beside the constant, and its latent value.
     """
 
     place: np.ndarray
@@ -86,7 +86,8 @@ class HeldOut(NamedTuple):
     beside: np.ndarray
     score: np.ndarray
     mean_of_all: np.ndarray
-    share: float
+    share: float = 1.0
+    constant: float = 0.0
 
     @property
     def heaviest(self) -> float:
@@ -138,7 +139,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
     density = np.full_like(zeros, -np.inf)
-    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, density, None, zeros[0, :0], unknown, unknown, 1.0)
+    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, density, None, zeros[0, :0], unknown, unknown)
 
 
 def update_held(

@@ -150,7 +150,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     sweeps = state.chains.sweeps
     if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
-        state = with_weights(state, options)
+        state = with_weights(state, problem, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
@@ -172,14 +172,16 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(state: GibbsState, options: Any, beside: Sequence[Beside] = (), least: float = 0.0) -> GibbsState:
+def with_weights(
+    state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), least: float = 0.0
+) -> GibbsState:
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
 
     `least` is as `weighed` takes it.
     """
     held = weighed(state.held, options, beside, least)  # type: ignore[arg-type]
-    if state.learns_precision and options.weights == "stacked":
-        held = shrunk(held)
+    if options.weights == "stacked" and (state.learns_precision or problem.likelihood.observes == "labels"):
+        held = shrunk(held, problem)
     return _some_chains(state, held.alive)._replace(held=held)
 
 

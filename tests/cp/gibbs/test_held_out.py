@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import build, cells, settings_of
+from scipy.stats import norm
 
 from tensorcep.core.belief import Draws
 from tensorcep.core.loop import run
@@ -186,7 +187,8 @@ def test_noise_must_be_a_known_word():
 def weighed_of(y, mean):
     """What is known of values left out that all together predict by this mean."""
     held = held_of(y, mean[None], np.zeros((1, len(y))))
-    return shrunk(held._replace(weights=np.ones(1), score=np.zeros(len(y)), mean_of_all=mean))
+    held = held._replace(weights=np.ones(1), score=np.zeros(len(y)), mean_of_all=mean)
+    return shrunk(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
 
 
 def test_predictions_of_noise_are_shrunk_to_the_constant(rng):
@@ -222,3 +224,22 @@ def test_a_share_of_the_draws_says_the_constant(rng):
     np.testing.assert_array_equal(said, np.broadcast_to([[0, 0]] * 3 + [[0, 1]] * 2, said.shape))
     np.testing.assert_allclose(mixed.theta.ravel()[off], 1.0 / np.mean(held.y**2))
     assert np.all(mixed.theta.ravel()[~off] == 9.0)
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(rng, link):
+    n = 1000
+    y = np.where(rng.random(n) < 0.3, 1.0, -1.0)
+    p = build(rng.integers(0, 9, (n, 2)), y, (9, 9), 2, link)
+    p = p._replace(free=np.array([[True, True], [True, False]]))
+    held = held_of(y[:300], np.zeros((1, 300)), np.zeros((1, 300)))._replace(weights=np.ones(1))
+    good, bad = (np.log(np.where((y[:300] > 0) == sure, 0.9, 0.1)) for sure in (y[:300] > 0, np.zeros(300)))
+    assert shrunk(held._replace(score=good), p).share == 1.0
+    mixed = shrunk(held._replace(score=bad), p)
+    ones = (np.count_nonzero(y[300:] > 0) + 0.5) / 701.0
+    assert mixed.share < 0.5
+    assert mixed.constant == pytest.approx(np.log(ones / (1.0 - ones)) if link == "logit" else norm.ppf(ones))
+    rows = rng.standard_normal((1, 8, 18, 2))
+    said = with_constant(Draws((9, 9), 2, rows, None, None, np.ones(18, bool)), mixed._replace(share=0.0), p.free)
+    np.testing.assert_array_equal(said.rows[0, 0], [[0.0, mixed.constant]] * 9 + [[0.0, 1.0]] * 9)
+    assert shrunk(held._replace(score=bad), p._replace(free=None)).share == 1.0
