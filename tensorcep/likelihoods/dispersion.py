@@ -8,7 +8,7 @@ r e^f stays where it was only if f follows r, which takes the rows several sweep
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import digamma, expit, gammaln, polygamma
+from scipy.special import betaln, digamma, expit, polygamma
 
 from tensorcep.core.jit import block_kernel
 from tensorcep.kernels.polya_gamma import draw_crt
@@ -48,8 +48,9 @@ def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
 
 
 def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Return log Gamma(y + r) - log Gamma(r) - log y!."""
-    return np.asarray(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0))
+    """Return log Gamma(y + r) - log Gamma(r) - log y!, by the beta function, which differs less at large r."""
+    some = np.maximum(y, 1.0)
+    return np.asarray(np.where(y > 0.0, -np.log(some) - betaln(r, some), 0.0))
 
 
 def law_of_dispersion(

@@ -37,7 +37,7 @@ def _shrunk_labels(held: HeldOut, problem: Problem) -> HeldOut:
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)
-    nothing: np.ndarray = np.where(held.y > 0.0, np.log(p), np.log1p(-p))
+    nothing = np.asarray(np.where(held.y > 0.0, np.log(p), np.log1p(-p)))
     share = float(stacking_weights(np.stack([held.score, nothing]), np.array([1.0, 0.0]))[0])
     return _mixed(held, share, nothing, float(logit(p) if problem.likelihood.f_is_log_odds else ndtri(p)))
 
