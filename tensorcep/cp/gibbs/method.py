@@ -48,7 +48,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
-from tensorcep.cp.gibbs.shrinkage import shrunk, with_constant
+from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
@@ -180,7 +180,7 @@ def with_weights(
     `least` is as `weighed` takes it.
     """
     held = weighed(state.held, options, beside, least)  # type: ignore[arg-type]
-    if options.weights == "stacked" and (state.learns_precision or problem.likelihood.observes == "labels"):
+    if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     return _some_chains(state, held.alive)._replace(held=held)
 

@@ -17,8 +17,15 @@ from scipy.special import logit, ndtri
 from tensorcep.core.belief import Draws
 from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut, stacking_weights
 from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods.record import Likelihood
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+
+
+def is_shrunk(likelihood: Likelihood) -> bool:
+    """Whether predictions can be shrunk; means of counts and of censored values are no multiples of latent ones."""
+    real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
+    return real or likelihood.observes == "labels"
 
 
 def shrunk(held: HeldOut, problem: Problem) -> HeldOut:

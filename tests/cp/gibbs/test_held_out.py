@@ -21,8 +21,9 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
-from tensorcep.cp.gibbs.shrinkage import shrunk, with_constant
+from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.methods import METHODS
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
 
@@ -243,3 +244,10 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
     said = with_constant(Draws((9, 9), 2, rows, None, None, np.ones(18, bool)), mixed._replace(share=0.0), p.free)
     np.testing.assert_array_equal(said.rows[0, 0], [[0.0, mixed.constant]] * 9 + [[0.0, 1.0]] * 9)
     assert shrunk(held._replace(score=bad), p._replace(free=None)).share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("gaussian", True), ("tobit", False), ("logit", True), ("poisson", False)]
+)
+def test_means_that_are_no_multiples_of_latent_ones_are_not_shrunk(name, expected):
+    assert is_shrunk(get_likelihood(name)) is expected
