@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.sklearn_checks import parametrize_with_checks
 from scipy import sparse
 from scipy.special import expit
 from scipy.stats import multivariate_normal
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tensorcep
 from tensorcep import BayesianFactorAnalysis, BayesianPCA

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.sklearn_checks import parametrize_with_checks
 from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as Peer
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, PairwiseKernel, WhiteKernel
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.sklearn_checks import parametrize_with_checks
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from scripts.papers.baselines import bayes_point as toy
 from tensorcep import BayesPointMachine, datasets, load

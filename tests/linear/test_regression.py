@@ -7,10 +7,11 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.sklearn_checks import parametrize_with_checks
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tensorcep as tc
 from tensorcep.linear.settings import EP, GLM_METHODS, IS
