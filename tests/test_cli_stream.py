@@ -79,10 +79,10 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data,
         Path(name).unlink()
     learned = tc.CPRegressor._learn
 
-    def interrupted(self, arrival, score=False):
+    def interrupted(self, arrival):
         if getattr(self, "n_batches_", 0) == 5:
             raise KeyboardInterrupt
-        return learned(self, arrival, score)
+        return learned(self, arrival)
 
     with monkeypatch.context() as patch:
         patch.setattr(tc.CPRegressor, "_learn", interrupted)

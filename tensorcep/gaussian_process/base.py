@@ -60,13 +60,13 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Checked points, and what validation says of the features."""
         stand_in = copy.copy(self)
-        X, y = validate_data(stand_in, X, y, dtype=np.float64)
+        X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
         about = vars(stand_in)
         return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
     def _plan(self, n: int) -> tuple[GPSettings, Stop, np.random.Generator]:
         """All parameters but the kernel, checked before any work."""

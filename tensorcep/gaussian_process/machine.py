@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
@@ -114,8 +115,9 @@ def _machine(kernel: Any, points: Points, fit: Fit, log_evidence: float) -> Mach
 
 
 def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
-    """The posterior that sites at points say, without a fit."""
-    return Posterior(Prior(kernel(X), mean), tau, nu).functions()
+    """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        return Posterior(Prior(kernel(X), mean), tau, nu).functions()
 
 
 def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: Search) -> Machine:
