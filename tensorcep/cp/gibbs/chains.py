@@ -41,7 +41,8 @@ class Chains(NamedTuple):
         Current parameter of the likelihood.
     sites : Sites
     by_row : EntriesByRow
-        Entries that the burn-in leaves out come last. Their places are kept where targets are drawn.
+        Entries that the burn-in leaves out come last, places are kept where targets are drawn, and chunks count whole
+        groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
     free : FreeColumns
     small : Problem
@@ -87,7 +88,10 @@ def start_chains(
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries, left_out)
     sites = room_for_sites(problem.entries) if drawn else sites_of_values(problem.entries, by_row)
-    by_row = by_row if drawn else by_row._replace(entry=by_row.entry[:0].copy())
+    by_row = by_row._replace(
+        entry=by_row.entry if drawn else by_row.entry[:0].copy(),
+        chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks),
+    )
     return Chains(factors, theta, sites, by_row, columns, free_columns, small, priors, (), (), (), 0)
 
 
@@ -126,7 +130,6 @@ def draw_factors(
     for k, columns in enumerate(chains.columns):
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
-        cuts = _cuts(by_row.chunks[k])
         record = (
             int(first[k]),
             (by_row.start, end, by_row.others),
@@ -139,12 +142,13 @@ def draw_factors(
             fit,
             factors,
         )
+        cuts = by_row.chunks[k]
         executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=partial(room_for, R, columns))
     return float(fit.sum())
 
 
-def _cuts(chunks: np.ndarray) -> np.ndarray:
-    """Where the rows of a mode, counted from its first, can be cut: at whole groups, into parts of like work."""
+def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
+    """The cuts of a mode counted from its first row, at whole groups of rows, which share a random stream."""
     return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
 
 
