@@ -70,7 +70,8 @@ def by_new_row(entries: NewEntries) -> EntriesByRow:
     """The entries of every new row."""
     order = np.argsort(entries.row, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(entries.row, minlength=entries.size))])
-    return EntriesByRow(start, order, np.ascontiguousarray(entries.others[order], dtype=np.int32), ())
+    others = np.ascontiguousarray(entries.others[order], dtype=np.int32)
+    return EntriesByRow(start, start[1:], order.astype(np.int32), others, ())
 
 
 def second_moments(mean: np.ndarray, cov: np.ndarray | None) -> np.ndarray:

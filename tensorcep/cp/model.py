@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.core.packing import offsets
+from tensorcep.core.sorting import lexical_places, sorted_places
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, dot, multiply
 
@@ -37,7 +38,7 @@ class Entries(NamedTuple):
         1 for an entry, 0 for padding.
     chunk_start : (C + 1,) int64
         Blocks of chunk c are chunk_start[c]:chunk_start[c + 1].
-    permutation : (N,) int64
+    permutation : (N,) int32, int64 of more entries than it holds
         Entry of the input that lane n holds.
     offsets : (K + 1,) int64
         First packed row of each mode.
@@ -57,16 +58,18 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     Sorting makes rows of the first mode local in memory, and the result independent of the order of the input.
     """
     n, order = coords.shape
-    first = offsets(shape)
-    permutation = np.lexsort(coords.T[::-1])
-    n_blocks = -(-n // LANES)
-    padded = np.zeros((n_blocks * LANES, order), dtype=np.int32)
-    np.add(coords[permutation], first[:-1], out=padded[:n], casting="unsafe")
-    values = np.zeros(n_blocks * LANES)
-    values[:n] = y[permutation]
-    weight = np.zeros(n_blocks * LANES)
-    weight[:n] = 1.0
-    rows = np.ascontiguousarray(padded.reshape(n_blocks, LANES, order).transpose(0, 2, 1))
+    first, n_blocks = offsets(shape), -(-n // LANES)
+    permutation = lexical_places(coords, tuple(shape))
+    rows = np.zeros((n_blocks, order, LANES), dtype=np.int32)
+    values, weight, column = (
+        np.zeros(n_blocks * LANES),
+        np.zeros(n_blocks * LANES),
+        np.zeros(n_blocks * LANES, np.int32),
+    )
+    values[:n], weight[:n] = y[permutation], 1.0
+    for k in range(order):
+        np.add(coords[permutation, k], first[k], out=column[:n], casting="unsafe")
+        rows[:, k] = column.reshape(n_blocks, LANES)
     budget = int(PARTIAL_FRACTION * n * order / max(1, first[-1]))
     n_chunks = max(1, min(MAX_CHUNKS, budget, n_blocks // MIN_BLOCKS_PER_CHUNK))
     chunk_start = np.linspace(0, n_blocks, n_chunks + 1).astype(np.int64)
@@ -81,7 +84,9 @@ class EntriesByRow(NamedTuple):
     ----------
     start : (n_rows + 1,) int64
         Row i has the places start[i]:start[i + 1] of the two arrays below; the modes follow each other.
-    entry : (K * N,) int64
+    end : (n_rows,) int64
+        Where in them the entries begin that come last in their rows.
+    entry : (K * N,) int32
         Place of the entry in the lanes of `Entries`, counted through all blocks.
     others : (K * N, K - 1) int32
         Packed rows of the entry in the other modes.
@@ -90,26 +95,31 @@ class EntriesByRow(NamedTuple):
     """
 
     start: np.ndarray
+    end: np.ndarray
     entry: np.ndarray
     others: np.ndarray
     chunks: tuple[np.ndarray, ...]
 
 
-def entries_by_row(entries: Entries) -> EntriesByRow:
-    """Sort the entries by row, once for every mode."""
+def entries_by_row(entries: Entries, late: np.ndarray | None = None) -> EntriesByRow:
+    """Sort the entries by row, once for every mode; those at the places `late` come last in their rows."""
     n, K = len(entries.permutation), entries.rows.shape[1]
-    rows = entries.rows.transpose(0, 2, 1).reshape(-1, K)[:n]
-    first = entries.offsets
-    entry = np.concatenate([np.argsort(rows[:, k], kind="stable") for k in range(K)])
-    others = np.empty((K * n, K - 1), dtype=np.int32)
+    first, bounds = entries.offsets, []
+    entry, others = np.empty(K * n, dtype=np.int32), np.empty((K * n, K - 1), dtype=np.int32)
     for k in range(K):
-        others[k * n : (k + 1) * n] = np.delete(rows, k, axis=1)[entry[k * n : (k + 1) * n]]
-    counts = np.bincount(rows.ravel(), minlength=first[-1])
-    start = np.concatenate([[0], np.cumsum(counts)])
+        mine, key = slice(k * n, (k + 1) * n), 2 * (entries.rows[:, k].ravel()[:n] - np.int32(first[k]))
+        if late is not None:
+            key[late] += 1
+        entry[mine], cuts = sorted_places(key, 2 * int(first[k + 1] - first[k]))
+        bounds.append(k * n + cuts[:-1].astype(np.int64))
+        rest = np.delete(entries.rows, k, axis=1).swapaxes(1, 2).reshape(-1, K - 1)
+        np.take(rest, entry[mine], axis=0, out=others[mine], mode="clip")
+    start, end = np.concatenate(bounds).reshape(-1, 2).T
+    start = np.append(start, K * n)
     parts = np.arange(MAX_PARTS + 1)
     chunks = [np.searchsorted(start[: b + 1], (k * n) + parts * n // MAX_PARTS) for k, b in enumerate(first[1:])]
     chunks = [np.unique([a, *np.clip(c, a, b), b]) for c, a, b in zip(chunks, first[:-1], first[1:], strict=True)]
-    return EntriesByRow(start, entry, others, tuple(chunks))
+    return EntriesByRow(start, np.ascontiguousarray(end), entry, others, tuple(chunks))
 
 
 @block_kernel

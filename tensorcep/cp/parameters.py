@@ -47,7 +47,7 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
     """One group, or one per row of `mode`."""
     entries = problem.entries
     if mode is None:
-        return Groups(None, np.zeros(entries.y.shape, dtype=np.int64), 1)
+        return Groups(None, np.broadcast_to(np.int64(0), entries.y.shape), 1)
     of_entry = entries.rows[:, mode].astype(np.int64) - entries.offsets[mode]
     return Groups(mode, np.where(entries.weight > 0, of_entry, 0), problem.shape[mode])
 

@@ -25,7 +25,7 @@ CACHE_LINE = 64
 
 
 def lane_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
-    """Zeros of shape (..., LANES) that start on a cache line: slots that straddle lines cost half as much again.
+    """Zeros that start on a cache line, of shape (..., LANES): slots that straddle lines cost half as much again.
 
     Filled, not calloc'ed: numpy asks for huge pages only for memory that it does not get zeroed, and first touches of
     small pages cost more than a sweep.

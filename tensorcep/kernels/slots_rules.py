@@ -65,6 +65,11 @@ def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
     return builder.fadd(x, builder.fmul(y, z, flags=_FLAGS), flags=_FLAGS)
 
 
+def emit_product(builder: Any, x: Any, y: Any) -> Any:
+    """Emit x y."""
+    return builder.fmul(x, y, flags=_FLAGS)
+
+
 def emit_loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
     """Emit ``totals = body(q, totals)`` for q in range(n) from totals = start, in registers; returns the totals."""
     before = builder.block

@@ -46,9 +46,9 @@ def of_rows(rng: np.random.Generator) -> dict[str, np.ndarray]:
     row_moments(0, n, _positive(rng, n), rng.standard_normal((n, R)), mean, cov, good)
     total = np.zeros((4, 6))
     scatter_add(rng.integers(4, size=LANES).astype(np.int32), rng.standard_normal((6, LANES)), total)
-    x, sums = rng.standard_normal((5, padded(R))), np.zeros((padded(R), padded(R)))
-    add_outer_products(5, R, x, x, sums)
-    return {"mean": mean, "cov": cov, "total": total, "sums": np.tril(sums)[:R, :R]}
+    x, sums = rng.standard_normal((5, padded(R))), np.zeros((padded(R) + 1, padded(R)))
+    add_outer_products(5, R, x, x, x[:, 0].copy(), sums)
+    return {"mean": mean, "cov": cov, "total": total, "sums": np.tril(sums)[:R, :R], "last": sums[-1, :R]}
 
 
 def of_cep(rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
+from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites, sites_of_values
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
@@ -25,7 +26,7 @@ from tensorcep.cp.rows import initial_prior, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
-from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import Conditional, of_mode, per_row
 
 
@@ -38,9 +39,10 @@ class Chains(NamedTuple):
         Current rows, clamped columns included.
     theta : (C, m) float64
         Current parameter of the likelihood.
-    weight, target : (n,) float64
-        What entries say about their latent values (see `sweep`), room for one chain.
+    sites : Sites
     by_row : EntriesByRow
+        Entries that the burn-in leaves out come last, places are kept where targets are drawn, and chunks count whole
+        groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
     free : FreeColumns
     small : Problem
@@ -54,8 +56,7 @@ class Chains(NamedTuple):
 
     factors: np.ndarray
     theta: np.ndarray
-    weight: np.ndarray
-    target: np.ndarray
+    sites: Sites
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
     free: FreeColumns
@@ -67,9 +68,14 @@ class Chains(NamedTuple):
     sweeps: int
 
 
-def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chains:
-    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
-    small, n = free_problem(problem), problem.entries.y.size
+def start_chains(
+    problem: Problem, options: Sampler, theta: np.ndarray, drawn: bool = False, left_out: np.ndarray | None = None
+) -> Chains:
+    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
+
+    `drawn` says whether the targets of the entries are, `left_out` which entries the burn-in leaves out.
+    """
+    small = free_problem(problem)
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
@@ -80,9 +86,13 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
-    by_row = entries_by_row(problem.entries)
-    weight, target = np.ones(n), np.zeros(n)
-    return Chains(factors, theta, weight, target, by_row, columns, free_columns, small, priors, (), (), (), 0)
+    by_row = entries_by_row(problem.entries, left_out)
+    sites = room_for_sites(problem.entries) if drawn else sites_of_values(problem.entries, by_row)
+    by_row = by_row._replace(
+        entry=by_row.entry if drawn else by_row.entry[:0].copy(),
+        chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks),
+    )
+    return Chains(factors, theta, sites, by_row, columns, free_columns, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -109,29 +119,42 @@ def draw_factors(
     chain: int,
     problem: Problem,
     precision: float,
-    weighted: bool,
     executor: Executor,
+    weighted: bool = False,
+    burning_in: bool = False,
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
-    first = offsets(problem.shape)
+    first, by_row = offsets(problem.shape), chains.by_row
+    end = by_row.end if burning_in else by_row.start[1:]
     for k, columns in enumerate(chains.columns):
-        source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
+        source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         record = (
             int(first[k]),
-            chains.by_row[:3],
+            (by_row.start, end, by_row.others),
             source,
             columns,
-            (chains.weight, chains.target, weighted),
+            (int(by_row.start[first[k]]), *in_order(chains.sites, k, by_row, weighted, executor)),
             *_prior_of_mode(prior, k, problem.shape),
             precision,
             stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
             factors,
         )
-        executor.run(draw_rows, 0, problem.shape[k], *record, align=LANES, scratch=partial(room_for, R, columns))
+        cuts = by_row.chunks[k]
+        executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=partial(room_for, R, columns))
     return float(fit.sum())
+
+
+def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
+    """The cuts of a mode counted from its first row, at whole groups of rows, which share a random stream."""
+    return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
+
+
+def _draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
+    """Draw the rows cuts[first]:cuts[last]."""
+    draw_rows(int(cuts[first]), int(cuts[last]), *record)
 
 
 def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -109,17 +109,16 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    entries, C = problem.entries, options.n_chains
+    C = options.n_chains
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
-    chains = start_chains(problem, options, theta)
     held = _held_out(problem, options)
+    left_out = None if held is None else held.place
+    chains = start_chains(problem, options, theta, augmentation is not None, left_out)
     f = np.zeros((C, 0, 0))
     if augmentation is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
-    else:
-        chains.target[:] = entries.y.ravel()
     state = GibbsState(chains, f, augmentation, learned, held, False)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
@@ -154,9 +153,6 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
-    if state.held is not None and sweeps == options.burn_in:  # they come back
-        chains.weight[:] = 1.0
-        chains.target[:] = problem.entries.y.ravel()
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
@@ -198,12 +194,10 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
     n = len(problem.entries.permutation)
-    if left_out is not None:
-        chains.weight[left_out.place], chains.target[left_out.place] = 0.0, 0.0
-        n -= len(left_out.place)
+    n -= 0 if left_out is None else len(left_out.place)
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
-    weighted = left_out is not None or (augmentation is not None and augmentation.weighted)
-    squares = max(0.0, draw_factors(chains, c, problem, precision, weighted, executor))
+    weighted = augmentation is not None and augmentation.weighted
+    squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, left_out is not None))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
     if state.learned is not None and state.learns_precision:
@@ -239,7 +233,7 @@ def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: 
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
-    sites = chains.weight.reshape(f.shape), chains.target.reshape(f.shape)
+    sites = chains.sites.weight.reshape(f.shape), chains.sites.target.reshape(f.shape)
     record = (entries.y, entries.weight, f, state.theta(c, f.shape), key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 

@@ -17,13 +17,13 @@ from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.layout import layout
-from tensorcep.kernels.outer import add_outer_products, padded
+from tensorcep.kernels.outer import add_outer_products, dot_rows, multiply_rows, padded
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
 from tensorcep.kernels.streams import new_stream, normal, start_stream
 
 # Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
-CHUNK = 32
+CHUNK = 64
 
 
 class ModeColumns(NamedTuple):
@@ -34,8 +34,7 @@ class ModeColumns(NamedTuple):
     free : (Q,)
         Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
     order : (W,)
-        How sources of `draw_rows` are laid out: free ones, -1 for the target and up to a whole tile, then those that
-        are clamped to 1.
+        How sources of `draw_rows` are laid out: free ones, then those that are clamped to 1, both up to whole tiles.
     """
 
     free: np.ndarray
@@ -44,9 +43,13 @@ class ModeColumns(NamedTuple):
 
 def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
     """The columns of every mode."""
-    fill = np.full(padded(columns.free_index.shape[1] + 1) - columns.free_index.shape[1], -1)
     parts = zip(columns.free_index, columns.clamped_index, strict=True)
-    return tuple(ModeColumns(mine, np.concatenate([mine, fill, rest[rest >= 0]])) for mine, rest in parts)
+    return tuple(ModeColumns(mine, np.concatenate([_filled(mine), _filled(rest[rest >= 0])])) for mine, rest in parts)
+
+
+def _filled(index: np.ndarray) -> np.ndarray:
+    """Columns, and -1 up to a whole tile."""
+    return np.concatenate([index, np.full(padded(len(index)) - len(index), -1)])
 
 
 class Slots(NamedTuple):
@@ -67,7 +70,7 @@ class Slots(NamedTuple):
 def slots_for(R: int) -> Slots:
     """Slots of the lane array for R free columns."""
     P = R * (R + 1) // 2
-    return layout(Slots, A=P + R + 1, Lam=P, x=R, t=R, inv_diag=R)
+    return layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
 
 
 class Room(NamedTuple):
@@ -78,8 +81,12 @@ class Room(NamedTuple):
     lanes : (slots, LANES)
     z, weighted : (CHUNK, W)
         Products of the other modes' rows, and the same times the entry's weight.
-    gram : (LANES, S, S)
-        Sums over the entries of each row: of weight z z' (lower triangle), then, in line R, of target z and target^2.
+    rest : (CHUNK,)
+        Targets less weight times c.
+    gram : (LANES, S + 1, S)
+        Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
+    squares : (LANES,)
+        Sums of the squares of the rest.
     prior_row : (LANES,) int64
     stream : (4,) uint64
     """
@@ -87,93 +94,102 @@ class Room(NamedTuple):
     lanes: np.ndarray
     z: np.ndarray
     weighted: np.ndarray
+    rest: np.ndarray
     gram: np.ndarray
+    squares: np.ndarray
     prior_row: np.ndarray
     stream: np.ndarray
 
 
 def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
     """Work space for R free columns of a mode, and where things lie in it."""
-    W, S, at = len(columns.order), padded(R + 1), slots_for(R)
-    z, lanes = np.empty((2, CHUNK, W)), lane_zeros((at.size, LANES))
-    return Room(lanes, z[0], z[1], np.empty((LANES, S, S)), np.zeros(LANES, dtype=np.int64), new_stream()), at
+    W, S, at = len(columns.order), padded(R), slots_for(R)
+    lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
+    rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int64)
+    return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
 
 
 @inlined
 def _product(q, S, others, source, z):
-    """z[q] = elementwise product of the rows `others` of the source; gives the sum of that from column S on."""
-    width, i, total = source.shape[1], others[0], 0.0
-    if len(others) == 2:  # third order: what is only summed is not stored
-        j = others[1]
+    """z[q, :S] = elementwise product of the rows `others` of the source; gives the sum of that from column S on."""
+    width = source.shape[1]
+    o, i = q * width, others[0] * width
+    if len(others) == 1:
         for p in range(S):
-            z[q, p] = source[i, p] * source[j, p]
+            z[q, p] = source[others[0], p]
+        total = 0.0
         for p in range(S, width):
-            total += source[i, p] * source[j, p]
+            total += source[others[0], p]
         return total
-    for p in range(width):
-        z[q, p] = source[i, p]
-    for k in range(1, len(others)):
-        j = others[k]
-        for p in range(width):
-            z[q, p] *= source[j, p]
-    for p in range(S, width):
-        total += z[q, p]
+    j = others[1] * width
+    if len(others) == 2:  # third order: what is only summed is not stored
+        multiply_rows(z, o, source, i, source, j, S)
+        return dot_rows(source, i + S, source, j + S, width - S)
+    multiply_rows(z, o, source, i, source, j, width)
+    for k in range(2, len(others) - 1):
+        multiply_rows(z, o, z, o, source, others[k] * width, width)
+    j = others[len(others) - 1] * width
+    total = dot_rows(z, o + S, source, j + S, width - S)
+    multiply_rows(z, o, z, o, source, j, S)
     return total
 
 
 @block_kernel
-def _sum_row(i, by_row, source, entries, R, room, gram):
-    """Sums over the entries of packed row i to gram (S, S)."""
-    start, place, others = by_row
-    weight, target, weighted = entries
-    z, wz = room.z, room.weighted
-    S = gram.shape[0]
+def _sum_row(begin, end, others, source, entries, R, room, gram):
+    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
+    base, weight, target = entries
+    z, wz, rest = room.z, room.weighted, room.rest
+    S, squares = gram.shape[1], 0.0
     gram[:] = 0.0
-    for begin in range(start[i], start[i + 1], CHUNK):
-        n = min(CHUNK, start[i + 1] - begin)
+    for first in range(begin, end, CHUNK):
+        n = min(CHUNK, end - first)
         for q in range(n):
-            entry = place[begin + q]
-            clamped = _product(q, S, others[begin + q], source, z)
-            if weighted:
+            rest[q] = _product(q, S, others[first + q], source, z)
+        if len(weight):
+            for q in range(n):
+                w = weight[first - base + q]
+                rest[q] = target[first - base + q] - w * rest[q]
                 for p in range(S):
-                    wz[q, p] = weight[entry] * z[q, p]
-                wz[q, R] = target[entry] - weight[entry] * clamped
-                z[q, R] = wz[q, R]  # of use to the fit alone, and there weights are 0 or 1
-            else:
-                z[q, R] = target[entry] - clamped
-        if weighted:
-            add_outer_products(n, R + 1, wz, z, gram)
+                    wz[q, p] = w * z[q, p]
+            add_outer_products(n, R, wz, z, rest, gram)
         else:
-            add_outer_products(n, R + 1, z, z, gram)
+            for q in range(n):
+                rest[q] = target[first - base + q] - rest[q]
+                squares += rest[q] * rest[q]
+            add_outer_products(n, R, z, z, rest, gram)
+    return squares
 
 
 @block_kernel
 def _to_lanes(used, R, gram, w, A):
-    """The packed lower triangles of gram[:used], of R + 1 lines, to slots from A of their lanes; then the last one."""
-    S = gram.shape[1]
+    """The packed lower triangles of gram[:used], of R lines, to slots from A of their lanes; then the last line."""
+    S = gram.shape[2]
+    size = (S + 1) * S
     for lane in range(0, LANES, 4):
-        f0, f1 = min(lane, used - 1) * S * S, min(lane + 1, used - 1) * S * S
-        f2, f3 = min(lane + 2, used - 1) * S * S, min(lane + 3, used - 1) * S * S
+        f0, f1 = min(lane, used - 1) * size, min(lane + 1, used - 1) * size
+        f2, f3 = min(lane + 2, used - 1) * size, min(lane + 3, used - 1) * size
         for r in range(R + 1):
-            for c in range(0, r + 1, 4):  # what a tile writes beyond its line, the next line overwrites
-                o, at = A + r * (r + 1) // 2 + c, r * S + c
+            line = r if r < R else S
+            for c in range(0, min(r + 1, R), 4):  # what a tile writes beyond its line, the next line overwrites
+                o, at = A + r * (r + 1) // 2 + c, line * S + c
                 tile_in(w, o, lane, gram, f0 + at, f1 + at, f2 + at, f3 + at)
 
 
 @block_kernel
 def draw_rows(
-    first, last, offset, by_row, source, columns, entries, prior_Lam, prior_eta, precision, key, fit, factors, room, at
+    first, last, offset, lists, source, columns, entries, prior_Lam, prior_eta, precision, key, fit, factors, room, at
 ):
     """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R).
 
-    `by_row` is (start, entry, others) of `EntriesByRow`. `columns` (ModeColumns) are those of the mode, `source` the
-    factors in their order (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or
-    one for all. `entries` is (weight, target, weighted): one number per place in `Entries`, and whether the weights
-    differ from 1. `key` is (seed, sweep, mode). With weights that are 0 or 1 the sum of weight (target - f)^2 over the
-    entries of each new row goes to `fit`.
+    `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
+    rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
+    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all. `entries` is
+    (base, weight, target), numbers of the places from `base` on, no weights where all are 1. `key` is (seed, sweep,
+    mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
+    start, end, others = lists
     w[at.one] = 1.0
     w[at.precision] = precision
     for group in range(first, last, LANES):
@@ -183,7 +199,9 @@ def draw_rows(
         for lane in range(LANES):
             room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
         for lane in range(used):
-            _sum_row(offset + group + lane, by_row, source, entries, R, room, room.gram[lane])
+            i = offset + group + lane
+            squares = _sum_row(start[i], end[i], others, source, entries, R, room, room.gram[lane])
+            room.squares[lane] = squares
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)
         axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
@@ -197,11 +215,11 @@ def draw_rows(
             for lane in range(LANES):
                 w[at.x + r, lane] += normal(s)
         solve_upper(w, at.Lam, at.inv_diag, at.x, at.spare, R)
-        _store_rows(group, used, offset, factors, columns.free, fit, w, at, R)
+        _store_rows(group, used, offset, factors, columns.free, room.squares, fit, w, at, R)
 
 
 @block_kernel
-def _store_rows(group, used, offset, factors, free, fit, w, at, R):
+def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
     """Write the new rows of one group and their share of the fit; a row without a factorisation stays as it is."""
     P = R * (R + 1) // 2
     for r in range(R):
@@ -211,7 +229,7 @@ def _store_rows(group, used, offset, factors, free, fit, w, at, R):
     trace_product(w, at.A, at.Lam, at.spare, R)
     dot(w, at.t, at.A + P, at.x, R)
     for lane in range(used):
-        fit[group + lane] = w[at.A + P + R, lane]
+        fit[group + lane] = squares[lane]
         if w[at.ok, lane] > 0.0:
             for r in range(R):
                 if free[r] >= 0:

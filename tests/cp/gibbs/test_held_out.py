@@ -8,8 +8,10 @@ from helpers.problems import build, cells, settings_of
 from scipy.stats import norm
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
+from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.held_out import (
     Beside,
     HeldOut,
@@ -149,20 +151,23 @@ def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
     assert rest.place is held.place
 
 
-def test_entries_left_out_come_back_after_the_burn_in(rng):
+def test_the_burn_in_does_not_read_the_entries_left_out_and_later_sweeps_do(rng):
     coords, _, y = data(rng, 600)
-    weights = []
     p = build(coords, y, SHAPE, 2)
-    options = settings_of("gibbs", 6, burn_in=3, n_chains=2)
-    watch = [lambda number, sweep, state: weights.append(state.chains.weight[:-1].copy())]
-    first = run(METHODS["gibbs"], p, options, max_iter=6, tol=0.0, callbacks=watch)
-    used = np.array(weights)[:, : len(y)]
-    held = hold_out(p, 2, 1.0)
-    assert held is not None
-    assert ((used[:3] == 0.0).sum(axis=1) == 60).all()
-    assert (used[:3, held.place] == 0.0).all()
-    assert (used[3:] == 1.0).all()
-    assert first.state.held.place.tolist() == held.place.tolist()
+    left_out = hold_out(p, 2, 1.0)
+    assert left_out is not None
+    assert len(left_out.place) == 60
+    other = p._replace(entries=p.entries._replace(y=p.entries.y.copy()))
+    other.entries.y.ravel()[left_out.place] += 100.0
+    drawn = {}
+    for name, problem in (("as it is", p), ("changed", other)):
+        for burning_in in (True, False):
+            state = METHODS["gibbs"].init(problem, settings_of("gibbs", 6, burn_in=3, n_chains=2), ThreadExecutor(1))
+            draw_factors(state.chains, 0, problem, 1.0, ThreadExecutor(1), burning_in=burning_in)
+            drawn[name, burning_in] = state.chains.factors[0]
+    np.testing.assert_array_equal(drawn["as it is", True], drawn["changed", True])
+    touched = np.unique(left_out.rows[:, 0])
+    assert not np.isclose(drawn["as it is", False][touched], drawn["changed", False][touched]).all(axis=1).any()
 
 
 @pytest.mark.parametrize(

@@ -45,18 +45,18 @@ def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, np.zeros(60), shape, R, prior=Prior(list(mean), list(precision)), start=start)
     p = p._replace(free=None if free.all() else free, seed=11)
-    chains = start_chains(p, settings_of("gibbs", n_chains=1), np.ones((1, 1)))._replace(sweeps=3)
+    chains = start_chains(p, settings_of("gibbs", n_chains=1), np.ones((1, 1)), drawn=True)._replace(sweeps=3)
     np.testing.assert_array_equal(chains.factors[0], start)
     n, weight = 60, np.ones(60)
     if weighted:
         weight = rng.random(n) * (rng.random(n) < 0.9)
     target = rng.standard_normal(n) * (weight > 0.0)
-    chains.weight[:n], chains.target[:n] = weight, target
+    chains.sites.weight[:n], chains.sites.target[:n] = weight, target
     packed = (coords + first[:-1])[p.entries.permutation]
     prior = unpack(p.prior.Lam, R), p.prior.eta
     normals = normals_of(chains.small.rank, 11, 3)
     wanted = oracle.sweep(packed, start, first, free, (weight, target), 2.5, prior, normals)
-    squares = draw_factors(chains, 0, p, 2.5, weighted, ThreadExecutor(1))
+    squares = draw_factors(chains, 0, p, 2.5, ThreadExecutor(1), weighted)
     np.testing.assert_allclose(chains.factors[0], wanted, rtol=1e-9, atol=1e-10)
     if not weighted:
         f = wanted[packed].prod(axis=1).sum(axis=1)
