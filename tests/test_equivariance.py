@@ -51,8 +51,9 @@ LONG = {
     "counts default",
     "regressor cep of order 2",
 }
-# in six sweeps these have not settled, so that the order of the modes shows
-UNSETTLED = LONG - {"regressor default"} | {"counts laplace"}
+# log-linear rates need more sweeps than six until the order of the modes, in which they are passed, does not show: what
+# the modes' scales are hardly matters, so that they move slowly to where they are the same in any order
+SETTLED = {"counts default": {"max_iter": 60}, "counts laplace": {"max_iter": 60}}
 REGRESSORS = [name for name, (kind, _) in MODELS.items() if kind == "regressor"]
 
 
@@ -75,9 +76,9 @@ def answers(model, X):
 
 
 @cache
-def answered(name, seed=0):
+def answered(name, seed=0, settled=False):
     X, y = entries(MODELS[name][0])
-    return answers(fit(name, X, y, seed=seed), X)
+    return answers(fit(name, X, y, seed=seed, **(SETTLED.get(name, {}) if settled else {})), X)
 
 
 def check_close(found, expected, spread):
@@ -139,23 +140,24 @@ def test_equivariance_of_streams(kind, prior, rng):
 
 def check_within_seeds(found, name, spread):
     """Differences as small as between seeds, for all cells together."""
-    seeds = np.stack([answered(name, seed)[0] for seed in range(4)])
+    seeds = np.stack([answered(name, seed, True)[0] for seed in range(4)])
     between = np.sqrt(seeds.var(axis=0, ddof=1).mean())
     apart = np.sqrt(np.mean((found[0] - seeds.mean(axis=0)) ** 2))
     assert apart < max(SIGMAS * between, SMALL * spread), (apart / spread, between / spread)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(MODELS.keys() - UNSETTLED))
+@pytest.mark.parametrize("name", MODELS)
 def test_equivariance_rows_and_modes_by_other_names_differ_as_seeds_do(name, rng):
     X, y = entries(MODELS[name][0])
     spread = y.std() if MODELS[name][0] != "classifier" else 1.0
     rows = [rng.permutation(n) for n in SHAPE]
     renamed = np.stack([row[index] for row, index in zip(rows, X.T, strict=True)], axis=1)
-    check_within_seeds(answers(fit(name, renamed, y), renamed), name, spread)
+    more = SETTLED.get(name, {})
+    check_within_seeds(answers(fit(name, renamed, y, **more), renamed), name, spread)
     order = [2, 0, 1]
     shape = tuple(SHAPE[k] for k in order)
-    check_within_seeds(answers(fit(name, X[:, order], y, shape), X[:, order]), name, spread)
+    check_within_seeds(answers(fit(name, X[:, order], y, shape, **more), X[:, order]), name, spread)
 
 
 MATRIX = np.random.default_rng(4).standard_normal((20, 2)) @ np.random.default_rng(5).standard_normal((2, 6))

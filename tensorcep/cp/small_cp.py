@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 MAX_SWEEPS = 200
@@ -12,45 +10,56 @@ TOL = 1e-5
 STARTS = 8
 
 
-class _Try(NamedTuple):
-    """Factors of one start and half the squared residuals plus the penalty."""
-
-    factors: list[np.ndarray]
-    loss: float
-
-
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
 
     The penalty, equal for all modes, sends components that are weaker than it allows to zero. The best of several
     random starts is returned.
     """
-    unfolded = [np.moveaxis(core, k, 0).reshape(core.shape[k], -1) for k in range(core.ndim)]
-    return min((_descend(core, unfolded, rank, penalty, rng) for _ in range(STARTS)), key=lambda one: one.loss).factors
+    size = float((core * core).sum())
+    scale = (size / rank) ** (0.5 / core.ndim)
+    drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
+    factors = [np.stack(parts) for parts in zip(*drawn, strict=True)]
+    loss = _descend(core, factors, penalty)
+    best = int(np.argmin(loss))
+    return [factor[best] for factor in factors]
 
 
 def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
-    """The columnwise Kronecker product: (prod r_k, rank)."""
+    """The columnwise Kronecker products: (n, prod r_k, rank) of n sets of factors."""
     product = factors[0]
     for factor in factors[1:]:
-        product = (product[:, None, :] * factor[None, :, :]).reshape(-1, factor.shape[1])
+        product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
     return product
 
 
-def _descend(core: np.ndarray, unfolded: list[np.ndarray], rank: int, penalty: float, rng: np.random.Generator) -> _Try:
-    size = float((core * core).sum())
-    scale = (size / rank) ** (0.5 / core.ndim)
-    factors = [rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape]
-    loss = np.inf
+def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float) -> np.ndarray:
+    """Let all starts, factors [(STARTS, r_k, rank)], descend in place; gives what each loses in the end.
+
+    They go side by side, because steps of small matrices take no longer for all of them than for one.
+    """
+    unfolded = [np.moveaxis(core, k, 0).reshape(core.shape[k], -1) for k in range(core.ndim)]
+    size, ridge = float((core * core).sum()), penalty * np.eye(factors[0].shape[-1])
+    losses = np.full(len(factors[0]), np.inf)
+    on = np.arange(len(losses))
     for _ in range(MAX_SWEEPS):
+        here = [factor[on] for factor in factors]
         for k in range(core.ndim):
-            others = [factor for j, factor in enumerate(factors) if j != k]
-            gram = np.prod([factor.T @ factor for factor in others], axis=0)
+            others = here[:k] + here[k + 1 :]
+            gram = np.prod([_gram(factor) for factor in others], axis=0)
             right = unfolded[k] @ khatri_rao(others)
-            factors[k] = np.linalg.solve(gram + penalty * np.eye(rank), right.T).T
-        squares = float((gram * (factors[-1].T @ factors[-1])).sum())
-        before, loss = loss, 0.5 * (size - 2.0 * float((right * factors[-1]).sum()) + squares)
-        loss += 0.5 * penalty * sum(float((factor * factor).sum()) for factor in factors)
-        if before - loss <= TOL * loss:
+            here[k] = np.linalg.solve(gram + ridge, right.transpose(0, 2, 1)).transpose(0, 2, 1)
+        squares = (gram * _gram(here[-1])).sum(axis=(1, 2))
+        loss = 0.5 * (size - 2.0 * (right * here[-1]).sum(axis=(1, 2)) + squares)
+        loss += 0.5 * penalty * sum((factor * factor).sum(axis=(1, 2)) for factor in here)
+        for factor, now in zip(factors, here, strict=True):
+            factor[on] = now
+        before, losses[on] = losses[on], loss
+        on = on[before - loss > TOL * loss]
+        if not len(on):
             break
-    return _Try(factors, loss)
+    return losses
+
+
+def _gram(factors: np.ndarray) -> np.ndarray:
+    return factors.transpose(0, 2, 1) @ factors

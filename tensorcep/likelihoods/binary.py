@@ -55,3 +55,16 @@ def label_record(
         return np.where(is_one, 1.0, 1.0 - one), np.where(is_one, one, 1.0)
 
     return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample, tails=tails)
+
+
+def mixed_with(likelihood: Likelihood, share: float, one: float) -> Likelihood:
+    """Return the record that predicts labels by a likelihood at a share, and otherwise 1 with probability `one`."""
+
+    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        constant = np.where(np.asarray(y) > 0.0, np.log(one), np.log1p(-one))
+        return np.logaddexp(np.log(share) + likelihood.logpdf(y, m, v, theta), np.log1p(-share) + constant)
+
+    def probability(f: np.ndarray) -> np.ndarray:
+        return share * likelihood.predict(f, np.zeros_like(f), np.ones_like(f))[0] + (1.0 - share) * one
+
+    return label_record(f"{likelihood.name}, beside a constant", logpdf, probability)

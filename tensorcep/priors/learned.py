@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.kernels.wishart import draw_normal_wishart, scatter_of
 from tensorcep.priors.record import columns_of
 
 # The prior of a mode's mean counts as this many rows, that of its covariance as as many as there are columns: weak,
@@ -81,11 +82,10 @@ class LearnedPrior(NamedTuple):
 
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
         """Draw (mu_k, Lam_k) of the free columns given draws of the rows."""
-        none = np.zeros((now.mean.shape[1],) * 2)
         mean, precision = now.mean.copy(), now.precision.copy()
         for k, free in enumerate(self.free):
             if free.any():
-                mean[k, free], precision[k][np.ix_(free, free)] = _draw(self.posterior(k, rows[k], none), rng)
+                mean[k, free], precision[k][np.ix_(free, free)] = _draw(self.posterior(k, rows[k]), rng)
         return ModePrior(mean, precision)
 
     def bound(self, posterior: PosteriorOfModes) -> float:
@@ -98,7 +98,7 @@ class LearnedPrior(NamedTuple):
         total, R = 0.0, self.free.shape[1]
         for k, (q, n) in enumerate(zip(posterior.modes, posterior.counts, strict=True)):
             if q is not None:
-                before, D = self.posterior(k, np.zeros((0, R)), np.zeros((R, R))), len(q.mean)
+                before, D = self.posterior(k, np.zeros((0, R))), len(q.mean)
                 dispersed = _expected_log_det(q) - np.linalg.slogdet(q.df * _inverse(q.scatter))[1]
                 total += 0.5 * n * (dispersed - D / q.rows) - _divergence(q, before)
         return total
@@ -107,20 +107,20 @@ class LearnedPrior(NamedTuple):
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
         return LearnedPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength)
 
-    def posterior(self, k: int, mean: np.ndarray, cov: np.ndarray) -> NormalWishart:
+    def posterior(self, k: int, mean: np.ndarray, cov: np.ndarray | None = None) -> NormalWishart:
         """Posterior of (mu_k, Lam_k), free columns only, from n rows: means (n, R) and the sum of their covariances.
 
-        Draws of rows have none: cov is then 0.
+        Draws of rows have none.
         """
-        free = self.free[k]
+        free = np.flatnonzero(self.free[k])
         centre, width = self.mean[k, free], self.scale[k, free]
-        n, D = len(mean), int(free.sum())
-        m = mean[:, free]
-        average = m.mean(axis=0) if n else centre
-        apart = average - centre
+        n, D = len(mean), len(free)
+        average, scatter = scatter_of(mean[:, free]) if n else (centre, np.zeros((D, D)))
         rows, strength = self.strength * MEAN_ROWS, self.strength
-        scatter = strength * np.diag(width**2) + cov[np.ix_(free, free)] + (m - average).T @ (m - average)
-        scatter += rows * n / (rows + n) * np.outer(apart, apart)
+        scatter = scatter + rows * n / (rows + n) * np.outer(average - centre, average - centre)
+        if cov is not None:
+            scatter += cov[np.ix_(free, free)]
+        scatter[np.diag_indices(D)] += strength * width**2
         return NormalWishart((rows * centre + n * average) / (rows + n), rows + n, strength * D + n, scatter)
 
 
@@ -145,12 +145,20 @@ def _divergence(q: NormalWishart, p: NormalWishart) -> float:
 
 
 def _draw(q: NormalWishart, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw (mu, Lam), by Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron."""
+    """Draw (mu, Lam), by Bartlett's decomposition.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the scatter is not positive definite.
+    """
     D = len(q.mean)
-    lower = np.tril(rng.standard_normal((D, D)), -1)
+    lower, mean, precision = rng.standard_normal((D, D)), q.mean.copy(), np.empty((D, D))
     lower[np.diag_indices(D)] = np.sqrt(rng.chisquare(q.df - np.arange(D)))
-    root = np.linalg.solve(np.linalg.cholesky(q.scatter).T, lower)  # Lam = root root'
-    return q.mean + np.linalg.solve(root.T, rng.standard_normal(D)) / np.sqrt(q.rows), root @ root.T
+    z = rng.standard_normal(D) / np.sqrt(q.rows)
+    if not draw_normal_wishart(q.scatter.copy(), lower, z, mean, precision):
+        raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
+    return mean, precision
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:

@@ -76,7 +76,7 @@ def begin_with(
     if prior is None and len(values) >= FEWEST:
         found = _better_prior(model, entries, source)
         plan = plan_fit(model, entries, source, streaming=True, prior=found.prior)
-        judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square")}
+        judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square", "shares")}
         standing = _begun(standing, plan, values)._replace(**judged)
         prior = found.prior if len(values) >= SETTLED else None
     else:

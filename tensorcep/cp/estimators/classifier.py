@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_values, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.beginning import chooses_prior
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
@@ -20,7 +21,8 @@ from tensorcep.cp.predict import observed_logpdf
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
-from tensorcep.likelihoods.population import for_population
+from tensorcep.likelihoods.binary import mixed_with
+from tensorcep.likelihoods.population import for_population, share_in_population
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -145,7 +147,13 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def _likelihood_of_new(self) -> Likelihood:
         check_is_fitted(self, "posterior_")
-        return for_population(self._likelihood(), self.zero_rate_)
+        record = for_population(self._likelihood(), self.zero_rate_)
+        stream = vars(self).get("_stream")
+        if stream is None or not chooses_prior(self) or stream.standing.share == 1.0:
+            return record
+        return mixed_with(
+            record, stream.standing.share, share_in_population(stream.standing.share_of_ones, self.zero_rate_)
+        )
 
     @property
     def classes_(self) -> np.ndarray:

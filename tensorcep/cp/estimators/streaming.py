@@ -20,7 +20,7 @@ from tensorcep.cp.estimators.batches import (
     plan_batch,
     prequential,
 )
-from tensorcep.cp.estimators.beginning import Begun, begin_with, due, kept_with
+from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, due, kept_with
 from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
@@ -223,6 +223,8 @@ class StreamingCP(CPPredictions):
             self._begin(begun, *entries[:2], plan.batch.time, stream.reservoir, **others)
         else:
             self._go_on(plan, source, standing, kept)
+        if chooses_prior(self):
+            predicted = stream.standing.mixed(plan.batch.problem.likelihood, arrival.values, predicted)
         rmse = float(np.sqrt(np.mean((arrival.values - predicted.mean) ** 2)))
         return {"log_score": float(predicted.score.mean()), "rmse": rmse}
 

@@ -33,6 +33,8 @@ from tensorcep.likelihoods.record import Likelihood
 # its value. More than the last number say no more about a handful of chains.
 HELD_FRACTION, MOST_OF_SMALL, MOST_HELD = 0.1, 0.2, 50_000
 FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
+# A share of a number that should be whole is.
+ROUNDING = 1e-6
 # Running means, of the latent values and of the noise, are over about this many sweeps.
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
@@ -70,8 +72,8 @@ class HeldOut(NamedTuple):
     score, mean_of_all : (n,) float64
         Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
         the burn-in.
-    share, constant : float
-        What all together count beside the constant, and its latent value.
+    share, constant, constant_theta : float
+        What all together count beside the constant, its latent value, and its parameter of the likelihood.
     """
 
     place: np.ndarray
@@ -88,6 +90,7 @@ class HeldOut(NamedTuple):
     mean_of_all: np.ndarray
     share: float = 1.0
     constant: float = 0.0
+    constant_theta: float = 1.0
 
     @property
     def heaviest(self) -> float:
@@ -123,11 +126,21 @@ class Beside(NamedTuple):
 
 
 def held_places(problem: Problem) -> np.ndarray:
-    """The places of the entries to leave out; none when there are too few entries."""
+    """The places of the entries to leave out; none when there are too few entries.
+
+    Of labels the same share of either class, and as large as the rarer one asks for.
+    """
     n = len(problem.entries.permutation)
-    size = int(min(max(HELD_FRACTION * n, min(FEWEST_FOR_NOISE, MOST_OF_SMALL * n)), MOST_HELD))
-    size = size if size >= FEWEST_HELD else 0
-    return generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size]
+    order = generator(problem.seed, Stream.HELD_OUT).permutation(n)
+    parts = [order]
+    if problem.likelihood.observes == "labels":
+        ones = problem.entries.y.ravel()[order] > 0.0
+        parts = [part for part in (order[ones], order[~ones]) if len(part)]
+    rarest = min((len(part) for part in parts), default=0)
+    share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, rarest), MOST_OF_SMALL))
+    share = min(share, MOST_HELD / max(1, n))
+    held = np.concatenate([part[: int(share * len(part) + ROUNDING)] for part in parts])
+    return held if len(held) >= FEWEST_HELD else held[:0]
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:

@@ -4,9 +4,12 @@ Chains and pilots that follow the noise of few entries predict with the right sp
 constant. The mean m of all of them is then better multiplied by the slope b of the values left out on it, between 0 and
 1. As few entries with large m can make b large by chance, it counts as b (1 - (se / b)^2), with its standard error from
 the entries' own squared residuals (White 1980, Econometrica 48, p. 817). Where nothing is to be shrunk this costs about
-1 / (2 n) of the squared error for n entries. Labels are predicted by the mixture with the constant that predicts those
-left out best, if it gains more than one unit of log score. In place of a share of the draws come draws that say nothing
-but the constant, with the noise that it leaves.
+1 / (2 n) of the squared error for n entries.
+
+Labels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log scores of
+those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
+
+In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves.
 """
 
 from __future__ import annotations
@@ -15,47 +18,57 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
-from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut, stacking_weights
+from tensorcep.cp.constant_law import ConstantLaw, constant_law
+from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.share import evidence_of_shares, mean_share
 from tensorcep.likelihoods.record import Likelihood
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def is_shrunk(likelihood: Likelihood) -> bool:
-    """Whether predictions can be shrunk; means of counts and of censored values are no multiples of latent ones."""
-    real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
+    """Whether predictions can be shrunk: of labels and values; samplers of counts are asked for by name."""
+    real = likelihood.parameter is not None and likelihood.parameter.is_precision
     return real or likelihood.observes == "labels"
 
 
 def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
-    if problem.likelihood.observes == "labels":
-        return _shrunk_labels(held, problem)
-    share = _slope(held.y, held.mean_of_all)
-    precision = _precision_of_constant(held)
-    nothing: np.ndarray = 0.5 * np.log(precision) - LOG_SQRT_2PI - 0.5 * precision * held.y**2
-    return _mixed(held, share, nothing, 0.0)
+    likelihood = problem.likelihood
+    if likelihood.observes == "labels" or likelihood.censored:
+        # no column can hold the constant where there are no main effects
+        return held if _main_column(problem.free) is None else _beside_law(held, _law_of_others(held, problem), problem)
+    law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
+    nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
+    return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
 
 
-def _shrunk_labels(held: HeldOut, problem: Problem) -> HeldOut:
-    if _main_column(problem.free) is None:  # no column can hold the constant
-        return held
-    y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
+def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw:
+    """The constant law of the entries that were not left out."""
+    y, likelihood = problem.entries.y.ravel()[: len(problem.entries.permutation)], problem.likelihood
+    if likelihood.observes != "labels":
+        others = np.delete(y, held.place)
+        return constant_law(likelihood, others, float(others.mean()))
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)
-    nothing = np.asarray(np.where(held.y > 0.0, np.log(p), np.log1p(-p)))
-    share = float(stacking_weights(np.stack([held.score, nothing]), np.array([1.0, 0.0]))[0])
-    return _mixed(held, share, nothing, float(logit(p) if problem.likelihood.f_is_log_odds else ndtri(p)))
+    return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
 
 
-def _mixed(held: HeldOut, share: float, nothing: np.ndarray, constant: float) -> HeldOut:
+def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
+    nothing = law.logpdf(problem.likelihood, held.y)
+    weights = np.append(held.weights, held.beside)
+    chosen = 0 if np.ptp(held.weights) == 0.0 and not held.beside.any() else np.count_nonzero(weights) - 1
+    return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen), nothing, law)
+
+
+def _mixed(held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw) -> HeldOut:
     """All together at a share, beside the constant, of which the log densities are `nothing`."""
     if share > 1.0 - LEAST_WEIGHT:
         return held
     with np.errstate(divide="ignore"):
         score = np.logaddexp(np.log(share) + held.score, np.log1p(-share) + nothing)
-    return held._replace(share=share, score=score, constant=constant)
+    return held._replace(share=share, score=score, constant=law.f, constant_theta=law.theta)
 
 
 def _slope(y: np.ndarray, mean: np.ndarray) -> float:
@@ -66,10 +79,6 @@ def _slope(y: np.ndarray, mean: np.ndarray) -> float:
         return 0.0
     variance = float(mean**2 @ (y - slope * mean) ** 2) / square**2
     return float(np.clip(slope - variance / slope, 0.0, 1.0))
-
-
-def _precision_of_constant(held: HeldOut) -> float:
-    return 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny)
 
 
 def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws:
@@ -98,7 +107,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws
         unknown[off] = one
     if theta is not None:
         theta = theta.copy()
-        theta[off] = _precision_of_constant(held)
+        theta[off] = held.constant_theta
     return draws._replace(rows=rows, unknown=unknown, theta=theta)
 
 

@@ -45,12 +45,17 @@ def learns_dispersion(likelihood: Likelihood) -> bool:
     return likelihood.observes == "counts" and likelihood.parameter is not None
 
 
+def share_of_ones(mean: float, seen: int) -> float:
+    """The probability of a one after so many labels with this mean."""
+    return (mean * seen + 0.5) / (seen + 1.0)
+
+
 def constant_scores(
     likelihood: Likelihood, values: np.ndarray, mean: float, seen: int, known: LogDispersion
 ) -> np.ndarray:
     """Log mass (n,) of labels 0 and 1, or of counts, under the constant after `seen` values with this mean."""
     if likelihood.observes == "labels":
-        p = (mean * seen + 0.5) / (seen + 1.0)
+        p = share_of_ones(mean, seen)
         return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))
     r = np.exp(known.mean) if learns_dispersion(likelihood) else likelihood.default_theta
     return _log_mass(likelihood, values, max(mean, 0.5 / seen), float(r))

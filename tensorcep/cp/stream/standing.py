@@ -9,13 +9,22 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
-from tensorcep.cp.stream.constant import LogDispersion, constant_scores, is_judged_by_score, learns_dispersion
+from tensorcep.cp.share import evidence_of_shares, mean_share
+from tensorcep.cp.stream.constant import (
+    LogDispersion,
+    constant_scores,
+    is_judged_by_score,
+    learns_dispersion,
+    share_of_ones,
+)
 from tensorcep.likelihoods.record import Likelihood
 
 # Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
 JUDGED, WARNED, RECENT = 20, 1000, 10_000
 # The gain over a constant must lie this many standard errors above 0.
 SURE = 2.0
+# Entries after which what was said of the share of the model counts a third of what it did: a stream goes on learning.
+REMEMBERED = 2000
 # Predictions that are the constant gain so much an entry by rounding.
 ROUNDING = 1e-9
 # No entry gains or loses more than this in log score: one that was held for impossible would decide for ever.
@@ -47,6 +56,9 @@ class Standing(NamedTuple):
         Whether the user was told that nothing is gained.
     dispersion : LogDispersion
         Of the constant, where it has one.
+    shares : tuple of float
+        Of labels, what each share of the model beside the constant has gained (`tensorcep.cp.share`); empty before
+        anything was predicted.
     """
 
     n: float = 0.0
@@ -56,6 +68,7 @@ class Standing(NamedTuple):
     mean: float = 0.0
     warned: bool = False
     dispersion: LogDispersion = LogDispersion()
+    shares: tuple[float, ...] = ()
 
     def after(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted | None = None) -> Standing:
         """The standing after entries with these values, of which this was predicted."""
@@ -69,7 +82,32 @@ class Standing(NamedTuple):
         left = min(1.0, RECENT / (self.n + len(values)))
         sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
         n, total, square = (left * (old + float(new)) for old, new in sums)
-        return found._replace(n=n, gain=total, square=square)
+        found = found._replace(n=n, gain=total, square=square)
+        return found._with_shares(gain) if likelihood.observes == "labels" else found
+
+    def _with_shares(self, gain: np.ndarray) -> Standing:
+        """The standing after labels of which the model's predictions gained so much in log score."""
+        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
+        return self._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
+
+    @property
+    def share(self) -> float:
+        """What the model counts in predictions of labels; the rest is the constant's."""
+        return mean_share(np.array(self.shares)) if self.shares else 1.0
+
+    @property
+    def share_of_ones(self) -> float:
+        """The constant that labels are predicted by."""
+        return share_of_ones(self.mean, self.seen)
+
+    def mixed(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted) -> Predicted:
+        """The predictions of entries with these values, of which the model alone predicts this."""
+        share = self.share
+        if share == 1.0:
+            return predicted
+        constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion)
+        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
+        return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
     def _gain(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted) -> np.ndarray | None:
         """What each prediction gained (n,); None where the constant leaves nothing to gain."""

@@ -252,7 +252,7 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("gaussian", True), ("tobit", False), ("logit", True), ("poisson", False)]
+    ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", False)]
 )
-def test_means_that_are_no_multiples_of_latent_ones_are_not_shrunk(name, expected):
+def test_values_and_labels_are_shrunk(name, expected):
     assert is_shrunk(get_likelihood(name)) is expected
