@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.folding import Folding
@@ -32,7 +34,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
+class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -43,7 +45,7 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
     rank: int | str = "auto"
     _: KW_ONLY
     method: str | Settings = "auto"
-    prior: Prior | str = "auto"
+    prior: Prior | Mapping[Any, Any] | str = "auto"
     prior_scale: float | str = "auto"
     prior_mean: float | str = "uniform"
     interactions: str | dict[str, int] = "auto"

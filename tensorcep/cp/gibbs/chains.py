@@ -21,7 +21,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import initial_prior, seen_rows
+from tensorcep.cp.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
@@ -69,7 +69,7 @@ class Chains(NamedTuple):
 
 def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
-    small, n = free_problem(problem), problem.entries.y.size
+    small, n = learning(free_problem(problem)), problem.entries.y.size
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
@@ -124,7 +124,7 @@ def draw_factors(
             source,
             columns,
             (chains.weight, chains.target, weighted),
-            *_prior_of_mode(prior, k, problem.shape),
+            *_prior_of_mode(chains.small, prior, k),
             precision,
             stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
@@ -134,11 +134,14 @@ def draw_factors(
     return float(fit.sum())
 
 
-def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
+def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of mode k; one line for all of them where they share it."""
     if prior.modes is None:
-        return of_mode(prior.Lam, k, shape), of_mode(prior.eta, k, shape)
+        return of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
     mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
+    shift = small.prior.shift(k, prior.modes)
+    if shift is not None:
+        return pack(precision), np.ascontiguousarray((mean + shift) @ precision[0])
     return pack(precision), np.einsum("kij,kj->ki", precision, mean)
 
 
