@@ -135,9 +135,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
         raise ValueError("it names cells outside its shape")
     for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
-        if own is not None and not (
-            own.matrix.shape == (len(own.described), len(own.names)) and len(own.described) <= n
-        ):
+        if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior

@@ -28,8 +28,8 @@ class Design(NamedTuple):
     """
 
     matrix: Any
-    centre: Annotated[np.ndarray, Sized("F")]
-    described: Annotated[np.ndarray, Sized("n", "b")]
+    centre: Annotated[np.ndarray, Sized("_")]
+    described: Annotated[np.ndarray, Sized("_", "b")]
     names: tuple[str, ...]
     size: float
 

@@ -87,10 +87,8 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     columns = _columns_of_array(X, what)
     n = columns.matrix.shape[0]
     if n < mode.size or (mode.labels is not None and n != mode.size):
-        more = " or more" if mode.labels is None else ""
-        fail_value(
-            f"{what} must have a line for each of its {mode.size} rows{more}; got {n}; give a DataFrame by label."
-        )
+        least = "at least " if mode.labels is None else ""
+        fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; give a DataFrame by label.")
     return _placed(columns, np.arange(n), n), mode._replace(size=n)
 
 
@@ -130,8 +128,8 @@ def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
 def _columns_of_array(X: Any, what: str) -> Columns:
     """The columns of an array or a sparse matrix."""
     is_sparse = sparse.issparse(X)
-    matrix = sparse.csr_array(X) if is_sparse else np.asarray(X)
-    values = matrix.data if is_sparse else matrix
+    matrix: Any = sparse.csr_array(X) if is_sparse else np.asarray(X)
+    values: Any = matrix.data if is_sparse else matrix
     if values.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
         fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {_described(X)}.")
     names = [f"x{j}" for j in range(matrix.shape[1])]
@@ -160,9 +158,7 @@ def _columns_of_frame(X: pd.DataFrame, what: str) -> Columns:
         name = X.columns[int(np.argmax(missing.to_numpy().any(axis=0)))]
         first = X.index[int(np.argmax(missing[name].to_numpy()))]
         n = int(missing[name].to_numpy().sum())
-        fail_value(
-            f"column {name!r} of {what} must not be missing; got {n} missing, the first at {first!r}; fill it in."
-        )
+        fail_value(f"column {name!r} of {what} has {n} missing values, the first at {first!r}; fill them in.")
     blocks, names = [], []
     for name in X.columns:
         block, levels = _block(X[name], f"column {name!r} of {what}")
@@ -183,7 +179,7 @@ def _block(column: Any, what: str) -> tuple[Any, list[Any] | None]:
         if not np.isfinite(values).all():
             fail_value(f"{what} must be finite; got infinity.")
         return _scaled(values)[:, None], None
-    if not isinstance(column.dtype, pd.CategoricalDtype) and not pd.api.types.infer_dtype(column) == "string":
+    if not isinstance(column.dtype, pd.CategoricalDtype) and pd.api.types.infer_dtype(column) != "string":
         kind = pd.api.types.infer_dtype(column)
         fail_value(f"{what} must hold numbers, booleans, text or categories; got {kind}; convert it.")
     codes, levels = pd.factorize(column, sort=True)

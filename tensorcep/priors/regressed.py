@@ -65,7 +65,8 @@ class FeaturesPrior(NamedTuple):
 
     Attributes
     ----------
-    plain : LearnedPrior
+    Lam, eta, plain
+        The learned prior, and what it begins with.
     designs : tuple of Design or None
         The features of the rows of each mode.
     have : tuple of Ready or None
@@ -74,21 +75,13 @@ class FeaturesPrior(NamedTuple):
         Prior shape and rate of the strength, in units of the features' mean square length.
     """
 
+    Lam: np.ndarray
+    eta: np.ndarray
     plain: LearnedPrior
     designs: tuple[Design | None, ...]
     have: tuple[Ready | None, ...] = ()
     strength: tuple[float, float] = STRENGTH
     learned: bool = True
-
-    @property
-    def Lam(self) -> np.ndarray:
-        """As of the learned prior."""
-        return self.plain.Lam
-
-    @property
-    def eta(self) -> np.ndarray:
-        """As of the learned prior."""
-        return self.plain.eta
 
     @property
     def _others(self) -> LearnedPrior:
@@ -155,7 +148,7 @@ class FeaturesPrior(NamedTuple):
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FeaturesPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        return self._replace(plain=self.plain.in_columns(Lam, eta, index))
+        return self._replace(Lam=Lam, eta=eta, plain=self.plain.in_columns(Lam, eta, index))
 
     def _before(self, k: int) -> tuple[np.ndarray, float]:
         """Scatter and degrees of freedom of Lam_k before any row."""
@@ -170,10 +163,10 @@ class FeaturesPrior(NamedTuple):
         centre, (scatter, df) = self.plain.mean[k, free], self._before(k)
         known = sums(have, mean[:, free] - centre, scatter + cov[np.ix_(free, free)], df)
         strength = best_strength(have, known)
-        coef = have.vectors @ (known.cross / (have.values + strength)[:, None])  # type: ignore[operator]
-        at = centre + (known.total - have.total @ coef) / have.count
-        wishart = NormalWishart(at, have.count, known.df, scatter_at(have, known, strength))
-        before = NormalWishart(centre, have.count - len(mean), df, scatter)
+        coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
+        at = centre + (known.total - have.total @ coef) / have.rows
+        wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
+        before = NormalWishart(centre, have.rows - len(mean), df, scatter)
         return PosteriorOfSlopes(at, Slopes(coef, strength), wishart, before, known)
 
     def _set(self, k: int, modes: ModePrior, mean: np.ndarray, precision: np.ndarray) -> None:
@@ -188,6 +181,13 @@ class FeaturesPrior(NamedTuple):
         coef = np.zeros((len(slopes.coef), len(free)))
         coef[:, free] = slopes.coef
         return slopes._replace(coef=coef)
+
+
+def with_features(
+    plain: LearnedPrior, designs: Sequence[Design | None], strength: tuple[float, float] = STRENGTH
+) -> FeaturesPrior:
+    """The learned prior whose means depend on the features of each mode's rows, None where a mode has none."""
+    return FeaturesPrior(plain.Lam, plain.eta, plain, tuple(designs), strength=strength)
 
 
 def best_strength(have: Ready, known: Sums) -> float:
@@ -206,18 +206,18 @@ def _bound(q: PosteriorOfSlopes, have: Ready) -> float:
     With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V - V0)),
     less the divergence of q from what was before, and the log prior of the strength.
     """
-    values: np.ndarray = have.values  # type: ignore[assignment]
+    values = have.values
     (a, b), strength, D, F = have.prior, q.slopes.strength, len(q.mean), len(values)
     n, before = have.design.matrix.shape[0], q.before
     expected = q.wishart.df * inverse(q.wishart.scatter)
     shares = strength / (values + strength)
-    projected = (have.vectors.T @ have.total) ** 2 / (values + strength)  # type: ignore[union-attr]
-    of_mean = before.rows * (1.0 / have.count + float(projected.sum()) / have.count**2)
+    projected = (have.vectors.T @ have.total) ** 2 / (values + strength)
+    of_mean = before.rows * (1.0 / have.rows + float(projected.sum()) / have.rows**2)
     inside = of_mean + float(shares.sum())  # tr(V0 V^-1)
     apart = q.mean - before.mean
     square = before.rows * apart @ expected @ apart
     square += strength * float(np.einsum("fd,de,fe->", q.slopes.coef, expected, q.slopes.coef))
-    log_det = np.log(have.count / before.rows) - float(np.log(shares).sum())
+    log_det = np.log(have.rows / before.rows) - float(np.log(shares).sum())
     gaussians = 0.5 * (D * (inside - (F + 1) + log_det) + square)
     dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
     rows = 0.5 * (n * dispersed - D * (F + 1 - inside))

@@ -16,7 +16,7 @@ out, by a slice sampler of its log; so draws do not depend on B before, which wo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Ready(NamedTuple):
         Of these rows.
     total : (F,) float64
         Their sum.
-    count : float
+    rows : float
         Rows, and as how many the prior mean counts.
     values, vectors : (F,), (F, F) float64, or None
         Eigenvalues and eigenvectors of H; None where features are many.
@@ -53,9 +53,9 @@ class Ready(NamedTuple):
 
     design: Design
     total: np.ndarray
-    count: float
-    values: np.ndarray | None
-    vectors: np.ndarray | None
+    rows: float
+    values: Any
+    vectors: Any
     prior: tuple[float, float]
 
 
@@ -93,8 +93,8 @@ class Sums(NamedTuple):
 def sums(have: Ready, apart: np.ndarray, scatter: np.ndarray, df: float) -> Sums:
     """The sums of rows (n, D) less the centre; `scatter` and `df` are the prior's, with the rows' covariances."""
     total = apart.sum(axis=0)
-    square = scatter + apart.T @ apart - np.outer(total, total) / have.count
-    cross = have.design.transposed(apart) - np.outer(have.total, total) / have.count
+    square = scatter + apart.T @ apart - np.outer(total, total) / have.rows
+    cross = have.design.transposed(apart) - np.outer(have.total, total) / have.rows
     return Sums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df + len(apart))
 
 
@@ -110,7 +110,7 @@ def log_density(have: Ready, known: Sums, log_strength: float) -> float:
     sign, log_det = np.linalg.slogdet(scatter_at(have, known, strength))
     if sign <= 0.0:
         return -np.inf
-    shares = 0.5 * known.cross.shape[1] * -np.log1p(have.values / strength).sum()  # type: ignore[operator]
+    shares = 0.5 * known.cross.shape[1] * -np.log1p(have.values / strength).sum()
     return float(shares - 0.5 * known.df * log_det + a * log_strength - b * strength)
 
 
@@ -130,8 +130,8 @@ def draw(
         coef = have.vectors @ (known.cross / weight + noise / np.sqrt(weight))
     else:
         strength, root, coef = _draw_many(have, known, now, precision, apart, rng)
-    mean = (known.total - have.total @ coef) / have.count
-    mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.count)
+    mean = (known.total - have.total @ coef) / have.rows
+    mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.rows)
     return mean, root @ root.T, Slopes(coef, strength)
 
 
@@ -167,12 +167,12 @@ def _draw_many(
     strength = float(rng.gamma(a + 0.5 * F * D) / (b + 0.5 * square))
     rest = apart - have.design.times(now.coef)
     total = rest.sum(axis=0)
-    of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.count
-    scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.count
+    of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.rows
+    scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.rows
     root = draw_root(known.df + F, scatter + strength * now.coef.T @ now.coef, rng)
     noise = rng.standard_normal((n + F, D))
     # the square root of I - 11' / count takes a share of the mean off
-    share = (1.0 - np.sqrt(1.0 - n / have.count)) / max(1, n)
+    share = (1.0 - np.sqrt(1.0 - n / have.rows)) / max(1, n)
     of_data = have.design.transposed(noise[:n] - share * noise[:n].sum(axis=0))
     injected = np.linalg.solve(root.T, (of_data + np.sqrt(strength) * noise[n:]).T).T
     return strength, root, solve(have, known.cross + injected, strength, now.coef)
@@ -182,7 +182,7 @@ def solve(have: Ready, right: np.ndarray, strength: float, start: np.ndarray) ->
     """(H + strength)^-1 right by conjugate gradients, each of the columns by itself."""
 
     def times(x: np.ndarray) -> np.ndarray:
-        product = have.design.transposed(have.design.times(x)) - np.outer(have.total, have.total @ x) / have.count
+        product = have.design.transposed(have.design.times(x)) - np.outer(have.total, have.total @ x) / have.rows
         return product + strength * x
 
     x = start.copy()

@@ -15,7 +15,7 @@ from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.regressed import FeaturesPrior
+from tensorcep.priors.regressed import with_features
 
 # Draws of the factors that effects are drawn for, those of the first that are not kept, and the smallest standard
 # deviation of a column beside the largest.
@@ -62,7 +62,7 @@ def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.n
     scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
     nothing, mean = np.zeros((0, len(scale))), every.mean(axis=0)[None]
     plain = LearnedPrior(nothing, nothing, mean, scale[None], np.ones((1, len(scale)), dtype=bool))
-    prior, rng = FeaturesPrior(plain, (design,)).for_rows([seen]), np.random.default_rng(0)
+    prior, rng = with_features(plain, [design]).for_rows([seen]), np.random.default_rng(0)
     now, found = ModePrior(mean, np.diag(scale**-2.0)[None]), []
     for s in [0] * FIRST + list(range(len(rows))):
         now = prior.draw(now, [rows[s]], rng)

@@ -16,7 +16,7 @@ from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import RowPrior
-from tensorcep.priors.regressed import FeaturesPrior
+from tensorcep.priors.regressed import with_features
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
         if self.learner is None:
             return FixedPrior(*natural)
         learned = self.learner(*natural)
-        return FeaturesPrior(learned, designs) if designs and isinstance(learned, LearnedPrior) else learned
+        return with_features(learned, designs) if designs and isinstance(learned, LearnedPrior) else learned
 
 
 def plan_rows(
