@@ -17,14 +17,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import (
-    Conditional,
-    conditional_of_modes,
-    for_kernel,
-    in_modes,
-    means_of_rows,
-    moments_per_mode,
-)
+from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, moments_per_mode, of_rows
 
 
 class PriorFactor(NamedTuple):
@@ -67,13 +60,9 @@ def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> P
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
-    new, mean, bound = conditional_of_modes(modes, now.seen), modes.mean, problem.prior.bound(posterior)
-    of_rows = means_of_rows(problem.prior, modes, problem.shape)
-    if of_rows is not None:
-        mean = of_rows
-        parts = zip(in_modes(of_rows, problem.shape), modes.precision, strict=True)
-        new = new._replace(eta=np.concatenate([own @ precision for own, precision in parts]))
-    return PriorFactor(new, mean, half_log_det, bound)
+    own, new = (problem.prior, modes, problem.shape), conditional_of_modes(modes, now.seen)
+    new, mean = new._replace(eta=of_rows(new.eta, *own, natural=True)), of_rows(modes.mean, *own)
+    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior))
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:

@@ -88,7 +88,7 @@ class FixedPrior(NamedTuple):
         """The prior itself: it does not depend on which rows have entries."""
         return self
 
-    def shift(self, k: int, modes: ModePrior) -> None:
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
         """Rows have no features."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:

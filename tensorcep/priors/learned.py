@@ -108,7 +108,7 @@ class LearnedPrior(NamedTuple):
         """The prior itself: it learns from any rows alike."""
         return self
 
-    def shift(self, k: int, modes: ModePrior) -> None:
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
         """All rows of a mode have one prior."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:

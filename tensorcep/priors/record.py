@@ -50,8 +50,11 @@ class RowPrior(Protocol):
     def for_rows(self, seen: Sequence[np.ndarray]) -> RowPrior:
         """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
 
-    def shift(self, k: int, modes: ModePrior) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all."""
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
+        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
+
+        With `natural` the same of natural means, precision times mean.
+        """
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
@@ -119,12 +122,14 @@ def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
     return [flags[a:b] for a, b in itertools.pairwise(offsets(shape))]
 
 
-def means_of_rows(prior: RowPrior, modes: ModePrior, shape: Sequence[int]) -> np.ndarray | None:
-    """Prior means of all rows, (n_rows, R), where those of a mode differ; None where none do."""
-    shifts = [prior.shift(k, modes) for k in range(len(shape))]
+def of_rows(
+    lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
+) -> np.ndarray:
+    """Prior means, or natural ones, of all rows (n_rows, R) where those of a mode differ; otherwise the modes' lines."""
+    shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
     if all(shift is None for shift in shifts):
-        return None
-    means = np.repeat(modes.mean, shape, axis=0)
+        return lines
+    means = np.repeat(lines, shape, axis=0)
     for own, shift in zip(itertools.pairwise(offsets(shape)), shifts, strict=True):
         if shift is not None:
             means[slice(*own)] += shift

@@ -97,10 +97,12 @@ class FeaturesPrior(NamedTuple):
             have=tuple(None if d is None else ready(d.some(own), rows, self.strength) for d, own in parts)
         )
 
-    def shift(self, k: int, modes: ModePrior) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R)."""
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
+        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R), or natural ones."""
         design, slopes = self.designs[k], modes.slopes[k] if modes.slopes else None
-        return None if design is None or slopes is None else design.times(slopes.coef)
+        if design is None or slopes is None:
+            return None
+        return design.times(slopes.coef @ modes.precision[k] if natural else slopes.coef)
 
     def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> Posteriors:
         """Posteriors of (mu_k, Lam_k, B_k) given the moments of the rows that have entries."""
@@ -127,7 +129,7 @@ class FeaturesPrior(NamedTuple):
             if have is None or not free.any():
                 continue
             centre, (scatter, df) = self.plain.mean[k, free], self._before(k)
-            apart = rows[k][:, free] - centre
+            apart = (rows[k] if free.all() else rows[k][:, free]) - centre
             old = now.slopes[k] if now.slopes else None
             if old is None:
                 old = Slopes(np.zeros((have.design.n_features, len(free))), have.design.size)

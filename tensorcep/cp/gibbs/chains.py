@@ -139,10 +139,8 @@ def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarr
     if prior.modes is None:
         return of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
     mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
-    shift = small.prior.shift(k, prior.modes)
-    if shift is not None:
-        return pack(precision), np.ascontiguousarray((mean + shift) @ precision[0])
-    return pack(precision), np.einsum("kij,kj->ki", precision, mean)
+    eta, shift = np.einsum("kij,kj->ki", precision, mean), small.prior.shift(k, prior.modes, natural=True)
+    return pack(precision), eta if shift is None else shift + eta
 
 
 def draw_priors(chains: Chains) -> Chains:
@@ -165,7 +163,7 @@ def draw_priors(chains: Chains) -> Chains:
 def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
     """The free columns of rows (n, R), (n, Q)."""
     used = columns.free >= 0
-    return rows[:, np.where(used, columns.free, 0)] * used
+    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
 
 
 def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:

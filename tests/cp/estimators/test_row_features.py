@@ -117,10 +117,11 @@ KINDS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*was cut short")
 @pytest.mark.parametrize(("model", "values", "how"), KINDS)
 def test_labels_and_counts_take_features(data, model, values, how):
     y = pd.Series(values(data.f))
-    found = data.fit({"item": tc.Features(data.items)}, model, y, **{**QUICK, **how})
+    found = data.fit({"item": tc.Features(data.items)}, model, y, **{**QUICK, "max_iter": 30, **how})
     f, cold = found.predict_latent(data.Xc)[0], data.f[data.cold.index]
     assert np.corrcoef(f, cold)[0, 1] > 0.6
 
@@ -153,6 +154,7 @@ def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
         data.fit({"item": tc.Features(data.items)}, **QUICK, method="vmp")
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_features_give_the_same_bits_on_any_number_of_threads():
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
