@@ -125,7 +125,7 @@ def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
 def of_rows(
     lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
 ) -> np.ndarray:
-    """Prior means, or natural ones, of all rows (n_rows, R) where those of a mode differ; otherwise the modes' lines."""
+    """Prior means, or natural ones, of all rows, (n_rows, R), where those of a mode differ; else the modes' lines."""
     shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
     if all(shift is None for shift in shifts):
         return lines

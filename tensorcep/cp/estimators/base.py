@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
+from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.forget import Kept, runner_of
@@ -155,7 +156,8 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         check_flag("warm_start", warm_start)
         if not warm_start or "posterior_" not in vars(self):
             return run_plan
-        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
+        shape, labels, _ = described(self.prior, entries[2], entries[3])
+        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
 
     def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
         """Plan a fit, run it by ``runner(plan)``, and set all attributes."""

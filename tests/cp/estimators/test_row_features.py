@@ -188,3 +188,31 @@ def test_what_cannot_be_done_is_refused(data, how, sentence):
     assert vars(model) == before
     with pytest.raises(ValueError, match="partial_fit cannot learn features"):
         tc.CPRegressor(prior={"item": features}).partial_fit(data.X, data.train["y"])
+
+
+def test_model_with_features_forgets_and_starts_warm(data, fitted, tmp_path):
+    prior = {"item": tc.Features(data.items)}
+    model = data.fit(prior, **QUICK, method="vmp")
+    before = model.predict(data.Xc)
+    again = clone(model).set_params(prior=prior).fit(data.X, data.train["y"])
+    again.fit(data.X, data.train["y"], warm_start=True)
+    np.testing.assert_allclose(again.predict(data.Xc), before, atol=0.2)
+    again.forget_entries(data.X.iloc[:5], data=data.X, y=data.train["y"])
+    assert again.n_samples_seen_ == len(data.X) - 5
+    assert again.shape_ == (N, M)
+    with pytest.raises(ValueError, match="forget_rows cannot drop rows of mode 'item', which has features"):
+        model.forget_rows("item", "i00", data=data.X, y=data.train["y"])
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="features of the fit are no longer among the parameters"):
+        tc.load(tmp_path / "model.npz").forget_entries(data.X.iloc[:5], data=data.X, y=data.train["y"])
+
+
+def test_rows_without_entries_are_recommended(data, fitted):
+    best = fitted.recommend("item", {"user": 0}, n=N)
+    assert set(best["item"]) == set(data.items.index)
+
+
+def test_compare_leaves_out_methods_without_features(data):
+    train = tc.SparseTensor.from_pandas(data.train, modes=["item", "user"], value="y")
+    methods = tc.cp.compare._checked_methods(None, tc.CPRegressor(prior={"item": tc.Features(data.items)}), train)
+    assert set(methods) == {"vmp", "gibbs"}
