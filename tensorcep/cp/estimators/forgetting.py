@@ -72,8 +72,8 @@ class Forgetting(CPPredictions):
         k = mode_of(self.labels_, mode)
         if self._features and self._features[k] is not None:
             fail_value(
-                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which has features; take them out "
-                "of its Features and of the entries, and fit again."
+                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which has features; take them "
+                "out of its Features and of the entries, and fit again."
             )
         dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
         coords, values, kept, source = self._entries_of_fit(data, y)
