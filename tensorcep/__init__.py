@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         load,
     )
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
+    from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
 
 _NAMES = {
@@ -62,6 +63,7 @@ _NAMES = {
     "linear.bayes_point": ("BayesPointMachine",),
     "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
+    "priors.features": ("Features",),
     "priors.fixed": ("Prior",),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
@@ -82,6 +84,7 @@ __all__ = [
     "CPCountRegressor",
     "CPRegressor",
     "CollectiveMatrixFactorization",
+    "Features",
     "GaussianEP",
     "GaussianProcessClassifier",
     "GaussianProcessCountRegressor",

@@ -45,11 +45,30 @@ class Dispersion(NamedTuple):
     b: Annotated[np.ndarray, Sized("m")]
 
 
+class Slopes(NamedTuple):
+    """How the prior mean of a mode's rows depends on their F features.
+
+    Attributes
+    ----------
+    coef : (F, R) float64
+        The mean of a row with the features x is that of its mode plus x coef.
+    strength : float
+        Precision of coef beside that of the rows.
+    """
+
+    coef: Annotated[np.ndarray, Sized("_ R")]
+    strength: float
+
+
 class ModePrior(NamedTuple):
-    """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R)."""
+    """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R).
+
+    The mean is that of a row without features; `slopes` has an item for each mode where a mode has some.
+    """
 
     mean: Annotated[np.ndarray, Sized("K R")]
     precision: Annotated[np.ndarray, Sized("K R R")]
+    slopes: tuple[Slopes | None, ...] = ()
 
 
 class Posterior(NamedTuple):

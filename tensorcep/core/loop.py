@@ -92,6 +92,8 @@ class Method(Generic[Prob, Opts, State]):
         goes on; 0 for one start.
     learns_prior : bool
         Whether the method can learn the rows' prior (`Problem.prior`).
+    takes_features : bool
+        Whether the rows' prior can depend on their features.
     takes_limits : bool
         Whether the method knows what a censored value says.
     """
@@ -107,6 +109,7 @@ class Method(Generic[Prob, Opts, State]):
     sampler: bool = False
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
+    takes_features: bool = False
     takes_limits: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:

@@ -19,6 +19,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import choose
 from tensorcep.cp.estimators.regressor import CPRegressor
+from tensorcep.cp.estimators.row_features import has_features
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.tensor import SparseTensor
 
@@ -125,7 +126,9 @@ def _checked_methods(
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
     chosen = choose(model, train.nnz, train.shape, streaming=False)
-    return METHODS[chosen.method].learns_prior or not chosen.learns_prior
+    method = METHODS[chosen.method]
+    learns = method.learns_prior or not chosen.learns_prior
+    return learns and (method.takes_features or not has_features(model.prior))
 
 
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:

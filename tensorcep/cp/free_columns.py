@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior, Posterior
+from tensorcep.core.belief import ModePrior, Posterior, Slopes
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
 from tensorcep.core.packing import offsets, pack, unpack
@@ -270,5 +270,16 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
         if modes is not None:
             precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
             mean[k, where] = modes.mean[k, :n]
-    modes = None if modes is None else ModePrior(mean, precision)
+    if modes is not None:
+        slopes = tuple(_slopes_of_all(own, row) for own, row in zip(modes.slopes, free, strict=False))
+        modes = ModePrior(mean, precision, slopes)
     return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
+
+
+def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
+    """Slopes of all columns (R,) of a mode; those that are clamped have none."""
+    if slopes is None:
+        return None
+    coef = np.zeros((len(slopes.coef), len(free)))
+    coef[:, free] = slopes.coef[:, : int(free.sum())]
+    return slopes._replace(coef=coef)

@@ -17,7 +17,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, moments_per_mode
+from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, moments_per_mode, of_rows
 
 
 class PriorFactor(NamedTuple):
@@ -60,7 +60,9 @@ def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> P
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
-    return PriorFactor(conditional_of_modes(modes, now.seen), modes.mean, half_log_det, problem.prior.bound(posterior))
+    own, new = (problem.prior, modes, problem.shape), conditional_of_modes(modes, now.seen)
+    new, mean = new._replace(eta=of_rows(new.eta, *own, natural=True)), of_rows(modes.mean, *own)
+    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior))
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:

@@ -12,7 +12,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.priors.record import Conditional, first_conditional, per_row
+from tensorcep.priors.record import Conditional, first_conditional, in_modes, per_row
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -37,6 +37,12 @@ def rows_at_prior(problem: Problem) -> RowState:
 def initial_prior(problem: Problem) -> Conditional:
     """The prior to begin with."""
     return first_conditional(problem.prior, problem.shape, seen_rows(problem))
+
+
+def learning(problem: Problem) -> Problem:
+    """The problem with a prior that knows which rows it is going to learn from."""
+    seen = in_modes(seen_rows(problem), problem.shape)
+    return problem._replace(prior=problem.prior.for_rows(seen)) if problem.prior.learned else problem
 
 
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:

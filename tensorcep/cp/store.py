@@ -20,6 +20,7 @@ from tensorcep.cp.stream.adf import ModeRows
 from tensorcep.cp.stream.reservoir import Sample
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.entries.labels import Labels, pack_labels, unpack_labels
+from tensorcep.priors.design import Design
 
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
@@ -48,6 +49,7 @@ class FittedCP(NamedTuple):
     stream: StoredStream | None
     diagnostics: Diagnostics | None = None
     cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
+    features: tuple[Design | None, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -78,6 +80,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         stream=None if stream is None else stored_stream(stream),
         diagnostics=model.diagnostics_,
         cells=model._cells,
+        features=model._features,
     )
     write_record(path, model, fitted, extra)
 
@@ -111,6 +114,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "trace_": fitted.trace,
             "diagnostics_": fitted.diagnostics,
             "_cells": fitted.cells,
+            "_features": fitted.features,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,
@@ -130,6 +134,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
     if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
         raise ValueError("it names cells outside its shape")
+    for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
+        if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
+            raise ValueError("its features do not fit its shape")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):

@@ -9,6 +9,7 @@ are in units of the prior scale, and rows without entries are left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +89,13 @@ class ARDPrior(NamedTuple):
             np.add.at(used, self.components[k], n * self.free[k])
         a, b = posterior.a, posterior.b
         return float((0.5 * used * (digamma(a) - np.log(a)) - divergences(a, b, shape, shape)).sum())
+
+    def for_rows(self, seen: Sequence[np.ndarray]) -> ARDPrior:
+        """The prior itself: it does not depend on which rows have entries."""
+        return self
+
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
+        """Rows have no features."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""

@@ -84,6 +84,13 @@ class FixedPrior(NamedTuple):
         """A prior without parameters adds nothing."""
         return 0.0
 
+    def for_rows(self, seen: Sequence[np.ndarray]) -> FixedPrior:
+        """The prior itself: it does not depend on which rows have entries."""
+        return self
+
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
+        """Rows have no features."""
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:
         """The prior of other columns."""
         return FixedPrior(Lam, eta)

@@ -10,6 +10,7 @@ entries are left out (they would only repeat the prior).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class LearnedPrior(NamedTuple):
             if q is not None:
                 free = self.free[k]
                 mean[k, free] = q.mean
-                precision[k][np.ix_(free, free)] = q.df * _inverse(q.scatter)
+                precision[k][np.ix_(free, free)] = q.df * inverse(q.scatter)
         return ModePrior(mean, precision)
 
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
@@ -99,9 +100,16 @@ class LearnedPrior(NamedTuple):
         for k, (q, n) in enumerate(zip(posterior.modes, posterior.counts, strict=True)):
             if q is not None:
                 before, D = self.posterior(k, np.zeros((0, R))), len(q.mean)
-                dispersed = _expected_log_det(q) - np.linalg.slogdet(q.df * _inverse(q.scatter))[1]
+                dispersed = expected_log_det(q) - np.linalg.slogdet(q.df * inverse(q.scatter))[1]
                 total += 0.5 * n * (dispersed - D / q.rows) - _divergence(q, before)
         return total
+
+    def for_rows(self, seen: Sequence[np.ndarray]) -> LearnedPrior:
+        """The prior itself: it learns from any rows alike."""
+        return self
+
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
+        """All rows of a mode have one prior."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
@@ -124,7 +132,7 @@ class LearnedPrior(NamedTuple):
         return NormalWishart((rows * centre + n * average) / (rows + n), rows + n, strength * D + n, scatter)
 
 
-def _expected_log_det(q: NormalWishart) -> float:
+def expected_log_det(q: NormalWishart) -> float:
     """E[log |Lam|]."""
     D = len(q.mean)
     half = 0.5 * (q.df - np.arange(D))
@@ -134,18 +142,22 @@ def _expected_log_det(q: NormalWishart) -> float:
 def _divergence(q: NormalWishart, p: NormalWishart) -> float:
     """KL of two Normal-Wisharts: that of the Wisharts, and the expected one of the Gaussians given Lam."""
     D, apart = len(q.mean), q.mean - p.mean
-    expected = q.df * _inverse(q.scatter)
-    log_det_q, log_det_p = (np.linalg.slogdet(x.scatter)[1] for x in (q, p))
-    wisharts = 0.5 * (q.df - p.df) * _expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
-    wisharts += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
-    wisharts += multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D)
     ratio = p.rows / q.rows
-    gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ expected @ apart)
-    return float(wisharts + gaussians)
+    gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ (q.df * inverse(q.scatter)) @ apart)
+    return divergence_of_wisharts(q, p) + float(gaussians)
+
+
+def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
+    """KL of the laws of Lam alone."""
+    D, expected = len(q.mean), q.df * inverse(q.scatter)
+    log_det_q, log_det_p = (np.linalg.slogdet(x.scatter)[1] for x in (q, p))
+    total = 0.5 * (q.df - p.df) * expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
+    total += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
+    return float(total + multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D))
 
 
 def _draw(q: NormalWishart, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw (mu, Lam), by Bartlett's decomposition.
+    """Draw (mu, Lam).
 
     Raises
     ------
@@ -153,15 +165,29 @@ def _draw(q: NormalWishart, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
         If the scatter is not positive definite.
     """
     D = len(q.mean)
-    lower, mean, precision = rng.standard_normal((D, D)), q.mean.copy(), np.empty((D, D))
-    lower[np.diag_indices(D)] = np.sqrt(rng.chisquare(q.df - np.arange(D)))
+    lower, mean, precision = _bartlett(q.df, D, rng), q.mean.copy(), np.empty((D, D))
     z = rng.standard_normal(D) / np.sqrt(q.rows)
     if not draw_normal_wishart(q.scatter.copy(), lower, z, mean, precision):
         raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
     return mean, precision
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
+def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw L with L L' ~ Wishart(df, I); what is above the diagonal has no meaning.
+
+    By Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron.
+    """
+    lower = rng.standard_normal((D, D))
+    lower[np.diag_indices(D)] = np.sqrt(rng.chisquare(df - np.arange(D)))
+    return lower
+
+
+def draw_root(df: float, scatter: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw Lam = root root' ~ Wishart(df, scatter^-1), and give the root."""
+    return np.linalg.solve(np.linalg.cholesky(scatter).T, np.tril(_bartlett(df, len(scatter), rng)))
+
+
+def inverse(matrix: np.ndarray) -> np.ndarray:
     """Inverse of a positive definite matrix, symmetric to the last bit."""
-    inverse = np.linalg.inv(matrix)
-    return 0.5 * (inverse + inverse.T)
+    found = np.linalg.inv(matrix)
+    return 0.5 * (found + found.T)

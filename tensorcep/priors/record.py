@@ -47,6 +47,15 @@ class RowPrior(Protocol):
     def bound(self, posterior: Any) -> float:
         """What the parameters add to a lower bound that takes their expectation for the rows' prior."""
 
+    def for_rows(self, seen: Sequence[np.ndarray]) -> RowPrior:
+        """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
+
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
+        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
+
+        With `natural` the same of natural means, precision times mean.
+        """
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
 
@@ -106,6 +115,25 @@ def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray)
 def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:
     """The prior of every row from that of its mode."""
     return Conditional(pack(modes.precision), np.einsum("kij,kj->ki", modes.precision, modes.mean), modes, seen)
+
+
+def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
+    """The flags (n_rows,) of the rows of each mode."""
+    return [flags[a:b] for a, b in itertools.pairwise(offsets(shape))]
+
+
+def of_rows(
+    lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
+) -> np.ndarray:
+    """Prior means, or natural ones, of all rows, (n_rows, R), where those of a mode differ; else the modes' lines."""
+    shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
+    if all(shift is None for shift in shifts):
+        return lines
+    means = np.repeat(lines, shape, axis=0)
+    for own, shift in zip(itertools.pairwise(offsets(shape)), shifts, strict=True):
+        if shift is not None:
+            means[slice(*own)] += shift
+    return means
 
 
 def moments_per_mode(

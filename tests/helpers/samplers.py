@@ -46,7 +46,7 @@ def draw_rows(free, learned, rng):
     if learned:
         modes = learned_prior(free).draw(modes, [np.empty((0, free.shape[1]))] * 3, rng)
     rows = []
-    for n, mean, precision, mine in zip(SHAPE, *modes, free, strict=True):
+    for n, mean, precision, mine in zip(SHAPE, modes.mean, modes.precision, free, strict=True):
         root = np.linalg.cholesky(np.linalg.inv(precision))
         rows.append(np.where(mine, mean + rng.standard_normal((n, len(mine))) @ root.T, 1.0))
     return np.concatenate(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.folding import Folding
@@ -20,6 +22,7 @@ from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
+from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.forget import Kept, runner_of
@@ -32,7 +35,7 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
+class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -43,7 +46,7 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
     rank: int | str = "auto"
     _: KW_ONLY
     method: str | Settings = "auto"
-    prior: Prior | str = "auto"
+    prior: Prior | Mapping[Any, Any] | str = "auto"
     prior_scale: float | str = "auto"
     prior_mean: float | str = "uniform"
     interactions: str | dict[str, int] = "auto"
@@ -153,7 +156,8 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         check_flag("warm_start", warm_start)
         if not warm_start or "posterior_" not in vars(self):
             return run_plan
-        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
+        shape, labels, _ = described(self.prior, entries[2], entries[3])
+        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
 
     def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
         """Plan a fit, run it by ``runner(plan)``, and set all attributes."""

@@ -17,6 +17,7 @@ from tensorcep.cp.estimators.beginning import Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
+from tensorcep.cp.estimators.row_features import has_features
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -103,6 +104,8 @@ def check_stream(model: BaseCP) -> None:
     ValueError
         If the method, or what is to be revisited, does not fit a stream.
     """
+    if has_features(model.prior) or any(model._features):
+        fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     name, settings = checked_method(model.method)
     method = vars(model).get("method_", name)
     if name == "auto" and method not in (*STREAMING, "auto"):

@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-3
 # The share of like draws below which components say little of the fit.
 MAJORITY = 0.5
 # Attributes that are made of the belief when somebody asks for them, and then kept.
-MADE = ("_aligned", "factors_", "factor_covs_")
+MADE = ("_aligned", "factors_", "factor_covs_", "feature_effects_")
 
 
 def columns_table(values: dict[str, np.ndarray], columns: list[int], index: Any) -> pd.DataFrame:

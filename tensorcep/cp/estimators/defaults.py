@@ -6,7 +6,7 @@ The rules look at the numbers of entries, rows and modes alone, never at how a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import PILOTS, fits
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
+from tensorcep.cp.estimators.row_features import check_mode_priors, has_features
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -150,11 +151,14 @@ def members_for(settings: Settings, n_entries: int, several: bool) -> int:
 
 
 def checked_prior_kind(prior: Any) -> Any:
-    """A word of `PRIORS`, or a Prior."""
+    """A word of `PRIORS`, or a Prior; of priors per mode "auto", since all of them are learned."""
     if isinstance(prior, Prior):
         return prior
+    if isinstance(prior, Mapping):
+        check_mode_priors(prior)
+        return "auto"
     if not isinstance(prior, str):
-        fail_value(f"prior must be one of {PRIORS} or a tensorcep.Prior; got {prior!r}.")
+        fail_value(f"prior must be one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
 
 
@@ -220,5 +224,5 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
     else:
         others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
         yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
-    if not likelihood.censored:
+    if not likelihood.censored and not has_features(model.prior):
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

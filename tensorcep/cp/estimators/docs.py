@@ -13,12 +13,14 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         "gibbs" for real values, "pg-gibbs" for labels, and "cep" for counts, in streams (`partial_fit`), and with
         `revisit`. A fit is kept within 0.5 GB and 4 kB per entry (at most 12 GB): where that takes it, "auto" keeps
         fewer draws, then float32 ones, takes a lower rank, then "vmp" or "pg-vb", or CEP(messages="averaged").
-    prior : {{"auto", "fixed", "learned", "ard"}} or Prior, default="auto"
+    prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features by mode, default="auto"
         What is known of the factors beforehand. "fixed": the scale and mean below. "learned": mean and covariance of
         the rows of each mode are inferred (Normal-Wishart); "ard": one precision per component (Gamma), so that
         components that are not needed switch off; both around the scale and mean below. "auto" is "learned" for the
         methods that can, but "fixed" in streams, which would learn it from the first batch alone. A Prior holds means
-        and precisions per mode or per row.
+        and precisions per mode or per row. ``{{"item": Features(items)}}`` is "learned", and the means of the rows of
+        that mode, by name or number, depend on their features (`tensorcep.Features`): for "gibbs", "pg-gibbs", "vmp"
+        and "pg-vb", in `fit` alone. Rows that only features name become rows of the model, and are predicted.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
@@ -48,7 +50,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
-        What to predict for rows without training entries: what the prior says, or nothing.
+        What to predict for rows without training entries and features: what the prior says, or nothing.
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
         `partial_fit`), by going back towards its prior.
@@ -101,6 +103,9 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
         the posterior of a row would hardly be a Gaussian.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
+    feature_effects_ : DataFrame
+        Of a fit with `Features`: how columns of `factors_` depend on them; mode, feature, component, mean, sd, the
+        surest first.
     relevance_ : ndarray (R,)
         Share of each component in the mean square of the latent values; of a main effect, in its variance.
     n_components_ : int

@@ -204,12 +204,15 @@ def _kind_of(labels: Any) -> str | None:
     return KINDS.get(kind, kind)
 
 
-def packed_rows(coords: np.ndarray, posterior: Posterior, unknown: str) -> np.ndarray:
+def packed_rows(
+    coords: np.ndarray, posterior: Posterior, unknown: str, described: np.ndarray | None = None
+) -> np.ndarray:
     """Packed rows (n, K) of coordinates; a row beyond the shape becomes its mode's prior row, which follows the others.
 
-    Warns (unknown="prior") or raises (unknown="error") if a row has no training entries.
+    Warns (unknown="prior") or raises (unknown="error") if a row has neither training entries nor features, which
+    `described` (n_rows,) tells.
     """
-    rows, touched = placed_rows(coords, posterior)
+    rows, touched = placed_rows(coords, posterior, described)
     if touched.any():
         what = f"{int(touched.sum())} of {len(coords)} entries touch rows without training entries"
         what += f" (the first is entry {int(np.argmax(touched))})"
@@ -219,13 +222,16 @@ def packed_rows(coords: np.ndarray, posterior: Posterior, unknown: str) -> np.nd
     return rows
 
 
-def placed_rows(coords: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
-    """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row without training entries."""
+def placed_rows(
+    coords: np.ndarray, posterior: Posterior, described: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row of which nothing is known."""
+    known = posterior.seen if described is None else posterior.seen | described
     first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
     beyond = (coords >= np.asarray(posterior.shape)) | (coords < 0)
     rows = np.where(beyond, total + np.arange(len(first)), coords + first)
     unseen = beyond.copy()
-    unseen[~beyond] = ~posterior.seen[rows[~beyond]]
+    unseen[~beyond] = ~known[rows[~beyond]]
     return rows, np.asarray(unseen.any(axis=1))
 
 

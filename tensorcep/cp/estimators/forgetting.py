@@ -11,6 +11,7 @@ from tensorcep.core.checks import check_not_empty, fail_value
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.row_features import has_features
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.labels import Labels
@@ -69,6 +70,11 @@ class Forgetting(CPPredictions):
         self
         """
         k = mode_of(self.labels_, mode)
+        if self._features and self._features[k] is not None:
+            fail_value(
+                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which has features; take them "
+                "out of its Features and of the entries, and fit again."
+            )
         dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
         coords, values, kept, source = self._entries_of_fit(data, y)
         left = np.setdiff1d(np.arange(self.shape_[k]), dropped)
@@ -134,6 +140,10 @@ class Forgetting(CPPredictions):
             fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
         if gone.all():
             fail_value("these are all entries of the fit; there must be one left.")
+        if any(self._features) and not has_features(self.prior):
+            fail_value(
+                "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
+            )
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
         runner = runner_of(kept, ~gone, start, run_plan)

@@ -12,6 +12,7 @@ from tensorcep.cp.estimators.defaults import Chosen, choose
 from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
+from tensorcep.cp.estimators.row_features import Designs, are_many, check_number, described, has_features
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -30,12 +31,13 @@ WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, the tensor's shape, and their likelihood."""
+    """Entries, their values in the order of `Entries`, the tensor's shape, their likelihood, and features of rows."""
 
     entries: Entries
     values: np.ndarray
     shape: tuple[int, ...]
     likelihood: Likelihood
+    designs: Designs
 
 
 class FitPlan(NamedTuple):
@@ -86,7 +88,9 @@ def plan_fit(
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming, prior)
     likelihood, own = model._decide_likelihood(values, chosen, coords)
-    method = get_method(chosen.method, likelihood, chosen.learns_prior)
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, has_features(model.prior))
+    shape, labels, designs = described(model.prior, shape, labels)
+    check_number(designs, chosen.method, likelihood)
     own |= model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
@@ -99,11 +103,12 @@ def plan_fit(
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood)
+    data = Data(packed, values, shape, likelihood, designs)
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
+    has_pilots = chosen.learns_prior and not are_many(designs)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and chosen.learns_prior else ()
+    pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
     work = Plan(method, settings, problem, *runs, *options)
@@ -114,7 +119,7 @@ def plan_fit(
         "prior_": chosen.prior_name,
         "interactions_": chosen.parts,
     }
-    return FitPlan(work, rows.prior, labels, {**decided, **own})
+    return FitPlan(work, rows.prior, labels, {**decided, "_features": designs, **own})
 
 
 def _worth_threads(size: Size) -> bool:
@@ -134,7 +139,7 @@ def _in_columns(
         shape=shape,
         rank=free.shape[1],
         likelihood=data.likelihood,
-        prior=rows.prior_of_rows(shape, free.shape[1]),
+        prior=rows.prior_of_rows(shape, free.shape[1], data.designs),
         start=rows.starts[0],
         noise_prior=model._noise_prior(data.values),
         seed=rows.seed,

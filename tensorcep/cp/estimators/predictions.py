@@ -31,6 +31,7 @@ from tensorcep.cp.predict import (
 )
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.design import Design
 
 
 class CPPredictions(CPComponents):
@@ -45,6 +46,7 @@ class CPPredictions(CPComponents):
         "interactions_",
         "forgotten_",
     )
+    _features: ClassVar[tuple[Design | None, ...]] = ()  # until a fit with some
     forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 
@@ -82,7 +84,17 @@ class CPPredictions(CPComponents):
     def _rows(self, X: Any) -> np.ndarray:
         """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
         check_is_fitted(self, "posterior_")
-        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown)
+        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown, self._described_rows())
+
+    def _described_rows(self) -> np.ndarray | None:
+        """Whether a packed row has features, (n_rows,) bool; None where none has."""
+        if not any(self._features):
+            return None
+        rows = [np.zeros(n, dtype=bool) for n in self.shape_]
+        for mine, own in zip(rows, self._features, strict=True):
+            if own is not None:  # rows that were added later have none
+                mine[: len(own.described)] = own.described
+        return np.concatenate(rows)
 
     def has_uncertainty(self) -> bool:
         """Whether the method gave a posterior, not a point estimate."""

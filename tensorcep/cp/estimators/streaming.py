@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time as clock
 from array import array
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,9 @@ class StreamingCP(CPPredictions):
         if name in LAZY and "_stream" in self.__dict__:
             self._unfold()
             return self.__dict__[name]
+        made = inspect.getattr_static(type(self), name, None)
+        if isinstance(made, cached_property):  # it has said why there is none, and does so again
+            made.func(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _unfold(self) -> None:

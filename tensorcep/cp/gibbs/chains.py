@@ -22,7 +22,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import initial_prior, seen_rows
+from tensorcep.cp.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
@@ -75,7 +75,7 @@ def start_chains(
 
     `drawn` says whether the targets of the entries are, `left_out` which entries the burn-in leaves out.
     """
-    small = free_problem(problem)
+    small = learning(free_problem(problem))
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
@@ -136,7 +136,7 @@ def draw_factors(
             source,
             columns,
             (int(by_row.start[first[k]]), *in_order(chains.sites, k, by_row, weighted, executor)),
-            *_prior_of_mode(prior, k, problem.shape),
+            *_prior_of_mode(chains.small, prior, k),
             precision,
             stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
@@ -157,12 +157,13 @@ def _draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
     draw_rows(int(cuts[first]), int(cuts[last]), *record)
 
 
-def _prior_of_mode(prior: Conditional, k: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of mode k; one row for all of them where the prior is learned."""
+def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of mode k; one line for all of them where they share it."""
     if prior.modes is None:
-        return of_mode(prior.Lam, k, shape), of_mode(prior.eta, k, shape)
+        return of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
     mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
-    return pack(precision), np.einsum("kij,kj->ki", precision, mean)
+    eta, shift = np.einsum("kij,kj->ki", precision, mean), small.prior.shift(k, prior.modes, natural=True)
+    return pack(precision), eta if shift is None else shift + eta
 
 
 def draw_priors(chains: Chains) -> Chains:
@@ -185,7 +186,7 @@ def draw_priors(chains: Chains) -> Chains:
 def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
     """The free columns of rows (n, R), (n, Q)."""
     used = columns.free >= 0
-    return rows[:, np.where(used, columns.free, 0)] * used
+    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
 
 
 def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:

@@ -270,6 +270,7 @@ GIBBS = Method(
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
     sampler=True,
     learns_prior=True,
+    takes_features=True,
     takes_limits=True,
 )
 PG_GIBBS = replace(

@@ -37,7 +37,7 @@ from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
-from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, train_score
+from tensorcep.cp.rows import augmentation_in_use, learning, refresh_rows, relative_change, rows_at_prior, train_score
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.likelihoods.parameter import Gamma
 
@@ -47,7 +47,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small, columns = free_problem(problem), columns_of(problem)
+    small, columns = learning(free_problem(problem)), columns_of(problem)
     orders = orders_of(columns) if columns.any_clamped else None
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     learned = learned_parameter(problem, options)
@@ -202,6 +202,7 @@ VMP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
+    takes_features=True,
     takes_limits=True,
 )
 PG_VB = replace(

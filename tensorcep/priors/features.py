@@ -1,0 +1,187 @@
+"""Features of the rows of a mode as a user gives them, and their design for a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from tensorcep.core.checks import fail_value
+from tensorcep.entries.labels import Labels
+from tensorcep.priors.design import Design, design
+
+# Numbers of a matrix of features from which it is stored as a sparse one if it has categories.
+MOST_DENSE = 20_000_000
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Features:
+    """What is known of the rows of a mode beside their entries: ``CPRegressor(prior={"item": Features(items)})``.
+
+    The prior mean of a row of the factor matrix, main effects included, is a linear map of its features, which is
+    learned with its strength (Simm et al. 2017). A row with few entries is then like other rows with such features, and
+    one without entries is predicted from its features alone. A row without features has the prior of an average row.
+
+    Parameters
+    ----------
+    X : DataFrame, array-like of shape (n, F), or sparse matrix
+        A DataFrame has a line for each row of the mode, found by its index: the label, or the number of the row where
+        the mode has no labels. Numbers are standardised; booleans are 0 and 1; text and categories become a column of
+        0 and 1 for each level. Of an array line i belongs to row i of the mode (to the i-th label); columns that hold
+        other numbers than 0 and 1 are standardised. A sparse matrix is taken as it is but for the means of its columns.
+        Lines of rows that no entry touches are welcome: these rows can be predicted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from tensorcep import Features
+    >>> Features(pd.DataFrame({"year": [1994.0, 1995.0], "genre": ["drama", "comedy"]}, index=["a", "b"]))
+    Features(2 x 2)
+    """
+
+    X: Any
+
+    def __repr__(self) -> str:
+        shape = getattr(self.X, "shape", None) or np.shape(self.X)
+        return f"Features({' x '.join(map(str, shape))})"
+
+
+class Mode(NamedTuple):
+    """A mode as a fit knows it, with rows that only features name at its end.
+
+    Attributes
+    ----------
+    name : object
+        What errors call it.
+    labels : Labels or None
+    size : int
+    """
+
+    name: Any
+    labels: Labels | None
+    size: int
+
+
+class Columns(NamedTuple):
+    """Features of some rows: a matrix, dense or sparse, and the names of its columns."""
+
+    matrix: Any
+    names: list[str]
+
+
+def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
+    """The design of a mode's features, and the mode with the rows that they name beside those with entries.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the features are not such as `Features` takes, or do not fit the mode.
+    """
+    X, what = features.X, f"Features of mode {mode.name!r}"
+    if isinstance(X, pd.DataFrame):
+        rows, mode = _rows_of_index(X.index, mode, what)
+        return _placed(_columns_of_frame(X, what), rows, mode.size), mode
+    columns = _columns_of_array(X, what)
+    n = columns.matrix.shape[0]
+    if n < mode.size or (mode.labels is not None and n != mode.size):
+        least = "at least " if mode.labels is None else ""
+        fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; give a DataFrame by label.")
+    return _placed(columns, np.arange(n), n), mode._replace(size=n)
+
+
+def _rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, Mode]:
+    """The row of each line, and the mode with those that are new."""
+    if index.hasnans or not index.is_unique:
+        odd = "a missing label" if index.hasnans else f"{index[index.duplicated()].tolist()[0]!r} more than once"
+        fail_value(f"{what} must have an index of distinct labels; got {odd}.")
+    if mode.labels is None:
+        if not pd.api.types.is_integer_dtype(index) or (len(index) and int(index.min()) < 0):
+            fail_value(f"{what} must be indexed by row numbers from 0, as the entries are; got {index[:1].tolist()}.")
+        rows = index.to_numpy(dtype=np.int64)
+        return rows, mode._replace(size=max(mode.size, int(rows.max(initial=-1)) + 1))
+    if (mode.labels.rows(index, unknown="ignore") < 0).all():
+        fail_value(
+            f"{what} must be indexed by its labels, such as {mode.labels.index[:1].tolist()[0]!r}; got none of them, "
+            f"but labels such as {index[:1].tolist()}."
+        )
+    labels = mode.labels.extended(index)
+    return labels.rows(index), mode._replace(labels=labels, size=len(labels))
+
+
+def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
+    """The design of n rows, of which these have features."""
+    matrix, described = columns.matrix, np.zeros(n, dtype=bool)
+    described[rows] = True
+    if sparse.issparse(matrix):
+        coo = matrix.tocoo()
+        matrix = sparse.csr_array((coo.data, (rows[coo.row], coo.col)), shape=(n, matrix.shape[1]))
+    else:
+        whole = np.zeros((n, matrix.shape[1]))
+        whole[rows] = matrix
+        matrix = whole
+    return design(matrix, described, tuple(columns.names))
+
+
+def _columns_of_array(X: Any, what: str) -> Columns:
+    """The columns of an array or a sparse matrix."""
+    is_sparse = sparse.issparse(X)
+    matrix: Any = sparse.csr_array(X) if is_sparse else np.asarray(X)
+    values: Any = matrix.data if is_sparse else matrix
+    if values.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
+        fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {_described(X)}.")
+    names = [f"x{j}" for j in range(matrix.shape[1])]
+    matrix = matrix.astype(np.float64)
+    if not np.isfinite(matrix.data if is_sparse else matrix).all():
+        fail_value(f"{what} must be finite; got nan or infinity; fill in what is missing.")
+    return Columns(matrix if is_sparse else np.stack([_scaled(column) for column in matrix.T], axis=1), names)
+
+
+def _described(X: Any) -> str:
+    return f"an array of shape {X.shape} and dtype {X.dtype}" if hasattr(X, "shape") else f"{type(X).__name__}"
+
+
+def _scaled(column: np.ndarray) -> np.ndarray:
+    """Numbers in standard deviations; 0 and 1 as they are."""
+    sd = float(column.std())
+    return column if sd == 0.0 or np.isin(column, (0.0, 1.0)).all() else column / sd
+
+
+def _columns_of_frame(X: pd.DataFrame, what: str) -> Columns:
+    """Numbers, booleans, and the levels of everything else, as columns."""
+    if 0 in X.shape:
+        fail_value(f"{what} must have lines and columns; got a DataFrame of shape {X.shape}.")
+    missing = X.isna()
+    if missing.to_numpy().any():
+        name = X.columns[int(np.argmax(missing.to_numpy().any(axis=0)))]
+        first = X.index[int(np.argmax(missing[name].to_numpy()))]
+        n = int(missing[name].to_numpy().sum())
+        fail_value(f"column {name!r} of {what} has {n} missing values, the first at {first!r}; fill them in.")
+    blocks, names = [], []
+    for name in X.columns:
+        block, levels = _block(X[name], f"column {name!r} of {what}")
+        blocks.append(block)
+        names += [str(name)] if levels is None else [f"{name}={level}" for level in levels]
+    n = sum(block.shape[1] for block in blocks)
+    if len(X) * n > MOST_DENSE:
+        return Columns(sparse.csr_array(sparse.hstack(blocks)), names)
+    return Columns(np.concatenate([b.toarray() if sparse.issparse(b) else b for b in blocks], axis=1), names)
+
+
+def _block(column: Any, what: str) -> tuple[Any, list[Any] | None]:
+    """The columns that one of a DataFrame becomes, and the levels they stand for."""
+    if not isinstance(column, pd.Series):
+        fail_value(f"{what} must have a name of its own; got it more than once.")
+    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.to_numpy(dtype=np.float64)
+        if not np.isfinite(values).all():
+            fail_value(f"{what} must be finite; got infinity.")
+        return _scaled(values)[:, None], None
+    if not isinstance(column.dtype, pd.CategoricalDtype) and pd.api.types.infer_dtype(column) != "string":
+        kind = pd.api.types.infer_dtype(column)
+        fail_value(f"{what} must hold numbers, booleans, text or categories; got {kind}; convert it.")
+    codes, levels = pd.factorize(column, sort=True)
+    ones = np.ones(len(codes))
+    return sparse.csr_array((ones, (np.arange(len(codes)), codes)), shape=(len(codes), len(levels))), list(levels)

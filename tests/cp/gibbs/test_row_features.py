@@ -1,0 +1,100 @@
+"""Gibbs sampling with features of rows: Geweke's joint test of whole sweeps, and twins with a planted bug."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.problems import settings_of
+from helpers.samplers import (
+    COORDS,
+    CP,
+    MEAN,
+    SHAPE,
+    STRUCTURED,
+    THETA_PRIOR,
+    learned_prior,
+    new_data,
+    prior_of,
+    statistics,
+)
+
+from tensorcep.core.belief import GammaNoise, ModePrior
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.cp.gibbs import method as samplers
+from tensorcep.cp.model import pack_entries
+from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors import slopes
+from tensorcep.priors.design import design
+from tensorcep.priors.regressed import FeaturesPrior, with_features
+
+# Features of the rows of the first mode, and a prior of their strength that keeps latent values moderate.
+X = design(np.array([[1.0, 0.0], [-1.0, 1.0], [0.5, -1.0]]), np.ones(3, dtype=bool), ("x", "z"))
+STRENGTH = (4.0, 6.0)
+
+
+def features_prior(free):
+    return with_features(learned_prior(free), [X, None, None], STRENGTH)
+
+
+def direct_rows(free, rng):
+    """Rows from their prior and its parameters."""
+    prior = prior_of(free)
+    modes = ModePrior(np.array(prior.mean), np.array([np.diag(p) for p in prior.precision]))
+    modes = learned_prior(free).draw(modes, [np.empty((0, free.shape[1]))] * 3, rng)
+    coef = np.zeros((2, free.shape[1]))
+    own = modes.precision[0][np.ix_(free[0], free[0])] * (rng.gamma(STRENGTH[0]) * X.size / STRENGTH[1])
+    coef[:, free[0]] = rng.standard_normal((2, int(free[0].sum()))) @ np.linalg.cholesky(np.linalg.inv(own)).T
+    means = [modes.mean[0] + X.times(coef), modes.mean[1], modes.mean[2]]
+    rows = []
+    for n, mean, precision, mine in zip(SHAPE, means, modes.precision, free, strict=True):
+        root = np.linalg.cholesky(np.linalg.inv(precision))
+        rows.append(np.where(mine, mean + rng.standard_normal((n, len(mine))) @ root.T, 1.0))
+    return np.concatenate(rows)
+
+
+def with_map(rows, theta, y):
+    """The statistics, and how rows go with their features."""
+    along = np.tanh(2.0 * (rows[:3] - MEAN)).T @ X.matrix
+    return np.append(statistics(rows, theta, y), (along**2).mean(axis=0))
+
+
+def joint_z(free, n):
+    rng, found, priors = np.random.default_rng([7, 0]), [], None
+    for _ in range(3 * n):
+        rows, theta = direct_rows(free, rng), rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
+        found.append(with_map(rows, theta, new_data("gaussian", rows, theta, rng)))
+    threads, options = ThreadExecutor(1), settings_of("gibbs", 200, burn_in=0, n_chains=1)
+    by_turns = []
+    for sweep in range(n):
+        y = new_data("gaussian", rows, theta, rng)
+        entries, likelihood, noise = (
+            pack_entries(COORDS, y, SHAPE),
+            get_likelihood("gaussian"),
+            GammaNoise(*THETA_PRIOR),
+        )
+        p = Problem(entries, SHAPE, free.shape[1], likelihood, features_prior(free), rows, noise, sweep)
+        p = p._replace(free=None if free.all() else free)
+        state = samplers.GIBBS.init(p, options, threads)
+        state.chains.theta[:] = theta
+        if priors is not None:  # the strength of the map is part of the state
+            state = state._replace(chains=state.chains._replace(priors=priors))
+        state, _ = samplers.GIBBS.step(state, p, options, threads)
+        rows, theta, priors = state.chains.factors[0].copy(), float(state.chains.theta[0, 0]), state.chains.priors
+        by_turns.append(with_map(rows, theta, y))
+    batches = np.array(by_turns)[: n - n % 30].reshape(30, -1, len(found[0])).mean(axis=1)
+    variance = np.var(found, axis=0) / len(found) + batches.var(axis=0, ddof=1) / 30
+    return (np.mean(found, axis=0) - batches.mean(axis=0)) / np.sqrt(variance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most_direct", [2000, 0])
+@pytest.mark.parametrize("free", [CP, STRUCTURED])
+def test_sweeps_with_features_pass_the_joint_test(monkeypatch, free, most_direct):
+    monkeypatch.setattr(slopes, "MOST_DIRECT", most_direct)
+    assert np.abs(joint_z(free, 900)).max() < 4.5
+
+
+def test_sweeps_without_the_map_fail_the_joint_test(monkeypatch):
+    monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
+    assert np.abs(joint_z(CP, 450)).max() > 6.0
