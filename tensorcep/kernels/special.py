@@ -213,6 +213,12 @@ def mills_excess(x):
 
 
 @kernel
+def upper_tail(x):
+    """Return Phi(-x) for x >= 0, held at what it is at 37.6 beyond."""
+    return INV_SQRT_2PI * exp(-0.5 * x * x) / (x + mills_excess(x))
+
+
+@kernel
 def normal_cdf_parts(z, log_cdf, ratio):
     """Write log Phi(z) and r = phi(z) / Phi(z), and replace z by z + r, over arrays; all keep full relative accuracy.
 

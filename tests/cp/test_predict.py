@@ -9,14 +9,14 @@ from scipy.stats import norm
 from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     draw,
-    draw_latent,
     latent,
-    latent_quantile,
+    latent_quantiles,
     observed_logpdf,
     observed_moments,
-    observed_quantile,
+    observed_quantiles,
     theta_of,
 )
 from tensorcep.likelihoods import get_likelihood
@@ -72,14 +72,14 @@ def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
     draws = rng.standard_normal((6, 12, 3))
     rows = rng.integers(0, 12, (10, K))
     right = [[np.prod([draw[i] for i in entry], axis=0).sum() for entry in rows] for draw in draws]
-    np.testing.assert_allclose(draw_latent(draws, rows), right, rtol=1e-13)
+    np.testing.assert_allclose(latent_of_points(draws, rows), right, rtol=1e-13)
 
 
 def test_latent_agrees_with_draws(rng):
     belief, n = posterior(rng).components(), 100_000
     rows = np.array([[0, 5, 9], [4, 8, 11]])
     f, v = latent(belief, rows)
-    draws = draw_latent(draw_rows(*belief.moments(), n, rng), rows)
+    draws = latent_of_points(draw_rows(*belief.moments(), n, rng), rows)
     assert (np.abs(draws.mean(axis=0) - f) < 6 * np.sqrt(v / n)).all()
     square = (draws - f) ** 2
     assert (np.abs(square.mean(axis=0) - v) < 6 * square.std(axis=0) / np.sqrt(n)).all()
@@ -112,7 +112,7 @@ def test_predictions_of_draws_average_over_them(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 50)[0].components(UNSEEN)
     theta = theta_of(belief, likelihood)
     y = np.array([1.0, 1.0, 1.0])
-    f = draw_latent(belief.mean, ROWS)
+    f = latent_of_points(belief.mean, ROWS)
     each = [likelihood.predict(f_s, np.zeros(3), np.full(3, t)) for f_s, t in zip(f, theta.values[:, 0], strict=True)]
     mean, variance = np.stack([m for m, _ in each]), np.stack([v for _, v in each])
     found = observed_moments(likelihood, belief, ROWS)
@@ -127,12 +127,12 @@ def test_predictions_of_draws_average_over_them(rng, name):
 
 def test_quantiles_of_draws_cover_what_they_say(rng):
     likelihood, belief = get_likelihood("gaussian"), draws_like(rng)[0].components(UNSEEN)
-    f, t = draw_latent(belief.mean, ROWS), theta_of(belief, likelihood).of(ROWS)
+    f, t = latent_of_points(belief.mean, ROWS), theta_of(belief, likelihood).of(ROWS)
     y = likelihood.sample(rng, f.ravel(), t.ravel()).reshape(f.shape)
     for q in (0.05, 0.5, 0.9):
-        below = np.mean(y < observed_quantile(likelihood, belief, ROWS, q), axis=0)
+        below = np.mean(y < observed_quantiles(likelihood, belief, ROWS, [q])[:, 0], axis=0)
         assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
-        np.testing.assert_allclose(np.mean(f < latent_quantile(belief, ROWS, q, 0.0), axis=0), q, atol=2e-3)
+        np.testing.assert_allclose(np.mean(f < latent_quantiles(belief, ROWS, [q])[:, 0], axis=0), q, atol=2e-3)
 
 
 @pytest.mark.parametrize("q", [1e-3, 0.05, 0.5, 0.995])
@@ -167,7 +167,7 @@ def test_point_estimate_has_no_variance(rng):
     result = PointEstimate(SHAPE, 3, rng.standard_normal((12, 3)), 4.0, np.ones(12, dtype=bool))
     belief = result.components(UNSEEN)
     f, v = latent(belief, ROWS[:2])
-    np.testing.assert_allclose(f, draw_latent(result.rows[None], ROWS[:2])[0])
+    np.testing.assert_allclose(f, latent_of_points(result.rows[None], ROWS[:2])[0])
     np.testing.assert_array_equal(v, 0.0)
     assert belief.theta == EntryTheta(np.array([[4.0]]))
     assert not belief.uncertain
