@@ -62,14 +62,14 @@ def latent_quantiles(
     belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
 ) -> np.ndarray:
     """Quantiles (n, Q) of the latent value at these levels (Q,)."""
-    out, levels = np.empty((len(rows), len(levels))), np.asarray(levels, dtype=float)
+    out = np.empty((len(rows), len(levels)))
 
     def write(part: slice) -> None:
         mean, variance = latent_components(belief, rows[part])
         if belief.size == 1:
-            out[part] = mean[0][:, None] + ndtri(levels) * np.sqrt(variance[0])[:, None]
+            out[part] = mean[0][:, None] + ndtri(np.asarray(levels)) * np.sqrt(variance[0])[:, None]
         elif belief.cov is None:
-            out[part] = _quantiles_of_points(mean, levels)
+            out[part] = _quantiles_of_points(mean, np.asarray(levels))
         else:
             noiseless = np.broadcast_to(np.inf, mean.shape)
             for q, level in enumerate(levels):
@@ -80,11 +80,14 @@ def latent_quantiles(
 
 
 def _quantiles_of_points(f: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """The quantiles (n, Q) of points f (S, n), linear between neighbours, of which alone the order is worked out."""
+    """The quantiles (n, Q) of points f (S, n), linear between neighbours.
+
+    numpy sorts a few hundred numbers in a quarter of the time that it takes to part them.
+    """
     place = levels * (len(f) - 1)
     below = np.floor(place).astype(np.int64)
     above = np.minimum(below + 1, len(f) - 1)
-    ordered = np.partition(np.ascontiguousarray(f.T), np.unique([below, above]), axis=1)
+    ordered = np.sort(np.ascontiguousarray(f.T), axis=1)
     low, high = ordered[:, below], ordered[:, above]
     return np.asarray(low + (place - below) * (high - low))
 

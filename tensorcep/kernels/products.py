@@ -1,7 +1,7 @@
-"""Sums of products of three padded rows, and what is made of many points: the inner loops of predictions.
+"""Sums of products of rows of many draws, and means over the draws: the inner loops of predictions.
 
-A row is padded with zeros to whole vectors and starts on a cache line (see `tensorcep.kernels.slots.lane_zeros`), so
-that no number is worked on alone and no load straddles two lines.
+A row of the table is padded with zeros to whole vectors and starts on a cache line (see
+`tensorcep.kernels.slots.lane_zeros`), so that no number is worked on alone and no load straddles two lines.
 """
 
 from __future__ import annotations
@@ -59,6 +59,36 @@ def sum_of_products(table, a, b, c, n):
     for q in range(n * WIDTH):
         total += table[a + q] * table[b + q] * table[c + q]
     return total
+
+
+@block_kernel
+def sums_at_cells(draws, used, rows, table, f):
+    """f[s, n] = sum over columns of the product of K rows of draw s, draws (S, n_rows, R), at the cells rows (n, K).
+
+    The rows `used` (u,) of a draw are copied to `table` (u + 2, W), which stays in the cache for all cells; `rows` are
+    places in `used`. Below them lie a row of ones and one of work space; what pads the columns is 0.
+    """
+    S, R = draws.shape[0], draws.shape[2]
+    n, K = rows.shape
+    ones, work, W = len(used), len(used) + 1, table.shape[1]
+    flat, blocks = table.reshape(table.size), W // WIDTH
+    for s in range(S):
+        for i in range(len(used)):
+            row = draws[s, used[i]]
+            for r in range(R):
+                table[i, r] = row[r]
+        for i in range(n):
+            a = rows[i, 0]
+            if K > 3:
+                for r in range(W):
+                    table[work, r] = table[a, r] * table[rows[i, 1], r]
+                for k in range(2, K - 2):
+                    for r in range(W):
+                        table[work, r] *= table[rows[i, k], r]
+                a = work
+            b = rows[i, K - 2] if K > 2 else ones
+            c = rows[i, K - 1] if K > 1 else ones
+            f[s, i] = sum_of_products(flat, a * W, b * W, c * W, blocks)
 
 
 @block_kernel

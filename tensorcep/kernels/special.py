@@ -213,9 +213,9 @@ def mills_excess(x):
 
 
 @kernel
-def upper_tail(x):
-    """Return Phi(-x) for x >= 0, held at what it is at 37.6 beyond."""
-    return INV_SQRT_2PI * exp(-0.5 * x * x) / (x + mills_excess(x))
+def upper_tail(x, bell):
+    """Return Phi(-x) for x >= 0, given bell = e^(-x^2 / 2)."""
+    return INV_SQRT_2PI * bell / (x + mills_excess(x))
 
 
 @kernel

@@ -92,10 +92,11 @@ def _mixture_at(x, mean, inv_sd):
     below, density, slope = 0.0, 0.0, 0.0
     for c in range(len(mean)):
         z = (x - mean[c]) * inv_sd[c]
-        tail = upper_tail(abs(z))
+        bell = exp(-0.5 * z * z)
+        tail = upper_tail(abs(z), bell)
         other = 1.0 - tail
         below += other if z > 0.0 else tail
-        phi = exp(-0.5 * z * z) * inv_sd[c]
+        phi = bell * inv_sd[c]
         density += phi
         slope -= phi * z * inv_sd[c]
     return below / len(mean), INV_SQRT_2PI * density / len(mean), INV_SQRT_2PI * slope / len(mean)
@@ -122,7 +123,7 @@ def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
                 low = now
             step = excess / density if density > 0.0 else np.inf
             bend = 1.0 - 0.5 * step * slope / density if density > 0.0 else 1.0
-            step = step / bend if bend > 0.5 else step
+            step = step / bend if 0.5 < bend < 2.0 else step  # far from the quantile the bend misleads
             now = now - step if low <= now - step <= high else 0.5 * (low + high)
             if abs(step) <= QUANTILE_TOL * narrowest or high - low <= CLOSE * narrowest:
                 break

@@ -199,20 +199,22 @@ def loglik(y, f, theta, value, d1, d2):
 def shares(f, one, zero):
     """Write the means (n,) of 1 / (1 + e^-f) and of 1 / (1 + e^f) over the lines of f (S, n)."""
     S, n = f.shape
+    one[:] = 0.0
+    zero[:] = 0.0
     for first in range(0, n, TOGETHER):
         last = min(first + TOGETHER, n)
-        one[first:last] = 0.0
-        zero[first:last] = 0.0
+        p, q = one[first:last], zero[first:last]
         for s in range(S):
-            for i in range(first, last):
-                e = exp(-abs(f[s, i]))
+            line = f[s, first:last]
+            for i in range(line.shape[0]):
+                e = exp(-abs(line[i]))
                 big = 1.0 / (1.0 + e)
                 small = e * big
-                one[i] += big if f[s, i] > 0.0 else small
-                zero[i] += small if f[s, i] > 0.0 else big
-        for i in range(first, last):
-            one[i] /= S
-            zero[i] /= S
+                p[i] += big if line[i] > 0.0 else small
+                q[i] += small if line[i] > 0.0 else big
+        for i in range(p.shape[0]):
+            p[i] /= S
+            q[i] /= S
 
 
 @kernel

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import normal_cdf_parts, upper_tail
+from tensorcep.kernels.special import exp, normal_cdf_parts, upper_tail
 from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, log_density
 from tensorcep.likelihoods.augmentation import Augmentation
@@ -90,19 +90,21 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
 def shares(f, one, zero):
     """Write the means (n,) of Phi(f) and of Phi(-f) over the lines of f (S, n)."""
     S, n = f.shape
+    one[:] = 0.0
+    zero[:] = 0.0
     for first in range(0, n, TOGETHER):
         last = min(first + TOGETHER, n)
-        one[first:last] = 0.0
-        zero[first:last] = 0.0
+        p, q = one[first:last], zero[first:last]
         for s in range(S):
-            for i in range(first, last):
-                small = upper_tail(abs(f[s, i]))
+            line = f[s, first:last]
+            for i in range(line.shape[0]):
+                small = upper_tail(abs(line[i]), exp(-0.5 * line[i] * line[i]))
                 big = 1.0 - small
-                one[i] += big if f[s, i] > 0.0 else small
-                zero[i] += small if f[s, i] > 0.0 else big
-        for i in range(first, last):
-            one[i] /= S
-            zero[i] /= S
+                p[i] += big if line[i] > 0.0 else small
+                q[i] += small if line[i] > 0.0 else big
+        for i in range(p.shape[0]):
+            p[i] /= S
+            q[i] /= S
 
 
 def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, ndtr
 from scipy.stats import norm
 
 from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
 from tensorcep.core.components import Components, EntryTheta, draw_rows
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
@@ -73,6 +75,9 @@ def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
     rows = rng.integers(0, 12, (10, K))
     right = [[np.prod([draw[i] for i in entry], axis=0).sum() for entry in rows] for draw in draws]
     np.testing.assert_allclose(latent_of_points(draws, rows), right, rtol=1e-13)
+    few = draws.astype(np.float32)
+    right = latent_of_points(few.astype(np.float64), rows[:2])
+    np.testing.assert_array_equal(latent_of_points(few, rows[:2]), right)
 
 
 def test_latent_agrees_with_draws(rng):
@@ -107,7 +112,7 @@ def test_moments_of_draws_are_those_of_the_posterior_they_come_from(rng):
     np.testing.assert_allclose(cov, known_cov, atol=0.15 * known_cov.max())
 
 
-@pytest.mark.parametrize("name", ["gaussian", "probit", "poisson"])
+@pytest.mark.parametrize("name", ["gaussian", "probit", "logit", "poisson"])
 def test_predictions_of_draws_average_over_them(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 50)[0].components(UNSEEN)
     theta = theta_of(belief, likelihood)
@@ -132,7 +137,40 @@ def test_quantiles_of_draws_cover_what_they_say(rng):
     for q in (0.05, 0.5, 0.9):
         below = np.mean(y < observed_quantiles(likelihood, belief, ROWS, [q])[:, 0], axis=0)
         assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
+        np.testing.assert_allclose(latent_quantiles(belief, ROWS, [q])[:, 0], np.quantile(f, q, axis=0), rtol=1e-12)
         np.testing.assert_allclose(np.mean(f < latent_quantiles(belief, ROWS, [q])[:, 0], axis=0), q, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "logit", "negbinomial"])
+def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
+    likelihood, belief = get_likelihood(name), draws_like(rng, 5)[0].components(UNSEEN)
+    rows = rng.integers(0, 12, (2100, 3))
+    levels = (0.1, 0.9)
+
+    def predicted(rows, executor):
+        return [
+            *observed_moments(likelihood, belief, rows, executor),
+            *latent(belief, rows, executor),
+            *latent_quantiles(belief, rows, levels, executor).T,
+            *observed_quantiles(likelihood, belief, rows[:50], levels, executor).T,
+        ]
+
+    two = ThreadExecutor(2)
+    for one, other in zip(predicted(rows, ThreadExecutor(1)), predicted(rows, two), strict=True):
+        np.testing.assert_array_equal(one, other)
+    two.close()
+    few = predicted(rows[:1], ThreadExecutor(1))
+    np.testing.assert_array_equal([part[0] for part in few], [part[0] for part in predicted(rows, ThreadExecutor(1))])
+
+
+@pytest.mark.parametrize("name", ["logit", "probit"])
+def test_a_label_at_a_point_has_the_probability_of_the_link(name):
+    """Also where it is all but sure, to full relative accuracy."""
+    likelihood, f = get_likelihood(name), np.array([[-30.0, -3.0, 0.0, 1.0, 20.0]])
+    link = expit if name == "logit" else ndtr
+    one, variance = likelihood.of_points(f, np.ones_like(f))
+    np.testing.assert_allclose(one, link(f[0]), rtol=1e-13)
+    np.testing.assert_allclose(variance, link(f[0]) * link(-f[0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("q", [1e-3, 0.05, 0.5, 0.995])
