@@ -25,7 +25,7 @@ from scipy import sparse
 
 from tensorcep import CPCountRegressor, load, read_tensor
 from tensorcep.core.store import open_model
-from tensorcep.cp.predict import draw_latent
+from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.settings.names import params_of_file
 from tensorcep.entries.io import read_batches
 from tensorcep.factor_models.settings import params_of_file as factor_params_of_file
@@ -156,7 +156,7 @@ def relevance_of_0_1(model: Any) -> np.ndarray:
 
 def split_r_hat(model: Any, coords: np.ndarray) -> np.ndarray:
     """What 0.1 called R-hat of the entries of a sampler's model, without ranks."""
-    draws = draw_latent(model._belief.mean, model._rows(coords)).reshape(model._belief.n_chains, -1, len(coords))
+    draws = latent_of_points(model._belief.mean, model._rows(coords)).reshape(model._belief.n_chains, -1, len(coords))
     half = draws.shape[1] // 2
     if half < 2:
         return np.full(len(coords), np.nan)

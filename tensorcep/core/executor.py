@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -65,6 +66,16 @@ class ThreadExecutor:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
+    """Yield an executor of so many threads (see `n_threads`), which end with the block."""
+    executor = ThreadExecutor(n_threads(n_jobs))
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Kernel | None) -> None:

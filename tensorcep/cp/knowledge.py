@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from tensorcep.core.components import Components
-from tensorcep.cp.predict import CHUNK, latent_components, latent_quantile, theta_of
+from tensorcep.cp.predict import CHUNK, latent_components, latent_quantiles, theta_of
 from tensorcep.likelihoods.record import Likelihood
 
 # Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.
@@ -41,8 +40,8 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
         sd[part] = np.sqrt(np.einsum("x,xcn->n", weights, (each - mean[part]) ** 2) / belief.size)
     tail = 0.5 * (1.0 - coverage)
     theta = theta_of(belief, likelihood).of(rows).mean(axis=0)
-    ends = [latent_quantile(belief, rows, q, float(ndtri(q))) for q in (tail, 1.0 - tail)]
-    lower, upper = (_expected(likelihood, end, theta) for end in ends)
+    ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
+    lower, upper = (_expected(likelihood, end, theta) for end in ends.T)
     return Knowledge(mean, sd, lower, upper)
 
 

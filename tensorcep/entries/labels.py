@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
-from tensorcep.entries.ordering import in_natural_order
+from tensorcep.entries.ordering import dense_codes, in_natural_order
 from tensorcep.entries.spelling import spelled_as
 
 
@@ -164,7 +164,7 @@ class Labels:
                 order = sorted(range(len(found)), key=found.__getitem__)
                 codes, found = np.argsort(order)[codes], found[order]
         else:
-            codes, found = in_natural_order(*pd.factorize(index, sort=True))
+            codes, found = dense_codes(index) or in_natural_order(*pd.factorize(index, sort=True))
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 

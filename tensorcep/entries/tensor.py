@@ -91,11 +91,11 @@ class SparseTensor:
 
     @classmethod
     def from_checked(
-        cls, coords: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, ...], duplicates: str = "error"
+        cls, coords: NDArray[np.int64], values: NDArray[np.float64], shape: Any, duplicates: str, labels: Any = None
     ) -> SparseTensor:
-        """Return a tensor from arrays that a reader has checked already, looking only for repeated cells."""
+        """Return a tensor from arrays that are checked already, looking only for repeated cells."""
         new = object.__new__(cls)
-        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, (None,) * len(shape), 1.0)
+        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, labels or (None,) * len(shape), 1.0)
         return new
 
     def _with(
@@ -168,7 +168,8 @@ class SparseTensor:
         """
         policy = duplicates if value is not None else check_counting(duplicates)
         coords, values, found = frame_entries(df, modes, value, labels)
-        return cls(coords, values, labels=found, duplicates=policy)
+        check_sizes([len(names) for names in found], len(values))
+        return cls.from_checked(coords, values, check_shape([len(names) for names in found]), policy, found)
 
     def to_pandas(self, modes: Sequence[Any] | None = None, value: Any = "y") -> pd.DataFrame:
         """Return a long DataFrame; modes with labels hold these, the others row indices.

@@ -26,7 +26,7 @@ PIVOT_FLOOR = 1e-13
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _TILE = ir.VectorType(ir.DoubleType(), 4)
-_FLAGS = ("reassoc", "contract", "arcp", "nsz")
+FLAGS = ("reassoc", "contract", "arcp", "nsz")
 
 Emit = Callable[..., Any]
 
@@ -62,7 +62,7 @@ def _at(builder: Any, pointer: Any, q: Any) -> Any:
 
 def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """Emit x + y z."""
-    return builder.fadd(x, builder.fmul(y, z, flags=_FLAGS), flags=_FLAGS)
+    return builder.fadd(x, builder.fmul(y, z, flags=FLAGS), flags=FLAGS)
 
 
 def emit_product(builder: Any, x: Any, y: Any) -> Any:
@@ -172,21 +172,21 @@ def _elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Ca
 
 
 def _solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fmul(builder.fsub(_load(builder, out), dot, flags=_FLAGS), _load(builder, d), flags=_FLAGS)
+    return builder.fmul(builder.fsub(_load(builder, out), dot, flags=FLAGS), _load(builder, d), flags=FLAGS)
 
 
 def _negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fneg(builder.fmul(dot, _load(builder, d), flags=_FLAGS))
+    return builder.fneg(builder.fmul(dot, _load(builder, d), flags=FLAGS))
 
 
 def _damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
-    moved = emit_add_product(builder, x, c, builder.fsub(y, x, flags=_FLAGS))
+    moved = emit_add_product(builder, x, c, builder.fsub(y, x, flags=FLAGS))
     return builder.select(builder.fcmp_ordered(">", c, _constant(0.0)), moved, x)
 
 
 def _emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
     diagonal = _load(builder, out)
-    pivot = builder.fsub(diagonal, _dots(builder, n, x, x)[0], flags=_FLAGS)
+    pivot = builder.fsub(diagonal, _dots(builder, n, x, x)[0], flags=FLAGS)
     good = builder.fcmp_ordered(">", pivot, builder.fmul(diagonal, _constant(PIVOT_FLOOR)))
     sqrt_type = ir.FunctionType(_VECTOR, [_VECTOR])
     sqrt = cgutils.get_or_insert_function(builder.module, sqrt_type, f"llvm.sqrt.v{LANES}f64")
@@ -196,17 +196,17 @@ def _emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) 
 
 
 dot = _rule(_dot_then(lambda b, dot, out, d: dot), 3)
-dot_add = _rule(_dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=_FLAGS)), 3)
+dot_add = _rule(_dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=FLAGS)), 3)
 solve_step = _rule(_dot_then(_solved), 3)
 neg_dot_scaled = _rule(_dot_then(_negated), 3)
 dot_pair = _rule(_pair_then(lambda b, dot, out, d: dot), 5)
 solve_pair = _rule(_pair_then(_solved), 5)
 neg_pair = _rule(_pair_then(_negated), 5)
 pivot_step = _rule(_emit_pivot, 2)
-multiply = _elementwise(lambda b, x, y: b.fmul(x, y, flags=_FLAGS))
-subtract = _elementwise(lambda b, x, y: b.fsub(x, y, flags=_FLAGS))
+multiply = _elementwise(lambda b, x, y: b.fmul(x, y, flags=FLAGS))
+subtract = _elementwise(lambda b, x, y: b.fsub(x, y, flags=FLAGS))
 copy = _elementwise(lambda b, x: x, two=False)
-scale = _elementwise(lambda b, x, c: b.fmul(c, x, flags=_FLAGS), two=False, factor=True)
+scale = _elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False, factor=True)
 axpy = _elementwise(lambda b, x, y, c: emit_add_product(b, x, c, y), factor=True)
 damp = _elementwise(_damped, factor=True)
 

@@ -213,6 +213,12 @@ def mills_excess(x):
 
 
 @kernel
+def upper_tail(x, bell):
+    """Return Phi(-x) for x >= 0, given bell = e^(-x^2 / 2)."""
+    return INV_SQRT_2PI * bell / (x + mills_excess(x))
+
+
+@kernel
 def normal_cdf_parts(z, log_cdf, ratio):
     """Write log Phi(z) and r = phi(z) / Phi(z), and replace z by z + r, over arrays; all keep full relative accuracy.
 

@@ -22,14 +22,28 @@ def code_labels(y: ArrayLike) -> np.ndarray:
 
 
 def binary_likelihood(
-    name: str, tilted: Any, loglik: Any, cdf: Callable[[np.ndarray], np.ndarray], tilted2: Any = None
+    name: str,
+    tilted: Any,
+    loglik: Any,
+    cdf: Callable[[np.ndarray], np.ndarray],
+    tilted2: Any = None,
+    shares: Any = None,
 ) -> Likelihood:
-    """Return the record of P(y = 1 | f) = cdf(f) with a cdf that is symmetric about 0."""
+    """Return the record of P(y = 1 | f) = cdf(f) with a cdf that is symmetric about 0.
+
+    The kernel ``shares(f, one, zero)``, if there is one, writes the means of both probabilities over the lines of f.
+    """
 
     def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
         return tilted_moments(tilted, y, m, v, theta)[0]
 
-    return label_record(name, logpdf, cdf)._replace(tilted=tilted, loglik=loglik, tilted2=tilted2)
+    def of_points(f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one, zero = np.empty(f.shape[1]), np.empty(f.shape[1])
+        shares(np.ascontiguousarray(f), one, zero)
+        return one, one * zero
+
+    record = label_record(name, logpdf, cdf)._replace(tilted=tilted, loglik=loglik, tilted2=tilted2)
+    return record if shares is None else record._replace(of_points=of_points)
 
 
 def label_record(

@@ -23,6 +23,7 @@ from scipy.special import expit
 
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
+from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
@@ -194,6 +195,28 @@ def loglik(y, f, theta, value, d1, d2):
         d2[n] = -big * small
 
 
+@block_kernel
+def shares(f, one, zero):
+    """Write the means (n,) of 1 / (1 + e^-f) and of 1 / (1 + e^f) over the lines of f (S, n)."""
+    S, n = f.shape
+    one[:] = 0.0
+    zero[:] = 0.0
+    for first in range(0, n, TOGETHER):
+        last = min(first + TOGETHER, n)
+        p, q = one[first:last], zero[first:last]
+        for s in range(S):
+            line = f[s, first:last]
+            for i in range(line.shape[0]):
+                e = exp(-abs(line[i]))
+                big = 1.0 / (1.0 + e)
+                small = e * big
+                p[i] += big if line[i] > 0.0 else small
+                q[i] += small if line[i] > 0.0 else big
+        for i in range(p.shape[0]):
+            p[i] /= S
+            q[i] /= S
+
+
 @kernel
 def tilted_mackay(y, m, v, theta, logz, alpha, beta):
     """Write log sigma(z), z = y m / sqrt(1 + pi v / 8), its slope alpha in m, and beta.
@@ -237,7 +260,7 @@ def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
     return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2)._replace(
+LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2, shares)._replace(
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
     f_is_log_odds=True,
     third=third,

@@ -60,7 +60,9 @@ def for_population(likelihood: Likelihood, zero_rate: float) -> Likelihood:
         def shifted(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
             return likelihood.logpdf(y, np.asarray(m) + shift, v, theta)
 
-        return label_record(name, shifted, lambda f: expit(f + shift))
+        record = label_record(name, shifted, lambda f: expit(f + shift))
+        at = likelihood.of_points
+        return record if at is None else record._replace(of_points=lambda f, theta: at(f + shift, theta))
     centre = float(brentq(lambda f: log_odds(likelihood, np.array([f]))[0] + shift, -LARGEST_F, LARGEST_F))
 
     def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import normal_cdf_parts
+from tensorcep.kernels.special import exp, normal_cdf_parts, upper_tail
 from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, log_density
 from tensorcep.likelihoods.augmentation import Augmentation
@@ -85,6 +86,27 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
 
 
+@block_kernel
+def shares(f, one, zero):
+    """Write the means (n,) of Phi(f) and of Phi(-f) over the lines of f (S, n)."""
+    S, n = f.shape
+    one[:] = 0.0
+    zero[:] = 0.0
+    for first in range(0, n, TOGETHER):
+        last = min(first + TOGETHER, n)
+        p, q = one[first:last], zero[first:last]
+        for s in range(S):
+            line = f[s, first:last]
+            for i in range(line.shape[0]):
+                small = upper_tail(abs(line[i]), exp(-0.5 * line[i] * line[i]))
+                big = 1.0 - small
+                p[i] += big if line[i] > 0.0 else small
+                q[i] += small if line[i] > 0.0 else big
+        for i in range(p.shape[0]):
+            p[i] /= S
+            q[i] /= S
+
+
 def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return y r ((z + r) (z + 2 r) - 1) with z = y f and r = phi(z) / Phi(z)."""
     y, f, theta = aligned(y, f, theta)
@@ -95,6 +117,6 @@ def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
 
 
 # Source of the latent normal: Albert and Chib (1993), JASA 88.
-PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2)._replace(
+PROBIT = binary_likelihood("probit", tilted, loglik, ndtr, tilted2, shares)._replace(
     normal=Augmentation(expected, drawn), third=third, observes="labels"
 )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, ndtr
 from scipy.stats import norm
 
 from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
 from tensorcep.core.components import Components, EntryTheta, draw_rows
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     draw,
-    draw_latent,
     latent,
-    latent_quantile,
+    latent_quantiles,
     observed_logpdf,
     observed_moments,
-    observed_quantile,
+    observed_quantiles,
     theta_of,
 )
 from tensorcep.likelihoods import get_likelihood
@@ -72,14 +74,17 @@ def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
     draws = rng.standard_normal((6, 12, 3))
     rows = rng.integers(0, 12, (10, K))
     right = [[np.prod([draw[i] for i in entry], axis=0).sum() for entry in rows] for draw in draws]
-    np.testing.assert_allclose(draw_latent(draws, rows), right, rtol=1e-13)
+    np.testing.assert_allclose(latent_of_points(draws, rows), right, rtol=1e-13)
+    few = draws.astype(np.float32)
+    right = latent_of_points(few.astype(np.float64), rows[:2])
+    np.testing.assert_array_equal(latent_of_points(few, rows[:2]), right)
 
 
 def test_latent_agrees_with_draws(rng):
     belief, n = posterior(rng).components(), 100_000
     rows = np.array([[0, 5, 9], [4, 8, 11]])
     f, v = latent(belief, rows)
-    draws = draw_latent(draw_rows(*belief.moments(), n, rng), rows)
+    draws = latent_of_points(draw_rows(*belief.moments(), n, rng), rows)
     assert (np.abs(draws.mean(axis=0) - f) < 6 * np.sqrt(v / n)).all()
     square = (draws - f) ** 2
     assert (np.abs(square.mean(axis=0) - v) < 6 * square.std(axis=0) / np.sqrt(n)).all()
@@ -107,12 +112,12 @@ def test_moments_of_draws_are_those_of_the_posterior_they_come_from(rng):
     np.testing.assert_allclose(cov, known_cov, atol=0.15 * known_cov.max())
 
 
-@pytest.mark.parametrize("name", ["gaussian", "probit", "poisson"])
+@pytest.mark.parametrize("name", ["gaussian", "probit", "logit", "poisson"])
 def test_predictions_of_draws_average_over_them(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 50)[0].components(UNSEEN)
     theta = theta_of(belief, likelihood)
     y = np.array([1.0, 1.0, 1.0])
-    f = draw_latent(belief.mean, ROWS)
+    f = latent_of_points(belief.mean, ROWS)
     each = [likelihood.predict(f_s, np.zeros(3), np.full(3, t)) for f_s, t in zip(f, theta.values[:, 0], strict=True)]
     mean, variance = np.stack([m for m, _ in each]), np.stack([v for _, v in each])
     found = observed_moments(likelihood, belief, ROWS)
@@ -127,12 +132,45 @@ def test_predictions_of_draws_average_over_them(rng, name):
 
 def test_quantiles_of_draws_cover_what_they_say(rng):
     likelihood, belief = get_likelihood("gaussian"), draws_like(rng)[0].components(UNSEEN)
-    f, t = draw_latent(belief.mean, ROWS), theta_of(belief, likelihood).of(ROWS)
+    f, t = latent_of_points(belief.mean, ROWS), theta_of(belief, likelihood).of(ROWS)
     y = likelihood.sample(rng, f.ravel(), t.ravel()).reshape(f.shape)
     for q in (0.05, 0.5, 0.9):
-        below = np.mean(y < observed_quantile(likelihood, belief, ROWS, q), axis=0)
+        below = np.mean(y < observed_quantiles(likelihood, belief, ROWS, [q])[:, 0], axis=0)
         assert (np.abs(below - q) < 6 * np.sqrt(q * (1 - q) / len(y)) + 1e-3).all()
-        np.testing.assert_allclose(np.mean(f < latent_quantile(belief, ROWS, q, 0.0), axis=0), q, atol=2e-3)
+        np.testing.assert_allclose(latent_quantiles(belief, ROWS, [q])[:, 0], np.quantile(f, q, axis=0), rtol=1e-12)
+        np.testing.assert_allclose(np.mean(f < latent_quantiles(belief, ROWS, [q])[:, 0], axis=0), q, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "logit", "negbinomial"])
+def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
+    likelihood, belief = get_likelihood(name), draws_like(rng, 5)[0].components(UNSEEN)
+    rows = rng.integers(0, 12, (2100, 3))
+    levels = (0.1, 0.9)
+
+    def predicted(rows, executor):
+        return [
+            *observed_moments(likelihood, belief, rows, executor),
+            *latent(belief, rows, executor),
+            *latent_quantiles(belief, rows, levels, executor).T,
+            *observed_quantiles(likelihood, belief, rows[:50], levels, executor).T,
+        ]
+
+    two = ThreadExecutor(2)
+    for one, other in zip(predicted(rows, ThreadExecutor(1)), predicted(rows, two), strict=True):
+        np.testing.assert_array_equal(one, other)
+    two.close()
+    few = predicted(rows[:1], ThreadExecutor(1))
+    np.testing.assert_array_equal([part[0] for part in few], [part[0] for part in predicted(rows, ThreadExecutor(1))])
+
+
+@pytest.mark.parametrize("name", ["logit", "probit"])
+def test_a_label_at_a_point_has_the_probability_of_the_link(name):
+    """Also where it is all but sure, to full relative accuracy."""
+    likelihood, f = get_likelihood(name), np.array([[-30.0, -3.0, 0.0, 1.0, 20.0]])
+    link = expit if name == "logit" else ndtr
+    one, variance = likelihood.of_points(f, np.ones_like(f))
+    np.testing.assert_allclose(one, link(f[0]), rtol=1e-13)
+    np.testing.assert_allclose(variance, link(f[0]) * link(-f[0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("q", [1e-3, 0.05, 0.5, 0.995])
@@ -167,7 +205,7 @@ def test_point_estimate_has_no_variance(rng):
     result = PointEstimate(SHAPE, 3, rng.standard_normal((12, 3)), 4.0, np.ones(12, dtype=bool))
     belief = result.components(UNSEEN)
     f, v = latent(belief, ROWS[:2])
-    np.testing.assert_allclose(f, draw_latent(result.rows[None], ROWS[:2])[0])
+    np.testing.assert_allclose(f, latent_of_points(result.rows[None], ROWS[:2])[0])
     np.testing.assert_array_equal(v, 0.0)
     assert belief.theta == EntryTheta(np.array([[4.0]]))
     assert not belief.uncertain

@@ -11,7 +11,7 @@ from tensorcep.core.arviz import arviz_container
 from tensorcep.core.checks import check_values
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.packing import offsets
-from tensorcep.cp.predict import draw_latent
+from tensorcep.cp.points import latent_of_points
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tensor import SparseTensor
 
@@ -43,7 +43,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         posterior[name] = (dims, by_chain(drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
-        new = model._observations(draw_latent(values, distinct), rows, theta, rng)
+        new = model._observations(latent_of_points(values, distinct), rows, theta, rng)
         groups["posterior_predictive"] = {"y": ((*DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:

@@ -15,7 +15,8 @@ from tensorcep.core.loop import Run
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.predict import draw_latent, latent, observed_logpdf
+from tensorcep.cp.points import latent_of_points
+from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -94,7 +95,7 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
     n_chains = len(state.chains.factors) if kept else 0
     if not n_chains or len(kept) < LEAST_DRAWS:
         return {"n_chains": n_chains}
-    draws = np.stack([draw_latent(factors, rows) for factors in kept], axis=1)
+    draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
     return {

@@ -7,27 +7,27 @@ import os
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat
+from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
+from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     draw,
     draw_apart,
-    draw_latent,
     latent,
-    latent_quantile,
+    latent_quantiles,
     observed_logpdf,
     observed_moments,
-    observed_quantile,
+    observed_quantiles,
 )
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
@@ -121,12 +121,16 @@ class CPPredictions(CPComponents):
         -------
         mean, variance : ndarray of shape (n,)
         """
-        mean, variance = latent(self._fitted_belief(), self._rows(X))
+        belief, rows = self._fitted_belief(), self._rows(X)
+        with threads_of(self.n_jobs) as executor:
+            mean, variance = latent(belief, rows, executor)
         return mean + self._origin, variance
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        return observed_moments(self._likelihood_of_new(), self._fitted_belief(), self._rows(X))
+        belief, rows = self._fitted_belief(), self._rows(X)
+        with threads_of(self.n_jobs) as executor:
+            return observed_moments(self._likelihood_of_new(), belief, rows, executor)
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         if return_std:
@@ -139,7 +143,8 @@ class CPPredictions(CPComponents):
         self._check_has_uncertainty("predict_interval")
         belief, rows = self._fitted_belief(), self._rows(X)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        return np.stack([latent_quantile(belief, rows, q, ndtri(q)) for q in (tail, 1.0 - tail)], axis=1)
+        with threads_of(self.n_jobs) as executor:
+            return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
 
     def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
@@ -147,7 +152,8 @@ class CPPredictions(CPComponents):
         belief, rows = self._fitted_belief(), self._rows(X)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
         likelihood = self._likelihood_of_new()
-        return np.stack([observed_quantile(likelihood, belief, rows, q) for q in (tail, 1.0 - tail)], axis=1)
+        with threads_of(self.n_jobs) as executor:
+            return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor)
 
     def _coded(self, y: Any) -> Any:
         """Observations as the likelihoods know them."""
@@ -157,7 +163,8 @@ class CPPredictions(CPComponents):
         """Log predictive density or mass of the observations y, (n,)."""
         likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
-        return observed_logpdf(likelihood, belief, rows, values)
+        with threads_of(self.n_jobs) as executor:
+            return observed_logpdf(likelihood, belief, rows, values, executor)
 
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator
@@ -174,7 +181,7 @@ class CPPredictions(CPComponents):
     def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
         """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
         values, theta, distinct, rows = self._row_draws(n_samples, X, rng)
-        return draw_latent(values, distinct), rows, theta
+        return latent_of_points(values, distinct), rows, theta
 
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
@@ -274,7 +281,7 @@ class CPPredictions(CPComponents):
     def _chain_draws(self, X: Any) -> np.ndarray:
         """The latent values of entries in all draws, (chains, draws, n)."""
         belief, rows = self._fitted_belief(), self._rows(X)
-        return draw_latent(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
+        return latent_of_points(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

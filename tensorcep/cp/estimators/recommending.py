@@ -16,7 +16,7 @@ from tensorcep.core.checks import (
     fail_value,
 )
 from tensorcep.core.components import Components
-from tensorcep.core.executor import ThreadExecutor, n_threads
+from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
@@ -99,11 +99,8 @@ class Recommending(CPPredictions):
         used = belief
         if by == "thompson":
             used = Components(draw(belief, self._likelihood(), 1, check_random_state(random_state))[0])
-        executor = ThreadExecutor(n_threads(self.n_jobs))
-        try:
+        with threads_of(self.n_jobs) as executor:
             best = best_rows(used, ranked, n, executor)
-        finally:
-            executor.close()
         return self._ranked_frame(k, ranked, best, coverage)
 
     def _combinations(self, k: int, given: dict[int, Any]) -> tuple[list[np.ndarray], set[int]]:

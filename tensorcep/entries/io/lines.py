@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -30,6 +31,7 @@ IN_CACHE = 1 << 17  # bytes for several array operations in turn, which stay in 
 LONGEST = 1 << 20  # bytes of a line: names and numbers take some hundreds
 LONGEST_SHOWN = 60  # characters of a field
 LONG_FIELD = f"has a field of more than {csv.field_size_limit():,} characters; close its quote or mend it"
+BLANK_FIRST = re.compile(rb"[ \t](?<=[,\r\n].)", re.DOTALL)
 GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a bomb to a thousandth
 
 
@@ -70,11 +72,14 @@ class Watched(io.RawIOBase):
     numbers_as_names : bool or None
         Whether a field was seen that begins with a plus, or with a 0 before another character: only such text is
         another than that of the integer which a parser sees in it. None, as it is at first: do not look.
+    blanks_first : bool
+        Whether a field was seen that may begin with a blank; also only where it is looked for.
     refusal : UnreadableError or None
         What was raised; pandas' parser would hide it.
     """
 
     numbers_as_names: bool | None = None
+    blanks_first: bool = False
     refusal: UnreadableError | None = None
 
     def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
@@ -114,6 +119,8 @@ class Watched(io.RawIOBase):
     def _look_for_names(self, data: bytes) -> None:
         data = self._tail + data
         self._tail = data[-2:]
+        if b" " in data or b"\t" in data:
+            self.blanks_first = self.blanks_first or BLANK_FIRST.search(data) is not None
         for start in range(0, len(data), IN_CACHE):
             chars = np.frombuffer(data, np.uint8)[start : start + IN_CACHE + 2]
             found = chars[1:-1] == ord("0")

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_choice, check_file, check_sizes, fail_value
+from tensorcep.core.checks import check_choice, check_file, check_shape, check_sizes, fail_value
 from tensorcep.entries.coo import check_counting
+from tensorcep.entries.io.labelled import read_frame
 from tensorcep.entries.io.layout import (
     LAST,
     VALUES,
@@ -26,7 +27,7 @@ from tensorcep.entries.io.layout import (
 from tensorcep.entries.io.lines import check_seekable, on_disk, open_lines, rows
 from tensorcep.entries.io.npz import read_npz
 from tensorcep.entries.io.parquet import read_parquet
-from tensorcep.entries.io.text import read_entries, read_frame
+from tensorcep.entries.io.text import read_entries
 from tensorcep.entries.tensor import SparseTensor
 
 
@@ -173,6 +174,9 @@ def _from_frame(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, dupli
         if how.shape is not None:
             fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
         return SparseTensor.from_pandas(frame, modes, value, duplicates=duplicates)
+    tensor = _from_integers(frame, modes, value, how, duplicates)
+    if tensor is not None:
+        return tensor
     coords = frame[list(modes)].to_numpy()
     base = how.index_base
     if coords.dtype.kind == "u":
@@ -187,3 +191,23 @@ def _from_frame(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, dupli
     if value is None:
         values, policy = np.ones(len(frame)), check_counting(duplicates)
     return SparseTensor.from_coo(coords, values, how.shape, duplicates=policy)
+
+
+def _from_integers(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor | None:
+    """The tensor of good columns of integers, looked at one by one; None where a longer look must say what is wrong."""
+    columns = [frame[name].to_numpy() for name in modes]
+    if value is None or not len(frame) or any(column.dtype != np.int64 for column in columns):
+        return None
+    ends = [(int(column.min()) - how.index_base, int(column.max()) - how.index_base + 1) for column in columns]
+    sizes = tuple(last for _, last in ends)
+    values = frame[value].to_numpy()
+    if min(first for first, _ in ends) < 0 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        return None
+    shape = sizes if how.shape is None else check_shape(how.shape, len(modes))
+    check_sizes(shape, len(frame), how.shape is not None)
+    if any(last > size for last, size in zip(sizes, shape, strict=True)):
+        return None
+    coords = np.empty((len(frame), len(columns)), dtype=np.int64)
+    for k, column in enumerate(columns):
+        np.subtract(column, how.index_base, out=coords[:, k])
+    return SparseTensor.from_checked(coords, np.ascontiguousarray(values, dtype=np.float64), shape, duplicates)

@@ -36,10 +36,9 @@ from tensorcep.entries.io.lines import (
     split_line,
 )
 from tensorcep.entries.io.one_line import find_bad_line
-from tensorcep.entries.spelling import numbers_of
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
-_PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
+PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
 Keys = tuple[list[Any] | None, ...]
 MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
@@ -54,16 +53,16 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
     ValueError
         With the number of the first bad line, counted from 1 with comments and headers; or if there is no entry.
     """
-    dialects = [_general_dialect(layout)]
+    dialects = [general_dialect(layout)]
     plain = _plain_separator(layout)
     if plain is not None:
         dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE})
-    failure: Exception = _RefusedError()
+    failure: Exception = RefusedError()
     for dialect in dialects:
         try:
             coords, values, sizes = _parse(layout, dialect, verbose)
-        except _PARSE_ERRORS as error:
-            if _is_of_file(error):
+        except PARSE_ERRORS as error:
+            if is_of_file(error):
                 raise
             failure = error
             continue
@@ -86,13 +85,13 @@ def _plain_separator(layout: Layout) -> str | None:
     return None
 
 
-def _general_dialect(layout: Layout) -> dict[str, Any]:
+def general_dialect(layout: Layout) -> dict[str, Any]:
     if layout.separator is None:
         return {"sep": r"\s+", "comment": layout.comment, "quoting": csv.QUOTE_NONE}
     return {"sep": layout.separator, "comment": layout.comment, "skipinitialspace": True}
 
 
-class _RefusedError(ValueError):
+class RefusedError(ValueError):
     """The parser took a block that holds no good entries; the line is found afterwards."""
 
 
@@ -119,7 +118,7 @@ def _parse(
         sizes = np.maximum(sizes, block.sizes)
         count = last
     if count == 0 or (layout.shape is not None and (sizes > layout.shape).any()):
-        raise _RefusedError
+        raise RefusedError
     coords.resize((count, len(layout.modes)), refcheck=False)
     values.resize(count, refcheck=False)
     return coords, values, tuple(int(n) for n in sizes)
@@ -163,39 +162,41 @@ def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, 
     try:
         # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
         with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
-            frame = _read_csv(BytesIO(lines), _types(layout), {**dialect, "low_memory": True})
+            frame = parsed(BytesIO(lines), types_of(layout), {**dialect, "low_memory": True})
     except pd.errors.EmptyDataError:  # nothing but comments
         none = np.empty((0, len(layout.modes)), dtype=np.int64)
         return _Block(none, np.empty(0), none.sum(axis=0), share)
-    coords, values, sizes = _checked(frame, layout)
+    coords, values, sizes = checked_columns(frame, layout)
     return _Block(coords, values, sizes, share)
 
 
-def _checked(frame: pd.DataFrame, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def checked_columns(
+    frame: pd.DataFrame, layout: Layout
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Return coords (zeros for labels), values and sizes of one line or more, if these are what they should be."""
     if frame.shape[1] != layout.n_fields:
-        raise _RefusedError
+        raise RefusedError
     coords = np.zeros((len(frame), len(layout.modes)), dtype=np.int64)
     sizes = np.zeros(len(layout.modes), dtype=np.int64)
     for k, field in enumerate([] if layout.labelled else layout.modes):
         column = frame[field].to_numpy()
         if column.min() < layout.base or int(column.max()) - layout.base >= INT64_MAX:
-            raise _RefusedError
+            raise RefusedError
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
     values = np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     if not np.isfinite(values).all():
-        raise _RefusedError
+        raise RefusedError
     return coords, values, sizes
 
 
-def _types(layout: Layout) -> dict[Any, Any]:
+def types_of(layout: Layout) -> dict[Any, Any]:
     """What the parser makes of the fields; labels of a whole column are what pandas finds that they are."""
     value = {} if layout.value is None else {layout.value: np.float64}
     return value if layout.labelled else {**dict.fromkeys(layout.modes, np.int64), **value}
 
 
-def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFrame:
+def parsed(handle: IO[Any], types: Any, dialect: dict[str, Any], errors: str = UNDECODED) -> pd.DataFrame:
     options: dict[str, Any] = {**dialect, **_EXACT}
     frame: pd.DataFrame = pd.read_csv(
         handle,
@@ -204,74 +205,15 @@ def _read_csv(handle: IO[Any], types: Any, dialect: dict[str, Any]) -> pd.DataFr
         na_filter=False,
         engine="c",
         encoding=ENCODING,
-        encoding_errors=UNDECODED,
+        encoding_errors=errors,
         **options,
     )
     return frame
 
 
-def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
-    """Return the columns of a file with labels, with their names; all of them as text where no column is a mode.
-
-    Labels are numbers only where nothing is lost by it; see `tensorcep.entries.labels.numbers_of`. pandas looks at
-    a whole column for this, so it is not read in chunks.
-
-    Raises
-    ------
-    ValueError
-        With the number of the first bad line, counted from 1 with comments and headers.
-    """
-    try:
-        frame = _labelled_frame(layout, verbose)
-    except _PARSE_ERRORS as error:
-        if _is_of_file(error):
-            raise
-        find_bad_line(layout)
-        raise ValueError(f"'{layout.path}' cannot be read ({reason_of(error)}); mend it.") from error
-    # A line that ends early leaves empty text in its last fields.
-    if any((frame[field] == "").any() for field in frame.columns if frame[field].dtype.kind == "O"):
-        find_bad_line(layout)
-    return frame.set_axis(list(layout.names), axis=1)
-
-
-def _is_of_file(error: Exception) -> bool:
+def is_of_file(error: Exception) -> bool:
     """Whether a file cannot be read in any way, so that there is no line to look for."""
     return isinstance(error, UnreadableError) or isinstance(error.__cause__, GZIP_ERRORS)
-
-
-def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
-    types = _types(layout) if layout.modes else dict.fromkeys(range(layout.n_fields), object)
-    try:
-        frame, names = _whole_frame(layout, verbose, types)
-    except UnicodeError:  # where it does not matter, in a column that nobody asked for, it shall not
-        ignored = set(range(layout.n_fields)) - {*layout.modes, layout.value}
-        frame, names = _whole_frame(layout, 0, {**types, **dict.fromkeys(ignored, object)})
-    _checked(frame, layout)
-    # Integers beyond 64 bits are objects too.
-    texts = [k for k in layout.modes or frame.columns if pd.api.types.infer_dtype(frame[k], skipna=False) == "string"]
-    if not all(is_text("".join(frame[field])) for field in texts if frame[field].dtype == object):
-        raise _RefusedError
-    # Integers are taken from pandas where each was written as Python would; what it made of others is undone.
-    doubted = [k for k in layout.modes if k not in texts and (names or frame[k].dtype != np.int64)]
-    if doubted:
-        as_text, _ = _whole_frame(layout, 0, dict.fromkeys(doubted, object), doubted)
-        for field in doubted:
-            frame[field] = numbers_of(as_text[field])
-    return frame
-
-
-def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
-    """Return a file as pandas reads it, and whether some text may be another than that of the integer in it."""
-    options = {**_general_dialect(layout), "low_memory": False, "usecols": only}
-    with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
-        watched.numbers_as_names = False
-        skip_lines(handle, layout.skip)  # pandas takes one line too many where a carriage return ends them
-        try:
-            return _read_csv(handle, types, options), watched.numbers_as_names
-        except _PARSE_ERRORS:
-            if watched.refusal is not None:
-                raise watched.refusal from None
-            raise
 
 
 def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
@@ -279,15 +221,15 @@ def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64],
 
     None where a line needs a closer look, since it does not hold exactly one good entry.
     """
-    types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **_types(layout)}
+    types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **types_of(layout)}
     text = "".join(lines)
     if not is_text(text):
         return None
     try:
         with np.errstate(invalid="ignore"):
-            frame = _read_csv(StringIO(text), types, _general_dialect(layout))
-        coords, values, sizes = _checked(frame, layout)
-    except _PARSE_ERRORS:
+            frame = parsed(StringIO(text), types, general_dialect(layout))
+        coords, values, sizes = checked_columns(frame, layout)
+    except PARSE_ERRORS:
         return None
     if any((frame[field] == "").any() for field in types if types[field] is object):
         return None
