@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_flag, fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
@@ -23,7 +23,6 @@ from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.forget import Kept, runner_of
-from tensorcep.cp.settings.checks import check_flag
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.tables import UNSAID, as_frame, split_table
