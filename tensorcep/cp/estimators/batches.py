@@ -104,10 +104,8 @@ def check_stream(model: BaseCP) -> None:
         If the method, or what is to be revisited, does not fit a stream.
     """
     name, settings = checked_method(model.method)
-    method = vars(model).get("method_", name)
-    if name == "auto" and method not in (*STREAMING, "auto"):
-        fail_value(f"partial_fit cannot go on from a fit by method {method!r}; set method='cep', and fit again.")
-    check_choice("method", method, (*STREAMING, "auto"))
+    if "posterior_" not in vars(model) and "_stream" not in vars(model):
+        check_choice("method", name, (*STREAMING, "auto"))
     if not check_int("revisit", model.revisit, 0):
         return
     if name not in ("cep", "auto"):

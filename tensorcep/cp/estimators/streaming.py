@@ -24,6 +24,7 @@ from tensorcep.cp.estimators.beginning import Begun, begin_with, due, kept_with
 from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
@@ -92,8 +93,10 @@ class StreamingCP(CPPredictions):
     def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None, **others: Any) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
-        The first batch is learned as `fit` would. Later batches get messages of their own, damped sweeps until `tol`
-        or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or a label that
+        The first batch is learned as `fit` would. After a fit by a method that learns no streams, such as a sampler,
+        batches are learned by "cep", from Gaussians of the rows; of draws these are made after their alignment, and
+        refused where draws do not agree on the components. Later batches get messages of their own, damped sweeps until
+        `tol` or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or label that
         was not seen before gets a row with its prior, unless the parameter `shape` fixes the rows. A batch that is
         refused, interrupted or ended by an exception leaves the model as it was.
 
@@ -210,6 +213,11 @@ class StreamingCP(CPPredictions):
         )
 
     def _learn_next(self, arrival: Batch) -> dict[str, float]:
+        if must_be_summed_up(self):
+            new = gaussian_model(self)
+            scores: dict[str, float] = new._learn_next(arrival)
+            self.__dict__ = new.__dict__
+            return scores
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
         stream = plan.stream
