@@ -14,10 +14,11 @@ from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
-from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
@@ -101,6 +102,7 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         modes: Any = None,
         value: Any = UNSAID,
         warm_start: bool = False,
+        fixed_modes: Any = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed entries.
@@ -123,6 +125,11 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         warm_start : bool, default=False
             Whether to start at the factors of the earlier fit of this estimator, if there is one with as many columns;
             rows are matched by their labels.
+        fixed_modes : name or position of a mode, or list of them, optional
+            Modes whose rows stay as they are in the earlier fit of this estimator, with what is not known of them; the
+            rows of the other modes are learned from these entries alone, from where they are. Columns, prior and level
+            are those of the earlier fit. Samplers take the earlier draws of the rows one after the other. Not for
+            "wopt".
         **others
             Refused: all entries weigh the same.
 
@@ -144,7 +151,10 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        self._fit_entries(entries, coding, X, self._runner(entries, warm_start))
+        runner, plan = self._runner(entries, warm_start), None
+        if fixed_modes is not None:
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
+        self._fit_entries(entries, coding, X, runner, plan)
         return self
 
     def _runner(self, entries: Entries, warm_start: bool) -> Any:
@@ -154,11 +164,14 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
             return run_plan
         return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(entries[2], entries[3]), run_plan)
 
-    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
-        """Plan a fit, run it by ``runner(plan)``, and set all attributes."""
-        plan = plan_fit(self, entries, source)
+    def _fit_entries(
+        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: FitPlan | None = None
+    ) -> None:
+        """Plan a fit, run it by ``runner(plan)``, and set all attributes; a plan that is given has fixed modes."""
+        is_fixed = plan is not None
+        plan = plan_fit(self, entries, source) if plan is None else plan
         warn_of_labels(entries[3])
-        keeps = bool(getattr(plan.work.settings, "keep_messages", False))
+        keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_fixed
         if keeps:
             work = plan.work
             plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Cells at which a summary is compared with the draws.
 COMPARED = 2000
-OTHERWISE = "fit with method='cep' or method='vmp', from which partial_fit always goes on."
+OTHERWISE = "fit with method='cep' or method='vmp', from which it always does."
 
 
 def must_be_summed_up(model: BaseCP) -> bool:
@@ -30,21 +30,24 @@ def must_be_summed_up(model: BaseCP) -> bool:
     return "_stream" not in vars(model) and "posterior_" in vars(model) and model.method_ not in STREAMING
 
 
-def gaussian_model(model: BaseCP) -> BaseCP:
+def gaussian_model(model: BaseCP, what: str = "partial_fit") -> BaseCP:
     """A copy of a fitted model that goes on as a stream by CEP, from the Gaussians that its result is or comes to.
+
+    `what` goes on from it, for the error.
 
     Raises
     ------
     ValueError
         If there are no Gaussians of the rows that say what the result says.
     """
+    model = copy.copy(model)  # what is made of the factors here is not the model's
     result = first_member(model.posterior_)
     if isinstance(result, PointEstimate):
-        fail_value(f"partial_fit needs a posterior, but method {model.method_!r} gives a point estimate; {OTHERWISE}")
+        fail_value(f"{what} needs a posterior, but method {model.method_!r} gives a point estimate; {OTHERWISE}")
     mean, cov = model._unseen_mean, model._unseen_cov
     posterior: Any = result
     if isinstance(result, Draws):
-        posterior, mean, cov = _summary(model, result)
+        posterior, mean, cov = _summary(model, result, what)
     sweeps = given_int("max_iter", model.max_iter, SWEEPS)
     changed = {
         "labels_": model.labels_,
@@ -58,7 +61,7 @@ def gaussian_model(model: BaseCP) -> BaseCP:
     return new
 
 
-def _summary(model: BaseCP, draws: Draws) -> Summary:
+def _summary(model: BaseCP, draws: Draws, what: str) -> Summary:
     """The summary of a sampler's draws.
 
     Raises
@@ -77,8 +80,8 @@ def _summary(model: BaseCP, draws: Draws) -> Summary:
     left = left_over(belief, summary, _some_cells(model) + offsets(model.shape_)[:-1])
     if left > MOST_LEFT:
         fail_value(
-            f"the draws of {model.method_!r} do not agree on the components: Gaussians of the rows, with which a "
-            f"stream would go on, miss {100 * left:.0f} % of what the draws predict; {OTHERWISE}"
+            f"the draws of {model.method_!r} do not agree on the components: Gaussians of the rows, from "
+            f"which {what} goes on, miss {100 * left:.0f} % of what the draws predict; {OTHERWISE}"
         )
     return summary
 

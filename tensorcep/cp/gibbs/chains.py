@@ -115,7 +115,12 @@ def draw_factors(
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
     first = offsets(problem.shape)
+    if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
+        own, draws = problem.rows_of_fixed, problem.fixed.draws
+        factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
     for k, columns in enumerate(chains.columns):
+        if problem.is_fixed(k):
+            continue
         source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         record = (

@@ -37,7 +37,7 @@ from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
-from tensorcep.cp.rows import augmentation_in_use, refresh_rows, relative_change, rows_at_prior, train_score
+from tensorcep.cp.rows import augmentation_in_use, fix_rows, refresh_rows, relative_change, rows_at_prior, train_score
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.likelihoods.parameter import Gamma
 
@@ -57,6 +57,12 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     prior = first_prior(small, rows)
     if small.start is not None:
         rows.mean[:] = small.start
+    if small.fixed is not None:
+        fix_rows(rows, small)
+        refresh_rows(rows, 0, n_rows, executor)
+        rows.mean[:] = (
+            rows.mean if small.start is None else np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
+        )
     P, Q, C = rows.cov.shape[1], small.rank, 0 if orders is None else orders.n_clamped
     state = MeanFieldState(
         small=small,
@@ -119,6 +125,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     if not annealed:
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows))
     for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            continue
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor)
         if state.learns_precision:
