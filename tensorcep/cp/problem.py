@@ -50,6 +50,8 @@ class Problem(NamedTuple):
         Columns that are not clamped to 1 by the prior (`tensorcep.cp.columns`); None when all are free.
     fixed : FixedRows or None
         Rows that are not learned.
+    power : (n_blocks, LANES) float64 or None
+        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1. For mean-field methods.
     """
 
     entries: Entries
@@ -62,6 +64,7 @@ class Problem(NamedTuple):
     seed: int = 0
     free: np.ndarray | None = None
     fixed: FixedRows | None = None
+    power: np.ndarray | None = None
 
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""

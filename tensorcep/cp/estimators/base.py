@@ -23,6 +23,7 @@ from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
+from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
@@ -103,6 +104,7 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         value: Any = UNSAID,
         warm_start: bool = False,
         fixed_modes: Any = None,
+        sample_weight: Any = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed entries.
@@ -130,8 +132,11 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
             rows of the other modes are learned from these entries alone, from where they are. Columns, prior and level
             are those of the earlier fit. Samplers take the earlier draws of the rows one after the other. Not for
             "wopt".
+        sample_weight : array-like of shape (N,), optional
+            How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
+            given so many times (0: not at all), for every method; "vmp" and "pg-vb" take any that are not negative.
         **others
-            Refused: all entries weigh the same.
+            Refused.
 
         Returns
         -------
@@ -151,9 +156,13 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
+        entries, power = weighted_entries(entries, sample_weight)
         runner, plan = self._runner(entries, warm_start), None
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
+        if power is not None:
+            plan = plan_fit(self, entries, X) if plan is None else plan
+            plan = plan._replace(work=with_power(plan.work, power))
         self._fit_entries(entries, coding, X, runner, plan)
         return self
 
@@ -167,11 +176,14 @@ class BaseCP(TakesMethod, Folding, Forgetting, Reading, Recommending, Spotting, 
     def _fit_entries(
         self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: FitPlan | None = None
     ) -> None:
-        """Plan a fit, run it by ``runner(plan)``, and set all attributes; a plan that is given has fixed modes."""
-        is_fixed = plan is not None
+        """Plan a fit, run it by ``runner(plan)``, and set all attributes.
+
+        A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
+        """
+        is_given = plan is not None
         plan = plan_fit(self, entries, source) if plan is None else plan
         warn_of_labels(entries[3])
-        keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_fixed
+        keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
         if keeps:
             work = plan.work
             plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))

@@ -26,6 +26,7 @@ from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
@@ -90,7 +91,9 @@ class StreamingCP(CPPredictions):
         stream = self.__dict__.get("_stream")
         return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
-    def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None, **others: Any) -> Any:
+    def partial_fit(
+        self, X: Any, y: Any = None, *, time: float | None = None, sample_weight: Any = None, **others: Any
+    ) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
         The first batch is learned as `fit` would. After a fit by a method that learns no streams, such as a sampler,
@@ -109,8 +112,8 @@ class StreamingCP(CPPredictions):
             Values; left out with a SparseTensor.
         time : float, optional
             When the batch was observed, in the unit that `forget` refers to; default: the number of earlier batches.
-        **others
-            Refused: all entries weigh the same.
+        sample_weight : array-like of shape (N,), optional
+            Whole numbers: an entry of weight n counts as n.
 
         Returns
         -------
@@ -122,7 +125,7 @@ class StreamingCP(CPPredictions):
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
         refuse_others(f"{type(self).__name__}.partial_fit", others)
-        self._learn(as_batch(as_frame(X), y, time))
+        self._learn(weighted_batch(as_batch(as_frame(X), y, time), sample_weight))
         return self
 
     def stream(
