@@ -189,7 +189,12 @@ def free_problem(problem: Problem) -> Problem:
     Lam = pack(_taken(unpack(prior.Lam, problem.rank), index[modes]))
     prior = prior.in_columns(Lam, _columns(prior.eta, index, problem.shape), index)
     start = None if start is None else _columns(start, index, problem.shape)
-    return problem._replace(rank=index.shape[1], prior=prior, start=start)
+    fixed = problem.fixed
+    if fixed is not None:
+        each = np.repeat(np.arange(K), problem.shape)
+        Lam = pack(_taken(unpack(fixed.Lam, problem.rank), index[each]))
+        fixed = fixed._replace(Lam=Lam, eta=_columns(fixed.eta, index, problem.shape))
+    return problem._replace(rank=index.shape[1], prior=prior, start=start, fixed=fixed)
 
 
 def some_columns(problem: Problem, which: np.ndarray) -> Problem:

@@ -12,6 +12,27 @@ from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.record import RowPrior
 
 
+class FixedRows(NamedTuple):
+    """Modes whose rows are known, and stay as they are.
+
+    Attributes
+    ----------
+    modes : tuple of bool
+    seen : (n_rows,) bool
+        Of the rows of these modes, those that entries told of.
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        Natural parameters of the rows of these modes; those of the others are of no meaning.
+    draws : (D, n_rows, R) float64
+        The same for samplers, which take one after the other.
+    """
+
+    modes: tuple[bool, ...]
+    seen: np.ndarray
+    Lam: np.ndarray
+    eta: np.ndarray
+    draws: np.ndarray
+
+
 class Problem(NamedTuple):
     """What a method infers from.
 
@@ -27,6 +48,10 @@ class Problem(NamedTuple):
         Seed of the methods that draw random numbers.
     free : (K, R) bool or None
         Columns that are not clamped to 1 by the prior (`tensorcep.cp.columns`); None when all are free.
+    fixed : FixedRows or None
+        Rows that are not learned.
+    power : (n_blocks, LANES) float64 or None
+        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1. For mean-field methods.
     """
 
     entries: Entries
@@ -38,3 +63,14 @@ class Problem(NamedTuple):
     noise_prior: GammaNoise | None
     seed: int = 0
     free: np.ndarray | None = None
+    fixed: FixedRows | None = None
+    power: np.ndarray | None = None
+
+    def is_fixed(self, k: int) -> bool:
+        """Whether the rows of mode k stay as they are."""
+        return self.fixed is not None and self.fixed.modes[k]
+
+    @property
+    def rows_of_fixed(self) -> np.ndarray:
+        """Whether a packed row stays as it is, (n_rows,) bool."""
+        return np.repeat([self.is_fixed(k) for k in range(len(self.shape))], self.shape)

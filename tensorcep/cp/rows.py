@@ -34,6 +34,13 @@ def rows_at_prior(problem: Problem) -> RowState:
     return RowState(Lam, eta, np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta)))
 
 
+def fix_rows(rows: RowState, problem: Problem) -> None:
+    """Give the rows that are not learned the natural parameters that they keep."""
+    if problem.fixed is not None:
+        own = problem.rows_of_fixed
+        rows.Lam[own], rows.eta[own] = problem.fixed.Lam[own], problem.fixed.eta[own]
+
+
 def initial_prior(problem: Problem) -> Conditional:
     """The prior to begin with."""
     return first_conditional(problem.prior, problem.shape, seen_rows(problem))
@@ -133,8 +140,8 @@ def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> f
 
 
 def seen_rows(problem: Problem) -> np.ndarray:
-    """Whether a training entry touches the row, (n_rows,) bool."""
+    """Whether a training entry touches the row, (n_rows,) bool; of a row that is not learned, whether one did."""
     seen = np.zeros(sum(problem.shape), dtype=bool)
     used = problem.entries.weight[:, None, :] > 0
     seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
-    return seen
+    return seen if problem.fixed is None else np.where(problem.rows_of_fixed, problem.fixed.seen, seen)

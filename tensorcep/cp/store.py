@@ -19,18 +19,12 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream.adf import ModeRows
 from tensorcep.cp.stream.reservoir import Sample
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
-from tensorcep.entries.labels import Labels, pack_labels, unpack_labels
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
 
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
-
-
-class StoredLabels(NamedTuple):
-    """Per mode what `pack_labels` describes, None without labels; and its arrays."""
-
-    described: tuple[Any, ...]
-    arrays: dict[str, np.ndarray]
 
 
 class FittedCP(NamedTuple):
@@ -63,14 +57,12 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
 
     A model that learns from a stream brings the state of the stream. `extra` is added to the header.
     """
-    arrays: Arrays = {}
-    described = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(model.labels_)]
     stream = model.__dict__.get("_stream")
     fitted = FittedCP(
         posterior=model.posterior_,
         unseen_mean=model._unseen_mean,
         unseen_cov=model._unseen_cov,
-        labels=StoredLabels(tuple(described), arrays),
+        labels=stored_labels(model.labels_),
         n_iter=int(model.n_iter_),
         converged=bool(model.converged_),
         n_samples_seen=int(model.n_samples_seen_),
@@ -95,8 +87,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
     """
     with complete(stored.path):
         fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
-        each = enumerate(fitted.labels.described)
-        labels = tuple(None if item is None else unpack_labels(item, k, fitted.labels.arrays) for k, item in each)
+        labels = fitted.labels.labels()
         check_names(fitted.own, own)
         missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
         if missing:

@@ -21,18 +21,11 @@ def split_rows(n: int, test_size: float, random_state: Any) -> tuple[Rows, Rows]
     """Return ascending positions of the entries to train on and of those to test on."""
     from sklearn.model_selection import train_test_split
 
-    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=_splitter_seed(random_state))
+    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=splitter_seed(random_state))
     return np.sort(train), np.sort(test)
 
 
-def fold_rows(n: int, n_splits: int, random_state: Any) -> list[tuple[Rows, Rows]]:
-    """Return positions to train on and to test on, for each of some shuffled folds."""
-    from sklearn.model_selection import KFold
-
-    return list(KFold(n_splits, shuffle=True, random_state=_splitter_seed(random_state)).split(np.arange(n)))
-
-
-def _splitter_seed(random_state: Any) -> Any:
+def splitter_seed(random_state: Any) -> Any:
     """scikit-learn's splitters take no Generator: draw an integer seed from it."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -13,10 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorcep.core.checks import (
     check_coords,
-    check_int,
-    check_mask_or_rows,
     check_mode_count,
-    check_random_state,
     check_range,
     check_shape,
     check_sizes,
@@ -24,14 +21,14 @@ from tensorcep.core.checks import (
     fail_value,
 )
 from tensorcep.entries import interop as _interop
-from tensorcep.entries.choices import cells_to_exclude, fold_rows, joined_entries, split_rows
-from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates, sample_free_cells
+from tensorcep.entries.choosing import Choosing
+from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, check_labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SparseTensor:
+class SparseTensor(Choosing):
     """Observed entries of a tensor of order 2 (a matrix) or more. An absent cell is unobserved, never zero.
 
     Parameters
@@ -98,23 +95,10 @@ class SparseTensor:
         new._set(*merge_duplicates(coords, values, shape, duplicates), shape, labels or (None,) * len(shape), 1.0)
         return new
 
-    def _with(
-        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
-    ) -> SparseTensor:
-        """Return a tensor of the same shape and labels from entries that are known to be good."""
-        new = object.__new__(type(self))
-        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
-        return new
-
     @property
     def order(self) -> int:
         """The number of modes K."""
         return len(self.shape)
-
-    @property
-    def nnz(self) -> int:
-        """The number of observed entries N, those of value zero included."""
-        return int(self.values.shape[0])
 
     @property
     def density(self) -> float:
@@ -229,69 +213,6 @@ class SparseTensor:
         """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse."""
         sparse = _interop.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
-
-    # Choosing entries
-
-    def select(self, where: ArrayLike) -> SparseTensor:
-        """Return the entries where a boolean array (N,) is true, or those at distinct integer positions."""
-        rows = check_mask_or_rows(where, self.nnz)
-        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
-
-    def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
-        """Return the entries of this and other tensors of the same shape and labels.
-
-        The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
-        """
-        return self._with(*joined_entries((self, *others), duplicates))
-
-    def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
-        """Return (train, test): a random split of the entries by scikit-learn's splitter.
-
-        `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
-        """
-        train, test = split_rows(self.nnz, test_size, random_state)
-        return self.select(train), self.select(test)
-
-    def kfold(self, n_splits: int = 5, random_state: Any = None) -> Iterator[tuple[SparseTensor, SparseTensor]]:
-        """Yield (train, test) for each of `n_splits` shuffled folds of the entries, by scikit-learn's KFold."""
-        return ((self.select(a), self.select(b)) for a, b in fold_rows(self.nnz, n_splits, random_state))
-
-    def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
-        """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order."""
-        size = check_int("size", size)
-        order = check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
-        return (self.select(order[n : n + size]) for n in range(0, self.nnz, size))
-
-    def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
-        """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
-
-        They come alone: `with_zeros` adds them to the entries of this tensor. Their `zero_rate` is `n` over the number
-        of such cells. It is right for a fit to all ones: sample zeros before you hold entries out, or divide the rate
-        by the share of the ones that the fit gets.
-
-        Parameters
-        ----------
-        n : int
-        exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
-            Cells to keep out, for instance the test set.
-        random_state : int, RandomState, Generator or None
-
-        Raises
-        ------
-        ValueError
-            If fewer than `n` cells are free.
-        """
-        n = check_int("n", n, minimum=0)
-        rng = check_random_state(random_state)
-        several = isinstance(exclude, (list, tuple)) and any(isinstance(item, SparseTensor) for item in exclude)
-        others = exclude if several else [] if exclude is None else [exclude]
-        taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
-        cells, share = sample_free_cells(n, taken, self.shape, rng)
-        return self._with(cells, np.zeros(n), share or 1.0)
-
-    def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
-        """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them."""
-        return self.concatenate(self.sample_zeros(n, exclude, random_state))
 
     def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values."""

@@ -62,7 +62,9 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
             "converged_": result.converged,
             "trace_": result.trace,
         }
-        kept = {name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_columns_of")}
+        kept = {
+            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
+        }
         self.__dict__ = {**kept, **run, **attributes}
 
     def _set_attributes(self) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
 from tensorcep.factor_models.base import FactorModel, empty_relations
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.components import check_components, fit_components
+from tensorcep.factor_models.entity_labels import by_entity, labels_of
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.kinds import KINDS, kind_of
 from tensorcep.factor_models.layout import BIASES, Layout, Link
@@ -38,6 +38,8 @@ class BaseRelations(FactorModel):
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
         links = self._planned_links(matrices, relations, names)
         check_links(plan, links)
+        sides = [(link.row, link.col) for link in links]
+        labels = by_entity([labels_of(X) for X in matrices], sides, names)
         sizes = _entity_sizes(links, names)
         learned = [bool(self.ard) and name not in fixed for name in names]
         rng = check_random_state(self.random_state)
@@ -45,8 +47,7 @@ class BaseRelations(FactorModel):
         drawn = empty_relations(links, where)
         energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
         posterior = by_energy(posterior, energy)
-        columns = {m: X.columns for m, X in enumerate(matrices) if isinstance(X, pd.DataFrame)}
-        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_columns_of": columns})
+        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_entity_labels": labels})
         return self
 
     def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:

@@ -15,6 +15,7 @@ from tensorcep.core.executor import n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.components import check_components, fit_components
+from tensorcep.factor_models.entity_labels import labels_of
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link
@@ -78,6 +79,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         result, posterior, where, rank = fit_components(plan, links, [*matrix.cells.shape], rank, learned, rng, init)
         posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
         features = {name: value for name, value in vars(seen).items() if name in FEATURES}
+        features["_entity_labels"] = list(labels_of(X))
         self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
         return self
 

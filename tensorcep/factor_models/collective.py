@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from tensorcep.core.checks import fail_value
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
+from tensorcep.factor_models.base import scores_of
 from tensorcep.factor_models.base_many import BaseRelations
+from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.layout import Link
+from tensorcep.factor_models.new_rows import new_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -78,3 +85,60 @@ class CollectiveMatrixFactorization(BaseRelations):
         if len(relations) == 0 or len(X) != len(relations):
             fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
         return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations], ())
+
+    def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
+        """Place new rows of an entity, all else as fitted.
+
+        Parameters
+        ----------
+        X : sequence of matrices or None, or dict of matrices by their position or name
+            One item per relation: the new rows where the entity is the row entity, their columns being those of the
+            fit, or None.
+        entity : str, optional
+            Default: the row entity of the first matrix that is given.
+        return_cov : bool, default=False
+
+        Returns
+        -------
+        factors : ndarray (n, K)
+        covariances : ndarray (n, K, K), if return_cov
+
+        Raises
+        ------
+        ValueError
+            If a matrix has other rows than the entity, or other columns than those of the fit.
+        """
+        check_is_fitted(self, "posterior_")
+        given = dict(X) if isinstance(X, Mapping) else {m: matrix for m, matrix in enumerate(X) if matrix is not None}
+        given = {self._position(m): matrix for m, matrix in given.items()}
+        if not given:
+            fail_value("X must hold at least one matrix of new rows; got none.")
+        entity = self._names[self._links[min(given)].row] if entity is None else entity
+        check_choice("entity", entity, self._names)
+        links = {m: self._new_link(m, given[m], entity) for m in sorted(given)}
+        sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
+        if len(set(sizes.values())) > 1:
+            fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
+        e = self._names.index(entity)
+        rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
+        return scores_of(rows, self._where[0].rank, return_cov)
+
+    def _new_link(self, m: int, X: Any, entity: str) -> Link:
+        """The link of a matrix of new rows."""
+        link = self._links[m]
+        row, col = self._names[link.row], self._names[link.col]
+        if row != entity:
+            fail_value(
+                f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
+                f"({entity!r}, {row!r}) with its matrix transposed, and fit again."
+                if col == entity
+                else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
+            )
+        known, theirs = self._entity_labels[link.col], labels_of(X)[1]
+        if known is not None and theirs is not None and known != theirs:
+            fail_value(f"the columns of matrix {m} must have the labels, in the order, of those of the fit.")
+        matrix = self._matrix(X, link.likelihood, m)
+        wanted = link.matrix.cells.shape[1]
+        if matrix.cells.shape[1] != wanted:
+            fail_value(f"matrix {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+        return link._replace(matrix=matrix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -14,6 +15,8 @@ from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
 from tensorcep.factor_models.relations import Kind, Relation, RelationPosterior, Sites
 
 Pair = tuple[np.ndarray, np.ndarray]
+# Cells that are predicted at a time.
+CELLS = 1 << 20
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
 Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], Pair]
 
@@ -68,6 +71,27 @@ def observed(
 def predict_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
     """Predictive mean and variance of the cells of training matrix m; over a sampler's draws where there are some."""
     return _over_draws(posterior, m, relation, partial(predict_block, relation))
+
+
+def predict_cells(posterior: RelationPosterior, m: int, relation: Relation, cells: np.ndarray) -> Pair:
+    """Predictive mean and variance (n,) of cells (n, 2) of training matrix m, some rows at a time."""
+    rows, at = np.unique(cells[:, 0], return_inverse=True)
+    mean, variance = np.empty(len(cells)), np.empty(len(cells))
+    size = max(1, CELLS // len(posterior.moments[relation.col].mean))
+    for a in range(0, len(rows), size):
+        own = np.flatnonzero((at >= a) & (at < a + size))
+        block = partial(_block_of_rows, relation, rows[a : a + size])
+        some = _over_draws(posterior, m, relation, block)
+        place = at[own] - a, cells[own, 1]
+        mean[own], variance[own] = some[0][place], some[1][place]
+    return mean, variance
+
+
+def _block_of_rows(relation: Relation, which: np.ndarray, rows: Moments, cols: Moments, *parameters: Any) -> Pair:
+    some = Moments(rows.mean[which], rows.cov if len(rows.cov) == 1 else rows.cov[which], rows.diagonal)
+    by_row = relation.groups == "row"
+    theta = [values[which] if by_row and values is not None and len(values) > 1 else values for values in parameters]
+    return predict_block(relation, some, cols, *theta)
 
 
 def latent_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:

@@ -11,8 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.core.summary import Summary
+from tensorcep.entries.labels import Labels
+from tensorcep.factor_models.entity_labels import cells_of
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import variances
+from tensorcep.factor_models.predict import predict_cells
 from tensorcep.factor_models.relations import Relation, RelationPosterior
 from tensorcep.factor_models.summary import energies, shares
 
@@ -25,7 +28,7 @@ class ReadingFactors:
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
-    _columns_of: dict[int, Any]
+    _entity_labels: list[Labels | None]
 
     @property
     def matrix_names_(self) -> list[str]:
@@ -68,9 +71,7 @@ class ReadingFactors:
         DataFrame
             A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
         """
-        names, z = self.matrix_names_, float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
-        m = names.index(check_choice("matrix", matrix, names)) if isinstance(matrix, str) else matrix
-        m = check_int("matrix", m, 0, len(names) - 1)
+        m, z = self._position(matrix), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
         link, K = self._given_links()[m], self._where[0].rank
         cols = self._without_data(m).in_units(self.posterior_.moments[link.col])
         mean, sd = cols.mean[:, :K], np.sqrt(np.broadcast_to(variances(cols), cols.mean.shape)[:, :K])
@@ -84,6 +85,34 @@ class ReadingFactors:
         half = z * sd.T.ravel()
         ends = {"lower": table["mean"] - half, "upper": table["mean"] + half}
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
+
+    def predict_cells(self, X: Any, matrix: Any = 0, return_std: bool = False) -> Any:
+        """Predictive means of some cells of a matrix that was fitted, observed or not.
+
+        Parameters
+        ----------
+        X : table, SparseTensor or coordinates (n, 2)
+            A table has a column of row labels and one of column labels, by the names that they had or in this order.
+        matrix : name or position, default=0
+        return_std : bool, default=False
+            Also return the standard deviations of new observations.
+
+        Returns
+        -------
+        ndarray (n,), or a pair of them
+        """
+        m = self._position(matrix)
+        link = self._given_links()[m]
+        labels = self._entity_labels[link.row], self._entity_labels[link.col]
+        cells = cells_of(X, labels, link.matrix.cells.shape)
+        mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def _position(self, matrix: Any) -> int:
+        """Which matrix a name or a position is."""
+        names = self.matrix_names_
+        m = names.index(check_choice("matrix", matrix, names)) if isinstance(matrix, str) else matrix
+        return check_int("matrix", m, 0, len(names) - 1)
 
     def summary(self, n_rows: int = 5) -> Summary:
         """What was fitted, what its components explain, and the features of the largest loadings.
@@ -123,7 +152,5 @@ class ReadingFactors:
 
     def _features(self, m: int) -> Any:
         """The names of a matrix's columns, where it had some."""
-        labels = vars(self).get("labels_", (None, None))[1]
-        if labels is not None:
-            return labels.index
-        return vars(self).get("_columns_of", {}).get(m, vars(self).get("feature_names_in_"))
+        labels = self._entity_labels[self._links[m].col]
+        return vars(self).get("feature_names_in_") if labels is None else labels.index

@@ -10,6 +10,8 @@ import numpy as np
 
 from tensorcep.core.records import Sized
 from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
+from tensorcep.entries.stored_labels import StoredLabels, stored_labels
+from tensorcep.factor_models.entity_labels import storable
 from tensorcep.factor_models.layout import Layout, Link, no_data
 from tensorcep.factor_models.moments import variances
 from tensorcep.factor_models.relations import RelationPosterior
@@ -45,6 +47,7 @@ class FittedRelations(NamedTuple):
     n_iter: int
     converged: bool
     trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
+    labels: StoredLabels | None = None
 
 
 def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
@@ -63,6 +66,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         n_iter=int(model.n_iter_),
         converged=bool(model.converged_),
         trace=model.trace_,
+        labels=stored_labels(storable(model._entity_labels)),
     )
     write_model(path, model, fitted)
 
@@ -87,6 +91,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
             "n_iter_": fitted.n_iter,
             "converged_": fitted.converged,
             "trace_": fitted.trace,
+            "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
         }
         if fitted.n_features_in is not None:
             attributes["n_features_in_"] = fitted.n_features_in
@@ -110,6 +115,9 @@ def _check_sense(fitted: FittedRelations) -> None:
         raise ValueError("the moments do not fit the shapes of the matrices")
     if len(fitted.links) == 1 and fitted.n_features_in not in (None, fitted.links[0].shape[1]):
         raise ValueError("the number of features is not that of the matrix")
+    named = [] if fitted.labels is None else fitted.labels.labels()
+    if any(own is not None and len(own) != n for own, (n, _) in zip(named, sizes, strict=False)):
+        raise ValueError("the labels are not as many as the rows of their entity")
     if any(variances(moments).min() < 0.0 for moments in posterior.moments):
         raise ValueError("a variance is negative")
     learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]

@@ -67,7 +67,7 @@ def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
 
 def emit_product(builder: Any, x: Any, y: Any) -> Any:
     """Emit x y."""
-    return builder.fmul(x, y, flags=_FLAGS)
+    return builder.fmul(x, y, flags=FLAGS)
 
 
 def emit_loop(builder: Any, n: Any, start: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:

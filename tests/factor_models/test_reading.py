@@ -36,7 +36,7 @@ def test_views_keep_their_names_and_features(rng, tmp_path):
     model.save(tmp_path / "m.npz")
     again = tc.load(tmp_path / "m.npz")
     np.testing.assert_allclose(again.variance_explained(), table)
-    assert again.components("rna")["feature"].unique().tolist() == [0, 1, 2, 3]  # a file has no names of features
+    assert again.components("rna")["feature"].unique().tolist() == [*"abcd"]
     text = str(model.summary())
     assert "rna 80 x 4, atac 80 x 6" in text
     assert "Largest loadings of atac" in text

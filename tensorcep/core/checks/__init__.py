@@ -31,6 +31,7 @@ from tensorcep.core.checks.messages import reason_of as reason_of
 from tensorcep.core.checks.messages import warn_user as warn_user
 from tensorcep.core.checks.settings import check_choice as check_choice
 from tensorcep.core.checks.settings import check_exactly_one as check_exactly_one
+from tensorcep.core.checks.settings import check_flag as check_flag
 from tensorcep.core.checks.settings import check_fraction as check_fraction
 from tensorcep.core.checks.settings import check_int as check_int
 from tensorcep.core.checks.settings import check_only_for as check_only_for

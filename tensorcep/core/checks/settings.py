@@ -23,6 +23,13 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False; got {value!r}.")
+    return value
+
+
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None, *, instead: str = "") -> int:
     """Return `value` as an int from `minimum` to `maximum`, both allowed; bool and float are refused.
 

@@ -31,6 +31,7 @@ def averaged_rows(state: MessageState, problem: Problem, executor: Executor) -> 
     rows, prior = state.rows, state.prior
     counts = np.maximum(state.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
+    counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
     average = RowState((rows.Lam - Lam) / counts, (rows.eta - eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
     refresh_rows(cavity, 0, len(counts), executor)

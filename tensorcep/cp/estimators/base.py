@@ -10,23 +10,24 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_flag, fail_value
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
 from tensorcep.cp.estimators.health import diagnose, warn_of_health
-from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
+from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
-from tensorcep.cp.settings.checks import check_flag
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.tables import UNSAID, as_frame, split_table
@@ -105,6 +106,8 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         modes: Any = None,
         value: Any = UNSAID,
         warm_start: bool = False,
+        fixed_modes: Any = None,
+        sample_weight: Any = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed entries.
@@ -127,8 +130,16 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         warm_start : bool, default=False
             Whether to start at the factors of the earlier fit of this estimator, if there is one with as many columns;
             rows are matched by their labels.
+        fixed_modes : name or position of a mode, or list of them, optional
+            Modes whose rows stay as they are in the earlier fit of this estimator, with what is not known of them; the
+            rows of the other modes are learned from these entries alone, from where they are. Columns, prior and level
+            are those of the earlier fit. Samplers take the earlier draws of the rows one after the other. Not for
+            "wopt".
+        sample_weight : array-like of shape (N,), optional
+            How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
+            given so many times (0: not at all), for every method; "vmp" and "pg-vb" take any that are not negative.
         **others
-            Refused: all entries weigh the same.
+            Refused.
 
         Returns
         -------
@@ -148,7 +159,14 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        self._fit_entries(entries, coding, X, self._runner(entries, warm_start))
+        entries, power = weighted_entries(entries, sample_weight)
+        runner, plan = self._runner(entries, warm_start), None
+        if fixed_modes is not None:
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
+        if power is not None:
+            plan = plan_fit(self, entries, X) if plan is None else plan
+            plan = plan._replace(work=with_power(plan.work, power))
+        self._fit_entries(entries, coding, X, runner, plan)
         return self
 
     def _runner(self, entries: Entries, warm_start: bool) -> Any:
@@ -159,11 +177,17 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         shape, labels, _ = described(self.prior, entries[2], entries[3])
         return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
 
-    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
-        """Plan a fit, run it by ``runner(plan)``, and set all attributes."""
-        plan = plan_fit(self, entries, source)
+    def _fit_entries(
+        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: FitPlan | None = None
+    ) -> None:
+        """Plan a fit, run it by ``runner(plan)``, and set all attributes.
+
+        A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
+        """
+        is_given = plan is not None
+        plan = plan_fit(self, entries, source) if plan is None else plan
         warn_of_labels(entries[3])
-        keeps = bool(getattr(plan.work.settings, "keep_messages", False))
+        keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
         if keeps:
             work = plan.work
             plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))

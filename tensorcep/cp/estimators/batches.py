@@ -40,6 +40,7 @@ from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.cp.stream.standing import Predicted
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.labels import Labels
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.record import per_row
 
@@ -87,6 +88,12 @@ class BatchPlan(NamedTuple):
         """The batch, with the entries that are revisited."""
         return self.batch if self.visit is None else self.visit.batch
 
+    @property
+    def labels(self) -> tuple[Labels | None, ...]:
+        """The labels of every mode, those that the batch brings included."""
+        each = zip(self.stream.keys, self.added, self.stream.names, strict=True)
+        return tuple(None if known is None else Labels([*known, *(new or {})], name=name) for known, new, name in each)
+
 
 class Learned(NamedTuple):
     """What a batch led to."""
@@ -107,10 +114,8 @@ def check_stream(model: BaseCP) -> None:
     if has_features(model.prior) or any(model._features):
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     name, settings = checked_method(model.method)
-    method = vars(model).get("method_", name)
-    if name == "auto" and method not in (*STREAMING, "auto"):
-        fail_value(f"partial_fit cannot go on from a fit by method {method!r}; set method='cep', and fit again.")
-    check_choice("method", method, (*STREAMING, "auto"))
+    if "posterior_" not in vars(model) and "_stream" not in vars(model):
+        check_choice("method", name, (*STREAMING, "auto"))
     if not check_int("revisit", model.revisit, 0):
         return
     if name not in ("cep", "auto"):

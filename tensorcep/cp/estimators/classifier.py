@@ -16,6 +16,7 @@ from tensorcep.cp.estimators.beginning import chooses_prior
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
+from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_logpdf
 from tensorcep.entries.batch import Batch
@@ -170,6 +171,13 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """The more probable label of each entry, (n,)."""
         likely = self.predict_proba(X)[:, 1] > 0.5
         return np.asarray(self.classes_[likely.astype(np.int64)])
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Share of the labels that are predicted.
+
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        """
+        return float(super().score(*scored_entries(self, X, y), sample_weight))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n)."""

@@ -16,6 +16,7 @@ from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import overdispersion_of, warn_of_wild_count
+from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.likelihoods import get_likelihood, names_of
@@ -141,8 +142,12 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """Central interval of a new count of each entry, (n, 2)."""
         return self._observation_interval(X, coverage)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor."""
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor.
+
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        """
+        X, y = scored_entries(self, X, y)
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
 

@@ -37,17 +37,14 @@ Entries = tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]]
 
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:
-    """Refuse what other estimators take beside X and y, `sample_weight` above all.
+    """Refuse what other estimators take beside X, y and weights.
 
     Raises
     ------
     TypeError
     """
     if others:
-        raise TypeError(
-            f"{call} takes no {next(iter(others))}, for all entries weigh the same; an entry that was observed n times "
-            "can be given n times in X and y."
-        )
+        raise TypeError(f"{call} takes no {next(iter(others))}; take it out.")
 
 
 def training_entries(X: Any, y: Any, shape: Any) -> Entries:

@@ -167,7 +167,9 @@ class Forgetting(CPPredictions):
             parts.append(np.where(place[:, None] >= 0, mean[own][place], self._unseen_mean[k]))
         return np.concatenate(parts)
 
-    def _fit_entries(self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any) -> None:
+    def _fit_entries(
+        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: Any = None
+    ) -> None:
         raise TypeError(f"{type(self).__name__} cannot be fitted.")
 
 

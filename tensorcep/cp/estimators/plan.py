@@ -65,6 +65,7 @@ def plan_fit(
     source: Any,
     streaming: bool = False,
     prior: str = "fixed",
+    decided: tuple[Likelihood, dict[str, Any]] | None = None,
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -79,6 +80,8 @@ def plan_fit(
         Whether they are the first entries of a stream.
     prior : str
         What prior="auto" stands for in a stream.
+    decided : tuple, optional
+        The likelihood and the attributes that tell of it, where an earlier fit decided them.
 
     Raises
     ------
@@ -87,11 +90,11 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming, prior)
-    likelihood, own = model._decide_likelihood(values, chosen, coords)
+    likelihood, own = decided or model._decide_likelihood(values, chosen, coords)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, has_features(model.prior))
     shape, labels, designs = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
-    own |= model._source_attributes(source, first=True)
+    own = own | model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
@@ -112,14 +115,14 @@ def plan_fit(
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
     work = Plan(method, settings, problem, *runs, *options)
-    decided = {
+    settled = {
         "method_": chosen.method,
         "rank_": chosen.rank,
         "max_iter_": chosen.max_iter,
         "prior_": chosen.prior_name,
         "interactions_": chosen.parts,
     }
-    return FitPlan(work, rows.prior, labels, {**decided, "_features": designs, **own})
+    return FitPlan(work, rows.prior, labels, {**settled, "_features": designs, **own})
 
 
 def _worth_threads(size: Size) -> bool:

@@ -15,6 +15,7 @@ from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.options import is_random, matching_scale
+from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.likelihoods.censored import TOBIT, censored_at
@@ -185,6 +186,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             If return_std is asked of a method that gives a point estimate.
         """
         return self._predicted(X, return_std)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R^2 of the predictive means.
+
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        """
+        return float(super().score(*scored_entries(self, X, y), sample_weight))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""

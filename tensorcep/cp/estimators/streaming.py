@@ -26,7 +26,9 @@ from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, 
 from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
@@ -94,11 +96,15 @@ class StreamingCP(CPPredictions):
         stream = self.__dict__.get("_stream")
         return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
-    def partial_fit(self, X: Any, y: Any = None, *, time: float | None = None, **others: Any) -> Any:
+    def partial_fit(
+        self, X: Any, y: Any = None, *, time: float | None = None, sample_weight: Any = None, **others: Any
+    ) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
-        The first batch is learned as `fit` would. Later batches get messages of their own, damped sweeps until `tol`
-        or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or a label that
+        The first batch is learned as `fit` would. After a fit by a method that learns no streams, such as a sampler,
+        batches are learned by "cep", from Gaussians of the rows; of draws these are made after their alignment, and
+        refused where draws do not agree on the components. Later batches get messages of their own, damped sweeps until
+        `tol` or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or label that
         was not seen before gets a row with its prior, unless the parameter `shape` fixes the rows. A batch that is
         refused, interrupted or ended by an exception leaves the model as it was.
 
@@ -111,8 +117,8 @@ class StreamingCP(CPPredictions):
             Values; left out with a SparseTensor.
         time : float, optional
             When the batch was observed, in the unit that `forget` refers to; default: the number of earlier batches.
-        **others
-            Refused: all entries weigh the same.
+        sample_weight : array-like of shape (N,), optional
+            Whole numbers: an entry of weight n counts as n.
 
         Returns
         -------
@@ -124,7 +130,7 @@ class StreamingCP(CPPredictions):
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
         refuse_others(f"{type(self).__name__}.partial_fit", others)
-        self._learn(as_batch(as_frame(X), y, time))
+        self._learn(weighted_batch(as_batch(as_frame(X), y, time), sample_weight))
         return self
 
     def stream(
@@ -215,6 +221,11 @@ class StreamingCP(CPPredictions):
         )
 
     def _learn_next(self, arrival: Batch) -> dict[str, float]:
+        if must_be_summed_up(self):
+            new = gaussian_model(self)
+            scores: dict[str, float] = new._learn_next(arrival)
+            self.__dict__ = new.__dict__
+            return scores
         source = self._source_attributes(arrival.tensor, first=False)
         plan = plan_batch(self, arrival)
         stream = plan.stream
@@ -222,7 +233,7 @@ class StreamingCP(CPPredictions):
         standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted)
         kept = kept_with(self, stream.kept, plan.coords, arrival.values)
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
-            entries = (kept.coords, kept.values, plan.state.sizes, _labels_of(plan))
+            entries = (kept.coords, kept.values, plan.state.sizes, plan.labels)
             begun = begin_with(self, entries, arrival.tensor, standing, kept.prior)
             others = {**source, "n_batches_": self.n_batches_ + 1}
             self._begin(begun, *entries[:2], plan.batch.time, stream.reservoir, **others)
@@ -283,12 +294,6 @@ class StreamingCP(CPPredictions):
             )
         if is_due:
             warn_of_no_gain(standing)
-
-
-def _labels_of(plan: BatchPlan) -> tuple[Labels | None, ...]:
-    """The labels of every mode, those that a batch brings included."""
-    each = zip(plan.stream.keys, plan.added, plan.stream.names, strict=True)
-    return tuple(None if known is None else Labels([*known, *(new or {})], name=name) for known, new, name in each)
 
 
 def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -127,7 +127,12 @@ def draw_factors(
     R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
     first, by_row = offsets(problem.shape), chains.by_row
     end = by_row.end if burning_in else by_row.start[1:]
+    if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
+        own, draws = problem.rows_of_fixed, problem.fixed.draws
+        factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
     for k, columns in enumerate(chains.columns):
+        if problem.is_fixed(k):
+            continue
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         record = (

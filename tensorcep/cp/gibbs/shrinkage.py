@@ -57,8 +57,9 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw:
 
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y)
-    weights = np.append(held.weights, held.beside)
-    chosen = 0 if np.ptp(held.weights) == 0.0 and not held.beside.any() else np.count_nonzero(weights) - 1
+    chains: np.ndarray = np.asarray(held.weights)
+    equal = float(np.ptp(chains)) == 0.0 and not held.beside.any()
+    chosen = 0 if equal else int(np.count_nonzero(chains) + np.count_nonzero(held.beside)) - 1
     return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen), nothing, law)
 
 

@@ -31,13 +31,21 @@ from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mode, whole_second_moments
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, update_sites
+from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
-from tensorcep.cp.rows import augmentation_in_use, learning, refresh_rows, relative_change, rows_at_prior, train_score
+from tensorcep.cp.rows import (
+    augmentation_in_use,
+    fix_rows,
+    learning,
+    refresh_rows,
+    relative_change,
+    rows_at_prior,
+    train_score,
+)
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.likelihoods.parameter import Gamma
 
@@ -57,6 +65,12 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     prior = first_prior(small, rows)
     if small.start is not None:
         rows.mean[:] = small.start
+    if small.fixed is not None:
+        fix_rows(rows, small)
+        refresh_rows(rows, 0, n_rows, executor)
+        rows.mean[:] = (
+            rows.mean if small.start is None else np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
+        )
     P, Q, C = rows.cov.shape[1], small.rank, 0 if orders is None else orders.n_clamped
     state = MeanFieldState(
         small=small,
@@ -119,6 +133,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     if not annealed:
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows))
     for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            continue
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor)
         if state.learns_precision:
@@ -139,13 +155,13 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
 def _law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
     """The optimal q(tau), by the sums of mode k, which was updated last."""
     chunks, (a, b), sites = state.by_row.chunks[k], state.learned.prior, state.sites  # type: ignore[union-attr]
-    mine, y, n, Q = slice(chunks[0], chunks[-1]), sites.target, len(problem.entries.permutation), state.small.rank
+    mine, y, n, Q = slice(chunks[0], chunks[-1]), sites.target, total_weight(problem), state.small.rank
     if state.augmentation is not None:  # targets have changed since the sums were taken
         cross = float(np.einsum("bl,bl->", y, state.f)) - 0.5 * float(sites.spread.sum())
     else:
         cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine, :Q]))
         cross += float(state.sum_yz[mine, Q:].sum())
-    squares = float(np.einsum("bl,bl->", y, y)) - 2.0 * cross + state.square
+    squares = squared_targets(sites, problem) - 2.0 * cross + state.square
     return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
 
 
@@ -177,7 +193,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     """
     rest, sites, learned = rows_bound(state.prior, state.rows, problem.shape, executor), state.sites, state.learned
     if learned is not None and learned.parameter.is_precision:
-        (a0, b0), n = learned.prior, len(problem.entries.permutation)
+        (a0, b0), n = learned.prior, total_weight(problem)
         a, b = float(state.law.a[0]), float(state.law.b[0])
         gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
         return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(sites.constant.sum())

@@ -91,6 +91,7 @@ def _square_of_rows(mine: slice, offset: np.ndarray | None, state: MeanFieldStat
 def first_square(state: MeanFieldState, orders: Orders, problem: Problem, executor: Executor) -> float:
     """E[sum of f^2] over the entries from all elements of the first mode."""
     chunks, ones = state.by_row.chunks[0], problem.entries.weight.ravel()
+    ones = ones if problem.power is None else problem.power.ravel()
     sums = []
     for order in (orders.products, orders.squares):
         source = _arranged(0, order, state.numbers, problem, executor)

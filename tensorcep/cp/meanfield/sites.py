@@ -40,8 +40,10 @@ class Sites(NamedTuple):
 
 
 def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
-    """Weight 1 and target y; latent values are not set yet."""
+    """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
+    if problem.power is not None:
+        y, weight = problem.power * y, problem.power
     if augmentation is None:
         return Sites(none, none, weight, y, none, none)
     return Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
@@ -54,6 +56,23 @@ def update_sites(
     square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
     per_entry((problem.entries.y, sites.f, square, theta), results, augmentation.expected, problem, executor)
+    if problem.power is not None:
+        for part in results:
+            part *= problem.power
+
+
+def total_weight(problem: Problem) -> float:
+    """How many entries there are, each counting as its power says."""
+    return float(len(problem.entries.permutation)) if problem.power is None else float(problem.power.sum())
+
+
+def squared_targets(sites: Sites, problem: Problem) -> float:
+    """The sum of power times the square of the target of one entry."""
+    y = sites.target
+    if problem.power is None:
+        return float(np.einsum("bl,bl->", y, y))
+    used = problem.power > 0.0
+    return float((y[used] ** 2 / problem.power[used]).sum())
 
 
 def latent_squares(problem: Problem, second: np.ndarray, executor: Executor) -> np.ndarray:

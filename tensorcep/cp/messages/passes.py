@@ -17,7 +17,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
 from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.kernels import add_sums, scale_messages
-from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values
+from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values, unsend
 from tensorcep.cp.parameters import law_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
@@ -56,9 +56,13 @@ def sweep(
     state = state._replace(rule=state.rule._replace(step=step, power=power, theta=float(state.law.mean[0])))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
+        alone = modes[1] == modes[0] + 1
+        if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
+            continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
         record = (modes, entries, state.columns, *rows, state.messages, state.sums, noise, state.rule)
         executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
         shrunk += shrink(state, problem, *_rows_of(modes, problem))
@@ -115,6 +119,8 @@ def _updated(
     rows, prior, sums = state.rows, state.prior, state.sums
     first, last = _rows_of(modes, problem)
     for k in range(*modes):
+        if problem.is_fixed(k):
+            continue
         lines = (for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta))
         own = _rows_of((k, k + 1), problem)
         executor.run(add_sums, *own, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
@@ -150,6 +156,8 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     modes = damped(now.modes, prior.expectation(now.modes, posterior), state.pace.step)
     new = conditional_of_modes(modes, now.seen)
     for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            continue
         own = slice(*_rows_of((k, k + 1), problem))
         rows.Lam[own] += new.Lam[k] - now.Lam[k]
         rows.eta[own] += new.eta[k] - now.eta[k]
@@ -174,7 +182,7 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
     = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
     """
     rows = state.rows
-    bad = first + np.flatnonzero(~_sound(state, first, last))
+    bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))

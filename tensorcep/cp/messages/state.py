@@ -16,6 +16,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     RowState,
     diagonal,
+    fix_rows,
     initial_prior,
     latent_of_entries,
     refresh_rows,
@@ -131,6 +132,8 @@ def first_state(
         rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
     if in_free.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
+    fix_rows(rows, in_free)
+    unsend(messages, in_free)
     refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
@@ -171,6 +174,13 @@ def _first_messages(
     mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
     a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
     return Messages(Lam, eta, a * weight, b * weight)
+
+
+def unsend(messages: Messages, problem: Problem) -> None:
+    """Take back what was sent to rows that are not learned."""
+    for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
 
 
 def _empty_sums(problem: Problem) -> Sums:

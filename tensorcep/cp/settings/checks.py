@@ -10,12 +10,6 @@ from tensorcep.core.checks import check_int, check_range, fail_value, word_or_ra
 Decided = Any
 
 
-def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool):
-        fail_value(f"{name} must be True or False; got {value!r}.")
-
-
 def check_pair(name: str, value: Any) -> None:
     """Refuse what is no pair of positive numbers."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:

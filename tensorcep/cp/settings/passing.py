@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value
 from tensorcep.core.settings import Settings
-from tensorcep.cp.settings.checks import Decided, check_annealing, check_damping, check_flag, check_pair, check_starts
+from tensorcep.cp.settings.checks import Decided, check_annealing, check_damping, check_pair, check_starts
 from tensorcep.cp.settings.memory import Memory, Size, packed
 
 SCHEDULES, DTYPES = ("modewise", "parallel"), ("float64", "float32")

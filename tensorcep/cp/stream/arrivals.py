@@ -32,8 +32,8 @@ FEW = 100  # labels that say of which kind all are
 def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
     """Coordinates, shape and labels of a first batch."""
     if batch.tensor is not None:
-        coords, _, sizes, labels = training_entries(batch.tensor, None, shape)
-        return coords, sizes, labels
+        _, _, sizes, labels = training_entries(batch.tensor, None, shape)
+        return batch.coords, sizes, labels
     coords = batch.coords.copy()
     known: list[Labels | None] = [None] * len(batch.keys)
     for k, (keys, name) in enumerate(zip(batch.keys, batch.names, strict=True)):

@@ -89,8 +89,8 @@ def test_classifier_refuses_labels_of_one_class():
 def test_weights_of_entries_are_refused_by_the_public_class(name):
     X, y = entries(name)
     for call in ("fit", "partial_fit"):
-        words = [f"{CLASSES[name].__name__}.{call} takes no sample_weight", "n times in X and y"]
-        refused(TypeError, words, lambda call=call: getattr(new(name), call)(X, y, sample_weight=y))
+        words = [f"{CLASSES[name].__name__}.{call} takes no groups", "take it out"]
+        refused(TypeError, words, lambda call=call: getattr(new(name), call)(X, y, groups=y))
 
 
 ABSURD = [

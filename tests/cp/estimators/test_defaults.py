@@ -236,15 +236,6 @@ def test_streams_are_learned_by_cep_and_keep_what_they_began_with_but_the_prior(
     assert [getattr(again, item) for item in FITTED] == chose
 
 
-def test_partial_fit_cannot_go_on_from_chains(tmp_path):
-    X, y = entries("regressor")
-    model = tc.CPRegressor(1, **FEW).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    for fitted in (model, tc.load(tmp_path / "model.npz")):
-        with pytest.raises(ValueError, match="partial_fit cannot go on from a fit by method 'gibbs'; set method='cep'"):
-            fitted.partial_fit(X, y)
-
-
 def test_partial_fit_goes_on_from_a_fit_that_came_to_cep():
     X, y = entries("regressor")
     model = tc.CPRegressor(1, method=tc.CEP(moments="posterior"), tol=0.5, random_state=0).fit(X[:400], y[:400])

@@ -1,0 +1,107 @@
+"""`sample_weight` of the CP estimators: powers of the entries' likelihoods.
+
+An entry of weight n counts as n entries that are equal: whole numbers are entries given so many times, for every method
+and for streams; an entry of weight 0 is left out, its labels stay. Any other weights are for mean-field methods, where
+a power of a likelihood multiplies what the entry says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_values, check_weights, fail_value
+from tensorcep.cp.estimators.entries import Entries
+from tensorcep.cp.model import Entries as PackedEntries
+from tensorcep.cp.plan import Plan
+from tensorcep.entries.batch import Batch
+
+# Methods that take any weights.
+ANY_WEIGHTS = ("vmp", "pg-vb")
+MOST_ENTRIES = 2**31
+
+
+class Weighted(NamedTuple):
+    """Entries, and the weights (N,) that they have beside being there; None where all weigh the same."""
+
+    entries: Entries
+    power: np.ndarray | None
+
+
+def weighted_entries(entries: Entries, sample_weight: Any) -> Weighted:
+    """Entries as often as their weights say, if these are whole numbers; otherwise those that count, with weights.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or all are 0.
+    """
+    if sample_weight is None:
+        return Weighted(entries, None)
+    coords, values, shape, labels = entries
+    weights = _checked(sample_weight, len(values))
+    if (weights == np.rint(weights)).all():
+        which = _repeated(weights)
+        return Weighted((coords[which], values[which], shape, labels), None)
+    kept = weights > 0.0
+    return Weighted((coords[kept], values[kept], shape, labels), weights[kept])
+
+
+def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
+    """A batch with its entries as often as their weights say.
+
+    Raises
+    ------
+    ValueError
+        If a weight is no whole number.
+    """
+    if sample_weight is None:
+        return batch
+    weights = _checked(sample_weight, len(batch.values))
+    if not (weights == np.rint(weights)).all():
+        fail_value(
+            "partial_fit takes whole numbers as weights, an entry counting as so many; got others; fit by "
+            f"method={' or '.join(map(repr, ANY_WEIGHTS))} takes any."
+        )
+    which = _repeated(weights)
+    keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
+    return batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which])
+
+
+def _checked(sample_weight: Any, n: int) -> np.ndarray:
+    return check_weights("sample_weight", check_values(sample_weight, n, name="sample_weight"))
+
+
+def _repeated(weights: np.ndarray) -> np.ndarray:
+    if weights.sum() > MOST_ENTRIES:
+        fail_value(f"sample_weight counts entries, of which there may be 2**31; got {weights.sum():g}; divide it.")
+    return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+
+
+def with_power(work: Plan, power: np.ndarray) -> Plan:
+    """A plan whose entries have weights, (N,) in the order of the input.
+
+    Raises
+    ------
+    ValueError
+        If its method takes whole numbers alone, or a dispersion is learned.
+    """
+    name, likelihood = work.method.name, work.problem.likelihood
+    if name not in ANY_WEIGHTS:
+        fail_value(
+            f"method {name!r} takes whole numbers as weights, an entry counting as so many; got others; use "
+            f"method={' or '.join(map(repr, ANY_WEIGHTS))}, or whole numbers."
+        )
+    if likelihood.parameter is not None and not likelihood.parameter.is_precision:
+        fail_value(
+            "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
+            "likelihood='poisson'."
+        )
+    return work._replace(problem=work.problem._replace(power=_in_lanes(work.problem.entries, power)))
+
+
+def _in_lanes(entries: PackedEntries, power: np.ndarray) -> np.ndarray:
+    lanes = np.zeros(entries.y.shape)
+    lanes.ravel()[: len(power)] = power[entries.permutation]
+    return lanes

@@ -1,0 +1,124 @@
+"""Choosing among the entries of a tensor: splits, folds, batches, sampled zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensorcep.core.checks import check_int, check_mask_or_rows, check_random_state
+from tensorcep.entries.choices import cells_to_exclude, joined_entries, split_rows
+from tensorcep.entries.coo import sample_free_cells
+from tensorcep.entries.folds import FOLD_ROWS, Folds
+
+if TYPE_CHECKING:
+    from tensorcep.entries.labels import Labels
+    from tensorcep.entries.tensor import SparseTensor
+
+
+class Choosing:
+    """What a `SparseTensor` does when entries are chosen or added."""
+
+    coords: NDArray[np.int64]
+    values: NDArray[np.float64]
+    shape: tuple[int, ...]
+    zero_rate: float | None
+    labels: tuple[Labels | None, ...]
+
+    @property
+    def nnz(self) -> int:
+        """The number of observed entries N, those of value zero included."""
+        return int(self.values.shape[0])
+
+    def _with(
+        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
+    ) -> SparseTensor:
+        """Return a tensor of the same shape and labels from entries that are known to be good."""
+        new = object.__new__(type(self._itself))
+        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
+        return new
+
+    @property
+    def _itself(self) -> SparseTensor:
+        return cast("SparseTensor", self)
+
+    def select(self, where: ArrayLike) -> SparseTensor:
+        """Return the entries where a boolean array (N,) is true, or those at distinct integer positions."""
+        rows = check_mask_or_rows(where, self.nnz)
+        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
+
+    def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
+        """Return the entries of this and other tensors of the same shape and labels.
+
+        The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
+        """
+        return self._with(*joined_entries((self._itself, *others), duplicates))
+
+    def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
+        """Return (train, test): a random split of the entries by scikit-learn's splitter.
+
+        `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
+        """
+        train, test = split_rows(self.nnz, test_size, random_state)
+        return self.select(train), self.select(test)
+
+    def kfold(self, n_splits: int = 5, random_state: Any = None, *, shuffle: bool = True) -> Folds:
+        """Return folds of the entries, by scikit-learn's KFold.
+
+        Iterating over them gives (train, test), two tensors, for each fold. As `cv` they let scikit-learn
+        cross-validate an estimator of this package on the tensor, which is then `X` without a `y`::
+
+            cross_val_score(CPRegressor(), tensor, cv=tensor.kfold(5, 0))
+
+        Folds that are not shuffled hold out all entries of some rows where entries are sorted; a warning says so.
+        """
+        return Folds(self._itself, n_splits, random_state, shuffle)
+
+    def __getitem__(self, rows: Any) -> SparseTensor:
+        """Return the entries of a fold, as scikit-learn asks for them; `select` chooses others."""
+        rows = rows[0] if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis else rows
+        if getattr(rows, "dtype", None) != FOLD_ROWS:
+            raise TypeError(
+                "a SparseTensor is not indexed by position: choose entries by select(rows), and cross-validate with "
+                "cv=tensor.kfold(n_splits), since scikit-learn would take the rows of the first mode for samples."
+            )
+        return self.select(rows)
+
+    def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
+        """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order."""
+        size = check_int("size", size)
+        order = check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
+        return (self.select(order[n : n + size]) for n in range(0, self.nnz, size))
+
+    def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
+        """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
+
+        They come alone: `with_zeros` adds them to the entries of this tensor. Their `zero_rate` is `n` over the number
+        of such cells. It is right for a fit to all ones: sample zeros before you hold entries out, or divide the rate
+        by the share of the ones that the fit gets.
+
+        Parameters
+        ----------
+        n : int
+        exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
+            Cells to keep out, for instance the test set.
+        random_state : int, RandomState, Generator or None
+
+        Raises
+        ------
+        ValueError
+            If fewer than `n` cells are free.
+        """
+        n = check_int("n", n, minimum=0)
+        rng = check_random_state(random_state)
+        several = isinstance(exclude, (list, tuple)) and any(isinstance(item, Choosing) for item in exclude)
+        others = exclude if several else [] if exclude is None else [exclude]
+        taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
+        cells, share = sample_free_cells(n, taken, self.shape, rng)
+        return self._with(cells, np.zeros(n), share or 1.0)
+
+    def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
+        """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them."""
+        return self.concatenate(self.sample_zeros(n, exclude, random_state))

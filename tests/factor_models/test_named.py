@@ -1,0 +1,87 @@
+"""Rows and columns by their names: cells to predict, new rows of a collective factorisation, files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tensorcep as tc
+from tensorcep.factor_models.settings import Gibbs
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def frames(rng, n=60):
+    """Users by items and users by tags, of shared factors."""
+    u, v, w = rng.normal(size=(n, 2)), rng.normal(size=(12, 2)), rng.normal(size=(7, 2))
+    users = [f"u{i}" for i in range(n)]
+    ratings = pd.DataFrame(u @ v.T + 0.2 * rng.normal(size=(n, 12)), users, [f"i{j}" for j in range(12)])
+    tags = pd.DataFrame(u @ w.T + 0.2 * rng.normal(size=(n, 7)), users, [f"t{j}" for j in range(7)])
+    return ratings, tags
+
+
+RELATIONS = [("users", "items", "gaussian"), ("users", "tags", "gaussian")]
+
+
+def test_cells_are_predicted_by_name_from_a_file(rng, tmp_path):
+    ratings, tags = frames(rng)
+    model = tc.CollectiveMatrixFactorization(RELATIONS, 3, random_state=0).fit([ratings, tags])
+    cells = pd.DataFrame({"users": ["u3", "u0", "u3"], "tags": ["t6", "t2", "t0"]})
+    mean, std = model.predict_cells(cells, "users x tags", return_std=True)
+    whole = model.reconstruct(1)
+    np.testing.assert_allclose(mean, whole[[3, 0, 3], [6, 2, 0]], rtol=1e-10)
+    assert (std > 0).all()
+    model.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.predict_cells(cells, 1), mean)
+    assert again.components("users x tags")["feature"].unique().tolist() == list(tags.columns)
+    np.testing.assert_array_equal(again.predict_cells([[3, 6]], 1), mean[:1])
+    with pytest.raises(ValueError, match="nobody"):
+        again.predict_cells(pd.DataFrame({"users": ["nobody"], "tags": ["t0"]}), 1)
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "negbinomial"])
+def test_cells_of_a_matrix_are_those_of_the_whole(kind, rng):
+    X = rng.poisson(2.0, size=(40, 9)).astype(float)
+    X = np.minimum(X, 1.0) if kind == "bernoulli" else X
+    params = {"dispersion": "row"} if kind == "negbinomial" else {}
+    for method in ("vb", Gibbs(burn_in=5)):
+        model = tc.BayesianPCA(2, kind, method=method, random_state=0, max_iter=20, **params).fit(X)
+        at = np.stack([rng.integers(40, size=30), rng.integers(9, size=30)], axis=1)
+        np.testing.assert_allclose(model.predict_cells(at), model.reconstruct()[tuple(at.T)], rtol=1e-9)
+
+
+def test_new_rows_are_placed_among_the_others(rng):
+    ratings, tags = frames(rng)
+    old, new = slice(0, 50), slice(50, 60)
+    model = tc.CollectiveMatrixFactorization(RELATIONS, 2, random_state=0, tol=1e-6).fit([ratings[old], tags[old]])
+    some = model.transform([ratings[new], None])
+    both, cov = model.transform({"users x items": ratings[new], 1: tags[new]}, "users", return_cov=True)
+    assert some.shape == both.shape == (10, 2)
+    assert cov.shape == (10, 2, 2)
+    again = model.transform([ratings[old], tags[old]])
+    np.testing.assert_allclose(again, model.factors_["users"], atol=0.05)
+    items = model.factors_["items"] * np.asarray(ratings[old].std(axis=0))[:, None]
+    guessed = np.asarray(tags[new]) - np.asarray(tags[old].mean(axis=0))
+    loadings = model.factors_["tags"] * np.asarray(tags[old].std(axis=0))[:, None]
+    assert np.corrcoef((some @ loadings.T).ravel(), guessed.ravel())[0, 1] > 0.9
+    assert items.shape == (12, 2)
+
+
+def test_rows_that_cannot_be_placed_are_refused(rng):
+    ratings, tags = frames(rng)
+    model = tc.CollectiveMatrixFactorization(RELATIONS, 2, random_state=0).fit([ratings, tags])
+    wrong = {
+        "X must hold at least one matrix": lambda: model.transform([None, None]),
+        "only rows can be placed: give the relation as": lambda: model.transform([ratings, None], "items"),
+        "its rows are 'users'; leave it out": lambda: model.transform([ratings, None], "tags"),
+        "matrix 0 must have 12 columns": lambda: model.transform([np.ones((3, 5)), None]),
+        "columns of matrix 0 must have the labels": lambda: model.transform([ratings[ratings.columns[::-1]], None]),
+        "the same new rows": lambda: model.transform([ratings[:3], tags[:4]]),
+    }
+    for message, call in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(ValueError, match="labels of 'users' in matrix 1 must be those of an earlier matrix"):
+        model.fit([ratings, tags[::-1]])
