@@ -235,8 +235,9 @@ class StreamingCP(CPPredictions):
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
             entries = (kept.coords, kept.values, plan.state.sizes, plan.labels)
             begun = begin_with(self, entries, arrival.tensor, standing, kept.prior)
-            others = {**source, "n_batches_": self.n_batches_ + 1}
-            self._begin(begun, *entries[:2], plan.batch.time, stream.reservoir, **others)
+            self._begin(
+                begun, *entries[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1
+            )
         else:
             self._go_on(plan, source, standing, kept)
         if chooses_prior(self):
