@@ -233,11 +233,9 @@ class StreamingCP(CPPredictions):
         standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted)
         kept = kept_with(self, stream.kept, plan.coords, arrival.values)
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
-            entries = (kept.coords, kept.values, plan.state.sizes, plan.labels)
-            begun = begin_with(self, entries, arrival.tensor, standing, kept.prior)
-            self._begin(
-                begun, *entries[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1
-            )
+            known = (kept.coords, kept.values, plan.state.sizes, plan.labels)
+            begun = begin_with(self, known, arrival.tensor, standing, kept.prior)
+            self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)
         else:
             self._go_on(plan, source, standing, kept)
         if chooses_prior(self):
