@@ -20,14 +20,14 @@ def scatter_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean (D,) of n > 0 vectors (n, D), and the sum of the outer products of what they differ from it by."""
     D = rows.shape[1]
     S = padded(D)
-    mean, gram, apart = np.empty(D), np.zeros((S, S)), np.zeros((CHUNK, S))
-    _sum_scatter(np.ascontiguousarray(rows), mean, apart, gram)
+    mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
+    _sum_scatter(np.ascontiguousarray(rows), mean, apart, nothing, gram)
     return mean, gram[:D, :D]
 
 
 @block_kernel
-def _sum_scatter(rows, mean, apart, gram):
-    """As `scatter_of`, in zeros `gram` (S, S); `apart` is room."""
+def _sum_scatter(rows, mean, apart, nothing, gram):
+    """As `scatter_of`, in zeros `gram` (S + 1, S); `apart` is room, and `nothing` zeros."""
     n, D = rows.shape
     mean[:] = 0.0
     for i in range(n):
@@ -40,7 +40,7 @@ def _sum_scatter(rows, mean, apart, gram):
         for q in range(size):
             for r in range(D):
                 apart[q, r] = rows[begin + q, r] - mean[r]
-        add_outer_products(size, D, apart, apart, gram)
+        add_outer_products(size, D, apart, apart, nothing, gram)
     for r in range(D):
         for c in range(r):
             gram[c, r] = gram[r, c]
