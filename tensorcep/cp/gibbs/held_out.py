@@ -127,7 +127,7 @@ def held_places(problem: Problem) -> np.ndarray:
     n = len(problem.entries.permutation)
     size = int(min(max(HELD_FRACTION * n, min(FEWEST_FOR_NOISE, MOST_OF_SMALL * n)), MOST_HELD))
     size = size if size >= FEWEST_HELD else 0
-    return generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size]
+    return generator(problem.seed, Stream.HELD_OUT).permutation(n)[:size].copy()
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
