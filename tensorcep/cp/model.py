@@ -126,6 +126,7 @@ def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: boo
         del key
         rest = np.stack([entries.rows[:, j].ravel() for j in range(K) if j != k], axis=1)
         np.take(rest, place, axis=0, out=others[mine], mode="clip")
+        del rest, place
     start, end = np.concatenate(bounds).reshape(-1, 2).T
     start = np.append(start, K * n)
     parts = np.arange(MAX_PARTS + 1)
