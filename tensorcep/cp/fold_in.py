@@ -71,7 +71,7 @@ def by_new_row(entries: NewEntries) -> EntriesByRow:
     order = np.argsort(entries.row, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(entries.row, minlength=entries.size))])
     others = np.ascontiguousarray(entries.others[order], dtype=np.int32)
-    return EntriesByRow(start, start[1:], order.astype(np.int32), others, ())
+    return EntriesByRow(start, start[1:], order.astype(np.int32), np.zeros(0), others, ())
 
 
 def second_moments(mean: np.ndarray, cov: np.ndarray | None) -> np.ndarray:

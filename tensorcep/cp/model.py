@@ -87,7 +87,9 @@ class EntriesByRow(NamedTuple):
     end : (n_rows,) int64
         Where in them the entries begin that come last in their rows.
     entry : (K * N,) int32
-        Place of the entry in the lanes of `Entries`, counted through all blocks.
+        Place of the entry in the lanes of `Entries`, counted through all blocks; nothing where values stand for it.
+    value : (K * N,) float64
+        Values of the entries, or nothing.
     others : (K * N, K - 1) int32
         Packed rows of the entry in the other modes.
     chunks : tuple of (C + 1,) int64
@@ -97,29 +99,40 @@ class EntriesByRow(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     entry: np.ndarray
+    value: np.ndarray
     others: np.ndarray
     chunks: tuple[np.ndarray, ...]
 
 
-def entries_by_row(entries: Entries, late: np.ndarray | None = None) -> EntriesByRow:
-    """Sort the entries by row, once for every mode; those at the places `late` come last in their rows."""
+def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+    """Sort the entries by row, once for every mode; those at the places `late` come last in their rows.
+
+    They are listed by their places, or by their values.
+    """
     n, K = len(entries.permutation), entries.rows.shape[1]
-    first, bounds = entries.offsets, []
-    entry, others = np.empty(K * n, dtype=np.int32), np.empty((K * n, K - 1), dtype=np.int32)
+    first, y, bounds = entries.offsets, entries.y.ravel(), []
+    entry, value = np.empty(0 if values else K * n, dtype=np.int32), np.empty(K * n if values else 0)
+    others = np.empty((K * n, K - 1), dtype=np.int32)
     for k in range(K):
-        mine, key = slice(k * n, (k + 1) * n), 2 * (entries.rows[:, k].ravel()[:n] - np.int32(first[k]))
+        key, mine = 2 * (entries.rows[:, k].ravel()[:n] - np.int32(first[k])), slice(k * n, (k + 1) * n)
         if late is not None:
             key[late] += 1
-        entry[mine], cuts = sorted_places(key, 2 * int(first[k + 1] - first[k]))
+        place, cuts = sorted_places(key, 2 * int(first[k + 1] - first[k]))
         bounds.append(k * n + cuts[:-1].astype(np.int64))
-        rest = np.delete(entries.rows, k, axis=1).swapaxes(1, 2).reshape(-1, K - 1)
-        np.take(rest, entry[mine], axis=0, out=others[mine], mode="clip")
+        if values:
+            np.take(y, place, out=value[mine], mode="clip")
+        else:
+            entry[mine] = place
+        del key
+        rest = np.stack([entries.rows[:, j].ravel() for j in range(K) if j != k], axis=1)
+        np.take(rest, place, axis=0, out=others[mine], mode="clip")
+        del rest, place
     start, end = np.concatenate(bounds).reshape(-1, 2).T
     start = np.append(start, K * n)
     parts = np.arange(MAX_PARTS + 1)
     chunks = [np.searchsorted(start[: b + 1], (k * n) + parts * n // MAX_PARTS) for k, b in enumerate(first[1:])]
     chunks = [np.unique([a, *np.clip(c, a, b), b]) for c, a, b in zip(chunks, first[:-1], first[1:], strict=True)]
-    return EntriesByRow(start, np.ascontiguousarray(end), entry, others, tuple(chunks))
+    return EntriesByRow(start, np.ascontiguousarray(end), entry, value, others, tuple(chunks))
 
 
 @block_kernel

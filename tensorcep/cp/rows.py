@@ -16,6 +16,8 @@ from tensorcep.priors.record import Conditional, first_conditional, in_modes, pe
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
+# Blocks of lanes whose rows are copied at a time.
+BLOCKS_AT_A_TIME = 4096
 
 
 class RowState(NamedTuple):
@@ -141,7 +143,9 @@ def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> f
 
 def seen_rows(problem: Problem) -> np.ndarray:
     """Whether a training entry touches the row, (n_rows,) bool; of a row that is not learned, whether one did."""
-    seen = np.zeros(sum(problem.shape), dtype=bool)
-    used = problem.entries.weight[:, None, :] > 0
-    seen[problem.entries.rows[np.broadcast_to(used, problem.entries.rows.shape)]] = True
+    seen, entries = np.zeros(sum(problem.shape), dtype=bool), problem.entries
+    for first in range(0, len(entries.rows), BLOCKS_AT_A_TIME):
+        part = slice(first, first + BLOCKS_AT_A_TIME)
+        for k in range(entries.rows.shape[1]):
+            seen[entries.rows[part, k][entries.weight[part] > 0.0]] = True
     return seen if problem.fixed is None else np.where(problem.rows_of_fixed, problem.fixed.seen, seen)

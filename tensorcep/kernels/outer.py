@@ -183,9 +183,9 @@ def _scalar(x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
 
 
 @emitted_by(_scalar)
-def dot_rows(x, i, y, j, n):
-    """The sum of x[i + p] y[j + p] over p < n, as `multiply_rows`."""
+def dot_row(x, i, y, j, n):
+    """The sum of x[i + p] y[j + p] over p < n, as `multiply_rows` for x (m, W); y is flat."""
     total = 0.0
     for p in range(n):
-        total += x[i // x.shape[1], i % x.shape[1] + p] * y[j // y.shape[1], j % y.shape[1] + p]
+        total += x[i // x.shape[1], i % x.shape[1] + p] * y[j + p]
     return total

@@ -17,9 +17,9 @@ def multiply_rows(out, o, x, i, y, j, n):
 
 
 @block_kernel
-def dot_rows(x, i, y, j, n):
+def dot_row(x, i, y, j, n):
     """The operation alone."""
-    return outer.dot_rows(x, i, y, j, n)
+    return outer.dot_row(x, i, y, j, n)
 
 
 @pytest.mark.parametrize("R", [1, 2, 4, 7, 8, 9, 16, 33])
@@ -50,7 +50,7 @@ def test_products_and_sums_of_rows_anywhere_in_their_arrays(rng, n):
     np.testing.assert_array_equal(out[1, :n], x[1, 3 : 3 + n] * y[1, :n])
     assert (out[0] == 7.0).all()
     assert (out[1, n:] == 7.0).all()
-    assert dot_rows(x, 40 + 3, y, 24, n) == pytest.approx(x[1, 3 : 3 + n] @ y[1, :n], rel=1e-12, abs=1e-14)
+    assert dot_row(x, 40 + 3, y[1], 0, n) == pytest.approx(x[1, 3 : 3 + n] @ y[1, :n], rel=1e-12, abs=1e-14)
 
 
 def test_padded_is_the_next_multiple():

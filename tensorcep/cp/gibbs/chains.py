@@ -17,7 +17,7 @@ from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
-from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites, sites_of_values
+from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
 from tensorcep.cp.model import EntriesByRow, entries_by_row
@@ -39,10 +39,10 @@ class Chains(NamedTuple):
         Current rows, clamped columns included.
     theta : (C, m) float64
         Current parameter of the likelihood.
-    sites : Sites
+    sites : Sites or None
+        None where targets are the values.
     by_row : EntriesByRow
-        Entries that the burn-in leaves out come last, places are kept where targets are drawn, and chunks count whole
-        groups of rows from the first of their mode.
+        Entries that the burn-in leaves out come last; chunks count whole groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
     free : FreeColumns
     small : Problem
@@ -56,7 +56,7 @@ class Chains(NamedTuple):
 
     factors: np.ndarray
     theta: np.ndarray
-    sites: Sites
+    sites: Sites | None
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
     free: FreeColumns
@@ -85,13 +85,10 @@ def start_chains(
         for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
-    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
-    by_row = entries_by_row(problem.entries, left_out)
-    sites = room_for_sites(problem.entries) if drawn else sites_of_values(problem.entries, by_row)
-    by_row = by_row._replace(
-        entry=by_row.entry if drawn else by_row.entry[:0].copy(),
-        chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks),
-    )
+    priors = (initial_prior(small),) * options.n_chains
+    by_row = entries_by_row(problem.entries, left_out, values=not drawn)
+    by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
+    sites = room_for_sites(problem.entries) if drawn else None
     return Chains(factors, theta, sites, by_row, columns, free_columns, small, priors, (), (), (), 0)
 
 
@@ -140,7 +137,7 @@ def draw_factors(
             (by_row.start, end, by_row.others),
             source,
             columns,
-            (int(by_row.start[first[k]]), *in_order(chains.sites, k, by_row, weighted, executor)),
+            in_order(chains.sites, k, by_row, weighted, executor),
             *_prior_of_mode(chains.small, prior, k),
             precision,
             stream_key(problem.seed, chain, chains.sweeps, k),

@@ -140,7 +140,7 @@ def held_places(problem: Problem) -> np.ndarray:
     share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, rarest), MOST_OF_SMALL))
     share = min(share, MOST_HELD / max(1, n))
     held = np.concatenate([part[: int(share * len(part) + ROUNDING)] for part in parts])
-    return held if len(held) >= FEWEST_HELD else held[:0]
+    return held if len(held) >= FEWEST_HELD else held[:0].copy()
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:

@@ -233,7 +233,8 @@ def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: 
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
-    sites = chains.sites.weight.reshape(f.shape), chains.sites.target.reshape(f.shape)
+    room: Any = chains.sites
+    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
     record = (entries.y, entries.weight, f, state.theta(c, f.shape), key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 

@@ -17,7 +17,7 @@ from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.layout import layout
-from tensorcep.kernels.outer import add_outer_products, dot_rows, multiply_rows, padded
+from tensorcep.kernels.outer import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
 from tensorcep.kernels.streams import new_stream, normal, start_stream
@@ -27,29 +27,34 @@ CHUNK = 64
 
 
 class ModeColumns(NamedTuple):
-    """Columns of the factors in one mode, int64.
+    """Columns of the factors in one mode.
 
     Attributes
     ----------
-    free : (Q,)
+    free : (Q,) int64
         Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
-    order : (W,)
-        How sources of `draw_rows` are laid out: free ones, then those that are clamped to 1, both up to whole tiles.
+    order : (W,) int64
+        How sources of `draw_rows` are laid out: free ones, those that are clamped to 1, and -1 up to a whole tile.
+    clamped : (W,) float64
+        1 for these, 0 for others; nothing where none is clamped.
     """
 
     free: np.ndarray
     order: np.ndarray
+    clamped: np.ndarray
 
 
 def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
     """The columns of every mode."""
     parts = zip(columns.free_index, columns.clamped_index, strict=True)
-    return tuple(ModeColumns(mine, np.concatenate([_filled(mine), _filled(rest[rest >= 0])])) for mine, rest in parts)
+    return tuple(_mode_columns(mine, rest[rest >= 0]) for mine, rest in parts)
 
 
-def _filled(index: np.ndarray) -> np.ndarray:
-    """Columns, and -1 up to a whole tile."""
-    return np.concatenate([index, np.full(padded(len(index)) - len(index), -1)])
+def _mode_columns(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
+    Q, used = len(free), len(free) + len(rest)
+    order = np.concatenate([free, rest, np.full(padded(used) - used, -1)])
+    place = np.arange(len(order))
+    return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
 
 
 class Slots(NamedTuple):
@@ -110,32 +115,25 @@ def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
 
 
 @inlined
-def _product(q, S, others, source, z):
-    """z[q, :S] = elementwise product of the rows `others` of the source; gives the sum of that from column S on."""
+def _product(q, R, others, source, clamped, z):
+    """z[q] = elementwise product of the rows `others` of the source; gives the sum of its clamped columns."""
     width = source.shape[1]
     o, i = q * width, others[0] * width
     if len(others) == 1:
-        for p in range(S):
+        for p in range(width):
             z[q, p] = source[others[0], p]
-        total = 0.0
-        for p in range(S, width):
-            total += source[others[0], p]
-        return total
-    j = others[1] * width
-    if len(others) == 2:  # third order: what is only summed is not stored
-        multiply_rows(z, o, source, i, source, j, S)
-        return dot_rows(source, i + S, source, j + S, width - S)
-    multiply_rows(z, o, source, i, source, j, width)
-    for k in range(2, len(others) - 1):
+    else:
+        multiply_rows(z, o, source, i, source, others[1] * width, width)
+    for k in range(2, len(others)):
         multiply_rows(z, o, z, o, source, others[k] * width, width)
-    j = others[len(others) - 1] * width
-    total = dot_rows(z, o + S, source, j + S, width - S)
-    multiply_rows(z, o, z, o, source, j, S)
-    return total
+    if len(clamped) == 0:
+        return 0.0
+    first = R // COLUMNS * COLUMNS
+    return dot_row(z, o + first, clamped, first, width - first)
 
 
 @block_kernel
-def _sum_row(begin, end, others, source, entries, R, room, gram):
+def _sum_row(begin, end, others, source, clamped, entries, R, room, gram):
     """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
     base, weight, target = entries
     z, wz, rest = room.z, room.weighted, room.rest
@@ -144,7 +142,7 @@ def _sum_row(begin, end, others, source, entries, R, room, gram):
     for first in range(begin, end, CHUNK):
         n = min(CHUNK, end - first)
         for q in range(n):
-            rest[q] = _product(q, S, others[first + q], source, z)
+            rest[q] = _product(q, R, others[first + q], source, clamped, z)
         if len(weight):
             for q in range(n):
                 w = weight[first - base + q]
@@ -200,7 +198,7 @@ def draw_rows(
             room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
         for lane in range(used):
             i = offset + group + lane
-            squares = _sum_row(start[i], end[i], others, source, entries, R, room, room.gram[lane])
+            squares = _sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
             room.squares[lane] = squares
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)

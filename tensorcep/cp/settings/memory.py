@@ -42,14 +42,13 @@ class Size(NamedTuple):
 
     @property
     def by_row(self) -> int:
-        """Bytes per entry of the entries of every row (`tensorcep.cp.model.EntriesByRow`)."""
-        K = len(self.shape)
-        return 8 * K + 4 * K * (K - 1)
+        """Bytes per entry of the entries of every row, by their places (`tensorcep.cp.model.EntriesByRow`)."""
+        return 4 * len(self.shape) ** 2
 
     @property
     def packed_entries(self) -> int:
         """Bytes of the checked coordinates and values, and of the entries in lanes."""
-        return self.n_entries * (12 * len(self.shape) + 40)
+        return self.n_entries * (12 * len(self.shape) + 36)
 
     @property
     def posterior(self) -> int:

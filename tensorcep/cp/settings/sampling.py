@@ -69,8 +69,9 @@ class Sampler(Settings):
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         # a chain's own rows; those of the sweep before, and all of them in the order of a mode's columns
         rows = size.n_rows * size.R * (16 * self.n_chains + 16)
-        latent = 0 if self.name == "gibbs" else 8 * self.n_chains
-        return Memory(size.n_entries * (size.by_row + 40 + latent), rows, 2 * self.draws(size, max_iter))
+        # values in place of the places, and what sorting takes; or sites in two orders, latent values, and parameters
+        of_entry = 4 * len(size.shape) + 20 if self.name == "gibbs" else 48 + 8 * self.n_chains
+        return Memory(size.n_entries * (size.by_row + of_entry), rows, 2 * self.draws(size, max_iter))
 
 
 @dataclass(repr=False, kw_only=True)
