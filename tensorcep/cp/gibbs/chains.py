@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
+from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, seen_rows
@@ -42,6 +41,7 @@ class Chains(NamedTuple):
         What entries say about their latent values (see `sweep`), room for one chain.
     by_row : EntriesByRow
     columns : tuple of ModeColumns, one per mode
+    rooms : tuple of Rooms, one per mode
     free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
@@ -58,6 +58,7 @@ class Chains(NamedTuple):
     target: np.ndarray
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
+    rooms: tuple[Rooms, ...]
     free: FreeColumns
     small: Problem
     priors: tuple[Conditional, ...]
@@ -82,7 +83,8 @@ def start_chains(problem: Problem, options: Sampler, theta: np.ndarray) -> Chain
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries)
     weight, target = np.ones(n), np.zeros(n)
-    return Chains(factors, theta, weight, target, by_row, columns, free_columns, small, priors, (), (), (), 0)
+    rooms = tuple(Rooms(small.rank, mine) for mine in columns)
+    return Chains(factors, theta, weight, target, by_row, columns, rooms, free_columns, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -113,7 +115,7 @@ def draw_factors(
     executor: Executor,
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
-    R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
+    prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
     first = offsets(problem.shape)
     for k, columns in enumerate(chains.columns):
         source, fit = np.empty((len(factors), len(columns.order))), np.zeros(problem.shape[k])
@@ -130,7 +132,8 @@ def draw_factors(
             fit,
             factors,
         )
-        executor.run(draw_rows, 0, problem.shape[k], *record, align=LANES, scratch=partial(room_for, R, columns))
+        chains.rooms[k].start()
+        executor.run(draw_rows, 0, problem.shape[k], *record, align=LANES, scratch=chains.rooms[k])
     return float(fit.sum())
 
 
