@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, mode_columns, room_for
+from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, learning, seen_rows
@@ -44,6 +43,7 @@ class Chains(NamedTuple):
     by_row : EntriesByRow
         Entries that the burn-in leaves out come last; chunks count whole groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
+    rooms : tuple of Rooms, one per mode
     free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
@@ -59,6 +59,7 @@ class Chains(NamedTuple):
     sites: Sites | None
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
+    rooms: tuple[Rooms, ...]
     free: FreeColumns
     small: Problem
     priors: tuple[Conditional, ...]
@@ -85,11 +86,12 @@ def start_chains(
         for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
-    priors = (initial_prior(small),) * options.n_chains
+    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     by_row = entries_by_row(problem.entries, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = room_for_sites(problem.entries) if drawn else None
-    return Chains(factors, theta, sites, by_row, columns, free_columns, small, priors, (), (), (), 0)
+    rooms = tuple(Rooms(small.rank, mine) for mine in columns)
+    return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -121,7 +123,7 @@ def draw_factors(
     burning_in: bool = False,
 ) -> float:
     """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
-    R, prior, factors, fit = chains.small.rank, chains.priors[chain], chains.factors[chain], np.zeros(1)
+    prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
     first, by_row = offsets(problem.shape), chains.by_row
     end = by_row.end if burning_in else by_row.start[1:]
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
@@ -145,7 +147,8 @@ def draw_factors(
             factors,
         )
         cuts = by_row.chunks[k]
-        executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=partial(room_for, R, columns))
+        chains.rooms[k].start()
+        executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
     return float(fit.sum())
 
 

@@ -14,6 +14,8 @@ In place of a share of the draws come draws that say nothing but the constant, w
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import logit, ndtri
 
@@ -57,9 +59,9 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw:
 
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y)
-    chains: np.ndarray = np.asarray(held.weights)
-    equal = float(np.ptp(chains)) == 0.0 and not held.beside.any()
-    chosen = 0 if equal else int(np.count_nonzero(chains) + np.count_nonzero(held.beside)) - 1
+    own: Any = held.weights
+    equal = np.ptp(own) == 0.0 and not held.beside.any()
+    chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
     return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen), nothing, law)
 
 

@@ -9,6 +9,7 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,7 @@ class Slots(NamedTuple):
     size: int
 
 
+@cache
 def slots_for(R: int) -> Slots:
     """Slots of the lane array for R free columns."""
     P = R * (R + 1) // 2
@@ -112,6 +114,31 @@ def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
     rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int64)
     return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
+
+
+class Rooms:
+    """Work space that one call of `draw_rows` after the other takes: to make it takes as long as to draw a few rows.
+
+    A call of `start` says that none of it is in use.
+    """
+
+    def __init__(self, R: int, columns: ModeColumns):
+        self._made: list[tuple[Room, Slots]] = []
+        self._free: list[tuple[Room, Slots]] = []
+        self._for = (R, columns)
+
+    def start(self) -> None:
+        """All room is free again."""
+        self._free = list(self._made)
+
+    def __call__(self) -> tuple[Room, Slots]:
+        """Room that nobody else has."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            made = room_for(*self._for)
+            self._made.append(made)
+            return made
 
 
 @inlined

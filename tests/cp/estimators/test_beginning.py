@@ -214,3 +214,30 @@ def test_standing_of_labels_and_poisson_counts_goes_by_log_scores(record):
     assert not start.after(record, y[1000:], of(p[1000:], score[1000:])).is_doubtful
     assert start.after(record, y[1000:], of(p[1000:], flat[1000:])).is_doubtful
     assert start.after(record, y[1000:], of(p[1000:], flat[1000:] - rng.exponential(1.0, 3000))).is_doubtful
+
+
+def labelled(seed, scale):
+    """Labels of a zero-mean CP, logistic in `scale` times it: 1200 to learn, 500 to predict."""
+    s = tc.simulate_cp((15, 12, 10), 1, 1700, noise_precision=1e6, latent_sd=1.0, random_state=seed)
+    X, f = s.tensor.coords, s.tensor.values
+    order = np.random.default_rng(seed).permutation(len(f))
+    y = (np.random.default_rng(seed + 1).random(len(f)) < 1.0 / (1.0 + np.exp(-scale * f)))[order].astype(float)
+    return X[order[:1200]], y[:1200], X[order[1200:]], y[1200:]
+
+
+@quiet
+@pytest.mark.parametrize(("scale", "low", "high"), [(0.0, 0.0, 0.2), (5.0, 0.8, 1.0)])
+def test_stream_of_labels_is_mixed_with_the_share_of_ones_as_its_scores_say(scale, low, high, tmp_path):
+    X, y, Z, z = labelled(3, scale)
+    model = tc.CPClassifier(2, random_state=0).stream((X[a : a + 200], y[a : a + 200]) for a in range(0, 1200, 200))
+    standing = model._stream.standing
+    assert low <= standing.share <= high
+    p = model.predict_proba(Z)[:, 1]
+    constant = -bernoulli(standing.share_of_ones).logpmf(z).mean()
+    assert -bernoulli(p).logpmf(z).mean() < 1.01 * constant
+    np.testing.assert_allclose(model.log_score(Z, z), bernoulli(p).logpmf(z), rtol=1e-6)
+    model.save(tmp_path / "stream.npz")
+    again = tc.load(tmp_path / "stream.npz")
+    np.testing.assert_array_equal(again.predict_proba(Z)[:, 1], p)
+    alone = again.set_params(prior="learned").predict_proba(Z)[:, 1]  # the prior that was asked for is believed
+    np.testing.assert_allclose(p, standing.share * alone + (1.0 - standing.share) * standing.share_of_ones, rtol=1e-9)
