@@ -219,6 +219,7 @@ REFUSED = [
     (np.array([[np.nan], [1.0]]), NUMBERED, "must be finite"),
     (sparse.csr_array(np.array([[np.inf], [1.0]])), NUMBERED, "must be finite"),
     ([1, 2], NUMBERED, "got list"),
+    (np.ma.masked_equal(np.eye(2), 0.0), NUMBERED, "no masked numbers"),
 ]
 
 
