@@ -17,7 +17,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, moments_per_mode, of_rows
+from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, in_modes, moments_per_mode, of_rows
 
 
 class PriorFactor(NamedTuple):
@@ -72,3 +72,21 @@ def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], execu
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum())
+
+
+def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowState:
+    """The rows as a result: without entries they are as unsure as what was learned of their features, too.
+
+    In q such a row has the expected prior. New data would see it through the law of that prior.
+    """
+    if now.modes is None:
+        return rows
+    Lam, eta = rows.Lam, rows.eta
+    for k, (first, seen) in enumerate(zip(offsets(problem.shape), in_modes(now.seen, problem.shape), strict=False)):
+        more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
+        if more is not None:
+            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
+            unseen = first + np.flatnonzero(~seen)
+            Lam[unseen] /= 1.0 + more[:, None]
+            eta[unseen] /= 1.0 + more[:, None]
+    return rows._replace(Lam=Lam, eta=eta)

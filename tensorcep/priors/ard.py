@@ -97,6 +97,9 @@ class ARDPrior(NamedTuple):
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
         """Rows have no features."""
 
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
+        """Rows have no features."""
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
         return ARDPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength, np.maximum(index, 0))

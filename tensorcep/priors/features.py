@@ -127,6 +127,8 @@ def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
 
 def _columns_of_array(X: Any, what: str) -> Columns:
     """The columns of an array or a sparse matrix."""
+    if np.ma.is_masked(X):
+        fail_value(f"{what} must have no masked numbers; got some; fill in what is missing.")
     is_sparse = sparse.issparse(X)
     matrix: Any = sparse.csr_array(X) if is_sparse else np.asarray(X)
     values: Any = matrix.data if is_sparse else matrix
@@ -140,7 +142,8 @@ def _columns_of_array(X: Any, what: str) -> Columns:
 
 
 def _described(X: Any) -> str:
-    return f"an array of shape {X.shape} and dtype {X.dtype}" if hasattr(X, "shape") else f"{type(X).__name__}"
+    is_array = hasattr(X, "shape") and hasattr(X, "dtype")
+    return f"an array of shape {X.shape} and dtype {X.dtype}" if is_array else type(X).__name__
 
 
 def _scaled(column: np.ndarray) -> np.ndarray:

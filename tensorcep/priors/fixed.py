@@ -91,6 +91,9 @@ class FixedPrior(NamedTuple):
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
         """Rows have no features."""
 
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
+        """Rows have no features."""
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:
         """The prior of other columns."""
         return FixedPrior(Lam, eta)

@@ -111,6 +111,9 @@ class LearnedPrior(NamedTuple):
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
         """All rows of a mode have one prior."""
 
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
+        """Rows have no features."""
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
         return LearnedPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength)

@@ -56,6 +56,12 @@ class RowPrior(Protocol):
         With `natural` the same of natural means, precision times mean.
         """
 
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
+        """What the prior means of some rows (n_k,) bool of mode k vary by, in units of the rows' own covariance, (n,).
+
+        None where their prior does not depend on features.
+        """
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
 

@@ -24,7 +24,18 @@ from tensorcep.priors.learned import (
     expected_log_det,
     inverse,
 )
-from tensorcep.priors.slopes import RANGE, STRENGTH, Ready, Sums, draw, log_density, ready, scatter_at, sums
+from tensorcep.priors.slopes import (
+    RANGE,
+    STRENGTH,
+    Ready,
+    Sums,
+    draw,
+    leverage,
+    log_density,
+    ready,
+    scatter_at,
+    sums,
+)
 
 # Values of the log of the strength among which the best one is sought first.
 GRID = 31
@@ -103,6 +114,13 @@ class FeaturesPrior(NamedTuple):
         if design is None or slopes is None:
             return None
         return design.times(slopes.coef @ modes.precision[k] if natural else slopes.coef)
+
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
+        """What the prior means of some rows (n_k,) bool of mode k vary by, beside the rows' own covariance."""
+        design, have, slopes = self.designs[k], self.have[k], modes.slopes[k] if modes.slopes else None
+        if design is None or have is None or slopes is None:
+            return None
+        return leverage(have, design.some(rows), slopes.strength)
 
     def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> Posteriors:
         """Posteriors of (mu_k, Lam_k, B_k) given the moments of the rows that have entries."""

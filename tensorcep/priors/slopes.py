@@ -104,6 +104,12 @@ def scatter_at(have: Ready, known: Sums, strength: float) -> np.ndarray:
     return np.asarray(0.5 * (found + found.T))
 
 
+def leverage(have: Ready, rows: Design, strength: float) -> np.ndarray:
+    """Variance of mu + B'x of rows given the others, in units of the rows' own covariance, (n,)."""
+    apart = rows.times(have.vectors) - (have.total @ have.vectors) / have.rows
+    return np.asarray(1.0 / have.rows + (apart**2 / (have.values + strength)).sum(axis=1))
+
+
 def log_density(have: Ready, known: Sums, log_strength: float) -> float:
     """Log posterior density of the log of the strength, all else integrated out, but for a constant."""
     strength, (a, b) = np.exp(log_strength), have.prior

@@ -66,6 +66,17 @@ def test_bound_of_known_rows_is_their_evidence(rng):
     assert rows + prior.bound(posterior) == pytest.approx(exact + a * np.log(strength) - b * strength, abs=1e-9)
 
 
+def test_unseen_rows_are_as_unsure_as_the_map(rng):
+    X, seen = rng.standard_normal((12, 4)), np.arange(12) < 9
+    prior = prior_of(X, 2, seen)
+    u = X[seen] @ rng.standard_normal((4, 2)) + rng.standard_normal((9, 2))
+    modes = prior.expectation(flat(2), prior.learn([u], [np.zeros((2, 2))]))
+    Z = np.c_[np.ones(12), X - X.mean(axis=0)]
+    V = np.diag([MEAN_ROWS, *[modes.slopes[0].strength] * 4]) + Z[seen].T @ Z[seen]
+    exact = np.einsum("nf,fg,ng->n", Z[~seen], np.linalg.inv(V), Z[~seen])
+    np.testing.assert_allclose(prior.unsure(0, modes, ~seen), exact)
+
+
 def exact_moments(X, u, a, b):
     """Mean and variance of the coefficients given rows (n, 1), over a grid of strengths; centre 0.3, width 0.7."""
     X, D = X - X.mean(axis=0), u[:, 0] - 0.3
@@ -219,6 +230,7 @@ REFUSED = [
     (np.array([[np.nan], [1.0]]), NUMBERED, "must be finite"),
     (sparse.csr_array(np.array([[np.inf], [1.0]])), NUMBERED, "must be finite"),
     ([1, 2], NUMBERED, "got list"),
+    (np.ma.masked_equal(np.eye(2), 0.0), NUMBERED, "no masked numbers"),
 ]
 
 

@@ -36,7 +36,7 @@ from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound
+from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound, with_unseen_rows
 from tensorcep.cp.rows import (
     augmentation_in_use,
     fix_rows,
@@ -205,7 +205,8 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
     theta = {"noise": None} if state.learned is None else state.learned.result(state.law)
-    return posterior_of_rows(state.rows, problem, state.prior.now.modes, **theta)
+    rows = with_unseen_rows(state.rows, state.small, state.prior.now)
+    return posterior_of_rows(rows, problem, state.prior.now.modes, **theta)
 
 
 VMP = Method(

@@ -162,7 +162,10 @@ def test_cep_mixes_fewer_fits_the_more_entries_there_are(n, params, members):
         ({"max_iter": "many"}, "max_iter must be 'auto' or an integer >= 1; got 'many'"),
         ({"method": "best"}, r"method must be one of .*'auto'.*; got 'best'"),
         ({"method": None}, "method must be one of"),
-        ({"prior": None}, r"prior must be one of \('auto', 'fixed', 'learned', 'ard'\) or a tensorcep.Prior; got None"),
+        (
+            {"prior": None},
+            "a tensorcep.Prior, or a dict of Features by mode; got None",
+        ),
         ({"prior": "none"}, "prior must be one of 'auto', 'fixed', 'learned', 'ard'; got 'none'"),
         ({"interactions": "none"}, r"interactions must be one of \('auto', 'cp', .*; got 'none'"),
         ({"interactions": None}, "interactions must be one of"),
