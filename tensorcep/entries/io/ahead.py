@@ -16,6 +16,7 @@ from tensorcep.entries.io.lines import ENCODING, UNDECODED, any_blank_first, any
 from tensorcep.entries.io.text import PARSE_ERRORS, checked_columns, parsed, types_of
 
 BLOCK = 1 << 20  # bytes read at a time
+Texts = dict[Any, NDArray[Any]]  # of fields
 MARK = b"\xef\xbb\xbf"
 
 
@@ -66,15 +67,17 @@ def entries_in(block: bytes, layout: Layout) -> Ahead | None:
         texts = _texts(frame, block, layout, dialect)
     except PARSE_ERRORS:
         return None
-    if any((column == "").any() for column in texts.values()):
+    if texts is None:
         return None
     return Ahead(coords, tuple(texts[field] if layout.labelled else None for field in layout.modes), values)
 
 
-def _texts(frame: pd.DataFrame, block: bytes, layout: Layout, dialect: dict[str, Any]) -> dict[Any, NDArray[Any]]:
-    """The columns of the labels as they are written, and those that nobody asked for."""
+def _texts(
+    frame: pd.DataFrame, block: bytes, layout: Layout, dialect: dict[str, Any]
+) -> dict[Any, NDArray[Any]] | None:
+    """The columns of the labels as they are written, and those that nobody asked for; None if a text is empty."""
     read = set(types_of(layout))
-    found: dict[Any, NDArray[Any]] = {}
+    found: Texts = {}
     doubted = []
     exact = b" " not in block and b"\t" not in block and not any_number_as_name(b"\n" + block)
     for field in frame.columns:
@@ -82,12 +85,17 @@ def _texts(frame: pd.DataFrame, block: bytes, layout: Layout, dialect: dict[str,
         if field in read:
             continue
         if isinstance(column.dtype, pd.StringDtype):
+            if (column == "").any():
+                return None
             found[field] = column.to_numpy(dtype=object)
         elif exact and column.dtype == np.int64 and not (b"-0" in block and (column == 0).any()):
-            found[field] = np.array(list(map(str, column.tolist())), dtype=object)
+            codes, distinct = pd.factorize(column.to_numpy())
+            found[field] = np.array(list(map(str, distinct.tolist())), dtype=object)[codes]
         else:
             doubted.append(field)
     if doubted:
         again = parsed(io.BytesIO(block), dict.fromkeys(doubted, object), {**dialect, "usecols": doubted}, "strict")
+        if (again == "").any(axis=None):
+            return None
         found.update({field: again[field].to_numpy(dtype=object) for field in doubted})
     return found
