@@ -63,7 +63,8 @@ def measure(options: Any) -> list[Row]:
         warnings.simplefilter("ignore", ConvergenceWarning)  # predictions take as long whatever the draws are worth
         regressor = CPRegressor(**how).fit(coords, f + NOISE * rng.standard_normal(len(f)))
         classifier = CPClassifier(**how).fit(coords, labels.astype(float))
-    cells = simulated(options.cells, rng, factors)[0]
+    known = rng.integers(0, len(coords), (len(SHAPE), options.cells))  # cells of rows that have entries
+    cells = np.stack([coords[which, k] for k, which in enumerate(known)], axis=1)
     rows: list[Row] = []
     for threads in options.threads:
         regressor.set_params(n_jobs=threads)
