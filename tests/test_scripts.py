@@ -39,6 +39,8 @@ TINY = {
     ),
     "speed.bench_memory": "--entries 3000 --ranks 2 --dtypes float64,float32",
     "speed.bench_peers": "--peers none --methods vmp,wopt --folds 1 --ranks 2 --sweeps 3",
+    "speed.bench_predict": "--entries 300 --cells 100 --sweeps 8 --repeats 1 --threads 1",
+    "speed.bench_read": "--lines 300 --repeats 1 --batch-sizes 100",
     "speed.bench_read_tns": "--lines 200 --repeats 1",
     "speed.bench_startup": "--only-imports --repeats 1",
     "speed.bench_stream": (
@@ -82,6 +84,7 @@ NEEDS_DATA = {
 SLOW = {
     "papers.reproduce_bpm",
     "speed.bench_memory",
+    "speed.bench_predict",
     "speed.bench_startup",
     "speed.stream_kill_test",
     "studies.choose_defaults",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +60,12 @@ def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> N
     executor.run(row_moments, first, last, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good, align=LANES)
 
 
+@functools.cache
 def diagonal(R: int) -> np.ndarray:
     """Where the diagonal of a packed matrix lies."""
-    return np.arange(R) * (np.arange(R) + 3) // 2
+    places = np.arange(R) * (np.arange(R) + 3) // 2
+    places.flags.writeable = False
+    return places
 
 
 def times_in_sum(R: int) -> np.ndarray:

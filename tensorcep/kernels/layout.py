@@ -36,8 +36,7 @@ def layout(record: type[Slots], **sizes: int) -> Slots:
 
 def work_array(at: Slots) -> tuple[np.ndarray, Slots]:
     """Zeros for all slots, with ones in the slot `one` where there is such, beside the record: scratch of a kernel."""
-    first = at._asdict()
-    w = lane_zeros((first["size"], LANES))
-    if "one" in first:
-        w[first["one"]] = 1.0
+    w = lane_zeros((at[-1], LANES))
+    if "one" in at._fields:
+        w[at[at._fields.index("one")]] = 1.0
     return w, at

@@ -30,7 +30,7 @@ def lane_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     Filled, not calloc'ed: numpy asks for huge pages only for memory that it does not get zeroed, and first touches of
     small pages cost more than a sweep.
     """
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + CACHE_LINE, dtype=np.uint8)
     raw.fill(0)
     first = -raw.ctypes.data % CACHE_LINE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ Slots = namedtuple(
 )
 
 
+@functools.cache
 def cep_slots(K: int, R: int) -> Slots:
     """Slots of the work array for order K and rank R."""
     P, Q = R * (R + 1) // 2, R * R

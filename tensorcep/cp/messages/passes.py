@@ -208,5 +208,5 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
 def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
     """Whether the rows first:last are Gaussians that are not far wider than the prior."""
     rows = state.rows
-    widest = rows.cov[first:last][:, diagonal(rows.eta.shape[1])].max(axis=1)
+    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(axis=1)
     return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.max_variance))

@@ -13,9 +13,9 @@ import numpy as np
 from tensorcep.core.checks import check_choice, check_file, check_int, fail_value
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.layout import LAST, Reading, format_of
-from tensorcep.entries.io.lines import STDIN, check_seekable, open_lines
+from tensorcep.entries.io.lines import STDIN, check_seekable
 from tensorcep.entries.io.parquet import ParquetRows
-from tensorcep.entries.io.pieces import BadLine, TextLines
+from tensorcep.entries.io.pieces import BadLine, FileLines, TextLines, open_text
 
 
 def refuse(path: str, number: int, problem: str, text: str) -> None:
@@ -112,12 +112,12 @@ def _kind_of(path: str, format: str | None) -> str:
 @contextlib.contextmanager
 def _opened(
     path: str, kind: str, how: Reading, start: Position, bad_line: BadLine
-) -> Iterator[TextLines | ParquetRows]:
+) -> Iterator[TextLines | FileLines | ParquetRows]:
     if kind == "parquet":
         yield ParquetRows(path, how, start, bad_line)
     else:
-        with open_lines(path) as lines:
-            yield TextLines(path, kind, lines, how, start, bad_line)
+        with open_text(path, kind, how, start, bad_line) as source:
+            yield source
 
 
 def _same_columns(columns: tuple[Any, ...] | None, of_next: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -119,15 +119,27 @@ class Watched(io.RawIOBase):
     def _look_for_names(self, data: bytes) -> None:
         data = self._tail + data
         self._tail = data[-2:]
-        if b" " in data or b"\t" in data:
-            self.blanks_first = self.blanks_first or BLANK_FIRST.search(data) is not None
-        for start in range(0, len(data), IN_CACHE):
-            chars = np.frombuffer(data, np.uint8)[start : start + IN_CACHE + 2]
-            found = chars[1:-1] == ord("0")
-            found &= chars[2:] > ord("/")
-            found |= chars[1:-1] == ord("+")
-            found &= chars[:-2] < ord("-")  # a separator, a quote, a blank or the end of a line
-            self.numbers_as_names = self.numbers_as_names or bool(found.any())
+        self.blanks_first = self.blanks_first or any_blank_first(data)
+        self.numbers_as_names = self.numbers_as_names or any_number_as_name(data)
+
+
+def any_blank_first(data: bytes) -> bool:
+    """Whether a field in these bytes begins with a blank."""
+    return (b" " in data or b"\t" in data) and BLANK_FIRST.search(data) is not None
+
+
+def any_number_as_name(data: bytes) -> bool:
+    """Whether a field after a character of these bytes begins with a plus, or with a 0 before another character."""
+    chars = np.frombuffer(data, np.uint8)
+    for start in range(0, len(data), IN_CACHE):
+        before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
+        found = first[: len(second)] == ord("0")
+        found &= second > ord("/")
+        found |= first[: len(second)] == ord("+")
+        found &= before[: len(second)] < ord("-")  # a separator, a quote, a blank or the end of a line
+        if found.any():
+            return True
+    return False
 
 
 @contextlib.contextmanager

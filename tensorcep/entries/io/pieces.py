@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.layout import Reading, fail_promise, layout_of
-from tensorcep.entries.io.lines import filled
+from tensorcep.entries.io.ahead import Ahead, blocks_of, entries_in, lines_of
+from tensorcep.entries.io.layout import Layout, Reading, fail_promise, layout_of
+from tensorcep.entries.io.lines import filled, open_binary, open_lines
 from tensorcep.entries.io.one_line import entry_in
 from tensorcep.entries.io.text import read_lines
 
@@ -34,7 +37,7 @@ def batch_of(entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int
 
 
 class TextLines:
-    """The entries of a .tns or csv file from a position on, taken some lines at a time.
+    """The entries of a .tns or csv file from a position on, taken some lines at a time as they arrive.
 
     pandas' parser is asked first. It names no lines and takes what is no entry, so lines that are anything but one good
     entry each are read again, one by one.
@@ -45,20 +48,19 @@ class TextLines:
         Names of the modes, None where there are indices.
     """
 
-    def __init__(
-        self, path: str, kind: str, lines: Iterator[str], how: Reading, start: Position, bad_line: BadLine
-    ) -> None:
-        head: list[str] = []
-        layout = layout_of(path, kind, _noted(lines, head), how)
+    def __init__(self, layout: Layout, lines: Iterator[str], start: Position, bad_line: BadLine) -> None:
         self._layout = layout
         self._bad_line = bad_line
         self.mode_names = layout.mode_names
         self._position = Position(start.file, max(start.line, layout.skip))
-        self._lines = itertools.chain(head, lines)
+        self._lines = lines
         self._n_filled = 0  # only counted where the header promises a number
-        for _ in range(layout.skip):
+
+    def skip(self) -> None:
+        """Move to the position."""
+        for _ in range(self._layout.skip):
             next(self._lines)
-        self._next_lines(self._position.line - layout.skip)
+        self._next_lines(self._position.line - self._layout.skip)
 
     def _next_lines(self, count: int) -> list[str]:
         lines = list(itertools.islice(self._lines, count))
@@ -86,6 +88,90 @@ class TextLines:
             elif entry is not None:
                 entries.append(entry)
         return batch_of(entries, self.mode_names, 0, self._position) if lines else None
+
+
+class FileLines:
+    """As `TextLines`, of a file on disk, which is read ahead in blocks; those with other lines as `TextLines` does."""
+
+    def __init__(self, layout: Layout, handle: BinaryIO, start: Position, bad_line: BadLine) -> None:
+        self._layout, self._bad_line = layout, bad_line
+        self.mode_names = layout.mode_names
+        self._blocks, self._n_blocks = blocks_of(handle), 0
+        self._position = Position(start.file, 0)
+        self._ahead: Ahead | None = None
+        self._taken = 0  # of the entries read ahead
+        self._slow: TextLines | None = None
+        self._skip(max(start.line, layout.skip))
+
+    def _skip(self, count: int) -> None:
+        """Move behind so many lines."""
+        for block in self._blocks:
+            self._n_blocks += 1
+            lines = block.count(b"\n") + (not block.endswith(b"\n"))
+            plain = b"\r" not in block
+            if plain and self._position.line + lines <= count:
+                self._position = self._position._replace(line=self._position.line + lines)
+                continue
+            missing = count - self._position.line
+            if plain:
+                self._position = self._position._replace(line=count)
+                self._load(b"\n".join(block.split(b"\n", missing)[missing:]), self._n_blocks == 1 and missing == 0)
+                return
+            kept = lines_of(block, self._n_blocks == 1)
+            self._position = self._position._replace(line=self._position.line + min(len(kept), missing))
+            if len(kept) > missing:
+                self._read_slowly(kept[missing:])
+                return
+
+    def _load(self, block: bytes, first: bool) -> None:
+        """Read a block ahead, or keep its lines."""
+        self._ahead, self._taken = entries_in(block, self._layout), 0
+        if self._ahead is None:
+            self._read_slowly(lines_of(block, first))
+
+    def _read_slowly(self, lines: list[str]) -> None:
+        layout = self._layout._replace(skip=0)
+        self._slow = TextLines(layout, iter(lines), self._position, self._bad_line)
+
+    def take(self, count: int) -> Batch | None:
+        """Return the entries of the next `count` lines or fewer, or None at the end."""
+        while True:
+            if self._ahead is not None and self._taken < len(self._ahead.values):
+                return self._slice(count)
+            piece = None if self._slow is None else self._slow.take(count)
+            if piece is not None and piece.position is not None:
+                self._position = piece.position
+                return piece
+            self._slow, block = None, next(self._blocks, None)
+            if block is None:
+                return None
+            self._n_blocks += 1
+            self._load(block, self._n_blocks == 1)
+
+    def _slice(self, count: int) -> Batch:
+        coords, keys, values = self._ahead  # type: ignore[misc]
+        part = slice(self._taken, min(self._taken + count, len(values)))
+        self._taken = part.stop
+        self._position = self._position._replace(line=self._position.line + part.stop - part.start)
+        lists = tuple(None if column is None else column[part].tolist() for column in keys)
+        return Batch(coords[part], lists, self.mode_names, values[part], position=self._position)
+
+
+@contextlib.contextmanager
+def open_text(
+    path: str, kind: str, how: Reading, start: Position, bad_line: BadLine
+) -> Iterator[TextLines | FileLines]:
+    """Yield the entries of a text file from a position on; what comes through a pipe is not read ahead of its use."""
+    with open_lines(path) as lines:
+        head: list[str] = []
+        layout = layout_of(path, kind, _noted(lines, head), how)
+        if not os.path.isfile(path) or layout.n_entries is not None:
+            source = TextLines(layout, itertools.chain(head, lines), start, bad_line)
+            source.skip()
+            yield source
+            return
+    with open_binary(path) as (handle, *_):
+        yield FileLines(layout, handle, start, bad_line)
 
 
 def _noted(lines: Iterator[str], head: list[str]) -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""Text files that are read ahead give what they give line by line: entries, malformed lines, positions."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+
+from tensorcep.entries.batch import Position
+from tensorcep.entries.io import ahead, pieces
+from tensorcep.entries.io.layout import Reading, layout_of
+from tensorcep.entries.io.lines import open_lines
+
+CSV = "\n".join(f"u{n % 7},{n % 5},{n}.5" for n in range(40))
+TEXTS = {
+    "plain": "a,b,y\n" + CSV + "\n",
+    "no end": "a,b,y\n" + CSV,
+    "crlf": "a,b,y\r\n" + CSV.replace("\n", "\r\n") + "\r\n",
+    "cr": "a,b,y\r" + CSV.replace("\n", "\r") + "\r",
+    "mixed ends": "a,b,y\n" + CSV.replace("\n", "\r", 5) + "\r\n1,2,3\n",
+    "mark": "\ufeffa,b,y\n" + CSV + "\n\ufeffx,2,3\n",
+    "bad lines": "a,b,y\n" + CSV.replace("u3,3,10.5", "u3,3").replace("17.5", "x").replace("u2,", ",") + "\n",
+    "blanks": "a,b,y\n" + CSV.replace("\nu1,", "\n\nu1, ").replace("u4,", " u4 ,") + "\n",
+    "quotes": "a,b,y\n" + CSV.replace("u5", '"u5"').replace("u6", '"u\n6"').replace("u0", '"u,0"') + "\n",
+    "spellings": "a,b,y\n" + CSV.replace("u1,", "007,").replace("u2,", "+7,").replace("u3,", "-0,") + "\n",
+    "numbers": "a,b,y\n" + CSV.replace("u", "") + "\n7,99999999999999999999,1\n1e3,2,3\nTrue,NA,3\n",
+    "comments": "a,b,y\n" + CSV.replace("\n", " # c\n", 9) + "\n# u1,2,3\n",
+    "no text": "a,b,y\n" + CSV.replace("u5", "u\udcff") + "\n",
+    "only a header": "a,b,y\n",
+}
+READINGS = {"labels": Reading(), "indices": Reading(labels=False, index_base=0), "no header": Reading(header=False)}
+
+
+def source(path, how, start, bad, *, in_blocks):
+    """What takes the entries of a file, in blocks or as those of a pipe are taken."""
+    if in_blocks:
+        with pieces.open_text(str(path), "csv", how, start, bad) as found:
+            yield from iter(lambda: found.take(7), None)
+        return
+    with open_lines(str(path)) as lines:
+        layout = layout_of(str(path), "csv", lines, how)
+    with open_lines(str(path)) as lines:
+        found = pieces.TextLines(layout, lines, start, bad)
+        found.skip()
+        yield from iter(lambda: found.take(7), None)
+
+
+def story(path, how, line, *, in_blocks):
+    """Every entry, malformed line and end of a piece, whatever the pieces are."""
+    told, entries, ends = [], [], set()
+    for piece in source(path, how, Position(0, line), lambda *bad: told.append(bad), in_blocks=in_blocks):
+        columns = [piece.coords.tolist(), *(keys for keys in piece.keys if keys is not None), piece.values.tolist()]
+        entries += list(zip(*columns, strict=True))
+        ends.add(piece.position)
+    return told, entries, max(ends, default=None)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_io_reading_ahead_changes_nothing(tmp_path, monkeypatch, name, reading):
+    how, path = READINGS[reading], tmp_path / "x.csv"
+    path.write_bytes(TEXTS[name].encode("utf-8", "surrogateescape"))
+    packed = tmp_path / "x.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for line, block in itertools.product((0, 1, 9, 24, 41, 99), (90, 1 << 20)):
+        monkeypatch.setattr(ahead, "BLOCK", block)
+        right = story(path, how, line, in_blocks=False)
+        assert story(path, how, line, in_blocks=True) == right
+    told, entries, end = story(packed, how, 9, in_blocks=True)
+    plainly = story(path, how, 9, in_blocks=False)
+    assert (entries, end) == plainly[1:]
+    assert [bad[1:] for bad in told] == [bad[1:] for bad in plainly[0]]
+
+
+def test_io_plain_lines_are_read_together(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(TEXTS["plain"], encoding="utf-8")
+    (whole,) = source(path, READINGS["labels"], Position(0, 34), None, in_blocks=True)
+    assert whole.keys[0] == [f"u{n % 7}" for n in range(33, 40)]
+    found = ahead.entries_in(path.read_bytes()[6:], next_layout(path))
+    assert found is not None
+    np.testing.assert_array_equal(found.values, np.arange(40) + 0.5)
+
+
+def next_layout(path):
+    with open_lines(str(path)) as lines:
+        return layout_of(str(path), "csv", lines, Reading())
