@@ -12,9 +12,8 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, methods, metrics
-    from tensorcep.cp.compare import compare
     from tensorcep.cp.factor_match import factor_match_score, replicability
-    from tensorcep.cp.select_rank import RankSelection, select_rank
+    from tensorcep.cp.select_rank import RankSelection
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
@@ -40,14 +39,14 @@ if TYPE_CHECKING:
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
+    from tensorcep.selection import compare, select_rank
 
 _NAMES = {
-    "cp.compare": ("compare",),
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.regressor": ("CPRegressor",),
     "cp.factor_match": ("factor_match_score", "replicability"),
-    "cp.select_rank": ("RankSelection", "select_rank"),
+    "cp.select_rank": ("RankSelection",),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),
@@ -65,6 +64,7 @@ _NAMES = {
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
     "priors.features": ("Features",),
     "priors.fixed": ("Prior",),
+    "selection": ("compare", "select_rank"),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
 _MODULES = ("datasets", "methods", "metrics", "plots")

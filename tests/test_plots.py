@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections.abc import Iterator
@@ -415,3 +416,13 @@ def test_report_is_one_page_with_its_figures(model: CPRegressor, tmp_path: Any) 
     assert page.startswith("<!DOCTYPE html>")
     assert page.count("data:image/png;base64,") == 6
     assert "http" not in page
+
+
+def test_every_figure_draws_on_given_axes() -> None:
+    named = [name for name in dir(plots) if name.startswith("plot_")]
+    assert len(named) > 15
+    for name in named:
+        parameters = inspect.signature(getattr(plots, name)).parameters
+        given = parameters.get("ax", parameters.get("figure"))  # a grid of several axes has a figure
+        assert given is not None, name
+        assert given.default is None, name

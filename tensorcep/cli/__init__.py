@@ -30,6 +30,7 @@ from tensorcep.cli import (
     _score,
     _select_rank,
     _stream,
+    _transform,
 )
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
@@ -41,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     _evaluate.COMMAND,
     _recommend.RECOMMENDING,
     _recommend.WEIGHTS,
+    _transform.COMMAND,
     _score.COMMAND,
     _report.COMMAND,
     _compare.COMMAND,

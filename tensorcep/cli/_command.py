@@ -199,6 +199,32 @@ def _sizes(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(message) from None
 
 
+def is_of_matrices(model: Any) -> bool:
+    """Whether a model is one of matrices."""
+    from tensorcep.estimators import FACTOR_MODELS
+
+    return type(model).__name__ in FACTOR_MODELS
+
+
+def load_any_model(path: str) -> Any:
+    """Read a model of a tensor or of matrices.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `tensorcep.load`, or if the model is of another family.
+    """
+    from tensorcep.estimators import ESTIMATORS, FACTOR_MODELS, load
+
+    model = load(path)
+    if type(model).__name__ not in {**ESTIMATORS, **FACTOR_MODELS}:
+        fail_value(
+            f"'{path}' holds a {type(model).__name__}, and the command line serves models of tensors and of matrices "
+            "only; use it from Python with tensorcep.load."
+        )
+    return model
+
+
 def load_tensor_model(path: str) -> Any:
     """Read a model of a tensor; one of a matrix or a regression is for Python.
 
@@ -212,7 +238,7 @@ def load_tensor_model(path: str) -> Any:
     model = load(path)
     if type(model).__name__ not in ESTIMATORS:
         fail_value(
-            f"'{path}' holds a {type(model).__name__}, and the command line serves models of tensors only; use it from "
+            f"'{path}' holds a {type(model).__name__}, and this command serves models of tensors only; use it from "
             "Python with tensorcep.load."
         )
     return model

@@ -11,11 +11,12 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
-    load_tensor_model,
+    is_of_matrices,
+    load_any_model,
     read_data,
     shows_progress,
 )
-from tensorcep.cli._fit import fit_line, health_lines, method_line, noise_lines
+from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import archive_kind
 
@@ -29,7 +30,8 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 
 def _run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
-        print(describe_model(load_tensor_model(args.file)))
+        model = load_any_model(args.file)
+        print(model.summary() if is_of_matrices(model) else describe_model(model))
     else:
         print(read_data(args.file, args).info())
 

@@ -6,8 +6,6 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -17,6 +15,8 @@ from tensorcep.cli._command import (
     read_data,
     shows_progress,
 )
+from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
+from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
@@ -41,14 +41,12 @@ LIKELIHOODS = {
     "negbinomial": ("CPCountRegressor", "likelihood"),
 }
 
-# what the columns of each part are called
-COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
     add_model_options(parser)
+    add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
     group.add_argument("--schedule", choices=("modewise", "parallel"), help="of cep and laplace (default: modewise)")
@@ -199,8 +197,11 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> None:
-    check_output(args.output, args.data)
+    check_output(args.output, args.data, *args.also)
     check_options(args)
+    if args.model != "cp" or args.also:
+        fit_matrices(args)
+        return
     if isinstance(args.damping, float):
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     method = method_of(args)
@@ -249,41 +250,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
-
-
-def fit_line(model: Any) -> str:
-    """How the fit ended; a sampler makes all its sweeps, whatever they change."""
-    from tensorcep.cp.methods import METHODS
-
-    if METHODS[model.method_].sampler:
-        return f"{model.n_iter_} sweeps of every chain"
-    ending = "converged" if model.converged_ else "not converged"
-    changes = model.trace_.get("change", ())
-    return f"{model.n_iter_} sweeps, {ending}" + (f" (last change {changes[-1]:.1e})" if len(changes) else "")
-
-
-def method_line(model: Any) -> str:
-    """What "auto" came to."""
-    columns = ", ".join(f"{n} {COLUMNS[name]}" for name, n in model.interactions_.items() if n)
-    return f"{model.method_}, rank {model.rank_}, {model.prior_} prior; columns: {columns}"
-
-
-def noise_lines(model: Any) -> list[str]:
-    """What is known of the noise of real values, and of their limit; of the dispersion of counts."""
-    if getattr(model, "dispersion_", None) is not None:
-        return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
-    if not hasattr(model, "noise_precision_"):
-        return []
-    known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
-    lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
-    limit = getattr(model, "lower_limit_", None)
-    return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
-
-
-def health_lines(model: Any) -> list[str]:
-    """How far the fit is to be believed, but for what the other lines say."""
-    lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
-    return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]
 
 
 def _default_likelihood(tensor: SparseTensor) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    check_output,
+    is_of_matrices,
+    load_any_model,
+    output,
+)
+from tensorcep.cli._matrices import predicted_cells
 from tensorcep.core.checks import check_fraction, fail_value
 
 if TYPE_CHECKING:
@@ -17,7 +26,8 @@ Predict the cells of DATA and write them as csv: the mode columns of DATA, and
   mean, sd, lower, upper       of a new observation, for real values and counts
   probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
 
-A point estimate (fit --method wopt) has the first column only.
+A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
+and upper of real values, mean and sd of counts, and probability of labels.
 
 DATA is read as for fit, except that it needs no values and that cells may repeat. Columns of a csv or parquet file that
 carry the names of the model's modes are taken by name. Cells in rows without training data get the prior."""
@@ -32,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
+    parser.add_argument("--matrix", metavar="NAME", help="of a model of matrices: which one (default: the first)")
     add_data_options(parser, fixed_rows=True)
 
 
@@ -42,9 +53,12 @@ def run(args: argparse.Namespace) -> None:
         fail_value(f"predictions are written as csv; got the name '{args.output}'; let it end in .csv.")
     from tensorcep.cli._queries import read_queries
 
-    model = load_tensor_model(args.model)
-    queries = read_queries(args.data, args, model, with_values=False)
-    table = prediction_table(model, queries.X, queries.columns, args.coverage)
+    model = load_any_model(args.model)
+    if is_of_matrices(model):
+        table = predicted_cells(args, model)
+    else:
+        queries = read_queries(args.data, args, model, with_values=False)
+        table = prediction_table(model, queries.X, queries.columns, args.coverage)
     with output(args.output) as handle:
         table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tensorcep.cli._command import STDOUT, Command, check_output, load_tensor_model, output
+from tensorcep.cli._command import STDOUT, Command, check_output, load_any_model, load_tensor_model, output
 from tensorcep.core.checks import check_fraction, check_int, fail_value
 
 RECOMMEND = """\
@@ -15,7 +15,8 @@ left out; a mode that --given fixes does not count for that, unless all are fixe
 COMPONENTS = """\
 Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
 to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
-component that explains most comes first."""
+component that explains most comes first. Of a model of matrices (fit --model): feature, component, and mean, sd, lower
+and upper of the loadings of the matrix that --mode names."""
 
 
 def _add_recommend(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def _add_recommend(parser: argparse.ArgumentParser) -> None:
 
 def _add_components(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
-    parser.add_argument("--mode", required=True, help="the mode: its name, or its position from 0")
+    parser.add_argument("--mode", required=True, help="the mode, or matrix: its name, or its position from 0")
     _add_rest(parser)
 
 
@@ -59,7 +60,7 @@ def _run_recommend(args: argparse.Namespace) -> None:
 def _run_components(args: argparse.Namespace) -> None:
     check_fraction("--coverage", args.coverage)
     check_output(args.output, args.model)
-    _write(args.output, load_tensor_model(args.model).components(_mode(args.mode), args.coverage))
+    _write(args.output, load_any_model(args.model).components(_mode(args.mode), args.coverage))
 
 
 def _mode(text: str) -> str | int:

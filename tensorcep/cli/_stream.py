@@ -27,8 +27,8 @@ from tensorcep.cli._fit import (
     add_structure_options,
     check_options,
     estimator_of,
-    method_line,
 )
+from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
 from tensorcep.core.checks import check_int, check_range, fail_value
 from tensorcep.core.files import naming

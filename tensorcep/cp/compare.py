@@ -6,7 +6,7 @@ import contextlib
 import time
 import tracemalloc
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,12 @@ def _is_able(model: BaseCP, train: SparseTensor) -> bool:
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:
     """Fit one estimator to `train` and score it on `test`: a line of the table of `compare`."""
     _warm_up(model, train)
+    cost = cost_of(lambda: model.fit(train))
+    return {**scores(model, test, coverage), "sweeps": model.n_iter_, **cost}
+
+
+def cost_of(fit: Callable[[], Any]) -> dict[str, float]:
+    """Seconds of a fit, and the most memory that it held, in MB."""
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
@@ -141,14 +147,13 @@ def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float
         before, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
         begin = time.perf_counter()
-        model.fit(train)
+        fit()
         seconds = time.perf_counter() - begin
         _, peak = tracemalloc.get_traced_memory()
     finally:
         if not tracing:
             tracemalloc.stop()
-    cost = {"sweeps": model.n_iter_, "seconds": seconds, "peak_mb": (peak - before) / MEGABYTE}
-    return {**scores(model, test, coverage), **cost}
+    return {"seconds": seconds, "peak_mb": (peak - before) / MEGABYTE}
 
 
 def _warm_up(model: Any, train: SparseTensor) -> None:

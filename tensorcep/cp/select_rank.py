@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -25,7 +25,8 @@ RULES = ("one_standard_error", "best")
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
 UNSEEN = "touch rows without training entries"
 
-Folds = list[tuple[np.ndarray, np.ndarray]]
+Fold = tuple[np.ndarray, np.ndarray]
+Folds = list[Fold]
 
 
 class RankSelection(NamedTuple):
@@ -133,16 +134,39 @@ def select_rank(
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers = n_threads(n_jobs)
     coords, values, shape, _ = training_entries(X, y, estimator.shape)
-    folds = _folds(cv, coords, values, random_state)
+    folds = folds_of(cv, coords, values, random_state)
     base = clone(estimator).set_params(shape=shape, verbose=0)
     if "zero_rate" in base.get_params():
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
-    scores, seconds = _scores(base, tried, coords, values, folds, patience, n_workers, bool(verbose))
-    tried = tried[: len(scores)]
+
+    def score(rank: int, fold: Fold) -> float:
+        kept, held = fold
+        model = clone(base).set_params(rank=rank).fit(coords[kept], values[kept])
+        return float(model.log_score(coords[held], values[held]).mean())
+
+    search = Search(tried, folds, patience, n_workers, bool(verbose), rule)
+    return selected(search, score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))
+
+
+class Search(NamedTuple):
+    """Ranks to try on folds, and how: until so many in a row did not beat the best, by so many threads, by a rule."""
+
+    ranks: list[int]
+    folds: Folds
+    patience: int
+    n_workers: int
+    verbose: bool
+    rule: str
+
+
+def selected(search: Search, score: Callable[[int, Fold], float], fit: Callable[[int], Any]) -> RankSelection:
+    """The choice by ``score(rank, fold)``, the log score of held-out entries, and ``fit(rank)``, the fit to all."""
+    scores, seconds = _scores(search, score)
+    tried = search.ranks[: len(scores)]
     loss, error = losses(scores)
     best = int(np.argmax(scores.mean(axis=1)))
-    chosen = best if rule == "best" else int(np.argmax(loss <= error))
-    model = clone(estimator).set_params(rank=tried[chosen]).fit(X, y)
+    chosen = best if search.rule == "best" else int(np.argmax(loss <= error))
+    model = fit(tried[chosen])
     frame = _frame(tried, scores, loss, error, seconds)
     return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
 
@@ -161,13 +185,24 @@ def _checked_ranks(estimator: Any, ranks: Iterable[int]) -> list[int]:
         fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
     if not isinstance(estimator.init, str):
         fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
+    return in_order(ranks)
+
+
+def in_order(ranks: Iterable[int]) -> list[int]:
+    """The ranks in increasing order.
+
+    Raises
+    ------
+    ValueError
+        If one is no positive integer or is there twice, or there is none.
+    """
     found = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
     if not found or len(set(found)) < len(found):
         fail_value(f"ranks must hold at least one rank, each once; got {found}.")
     return found
 
 
-def _folds(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -> Folds:
+def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -> Folds:
     """Training and held-out positions of each fold, two folds at least."""
     if isinstance(cv, (int, np.integer)):
         n = check_int("cv", cv, 2, len(values))
@@ -179,40 +214,31 @@ def _folds(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -
     return folds
 
 
-def _scores(
-    base: BaseCP,
-    ranks: Sequence[int],
-    coords: np.ndarray,
-    values: np.ndarray,
-    folds: Folds,
-    patience: int,
-    n_workers: int,
-    verbose: bool,
-) -> tuple[np.ndarray, np.ndarray]:
+def _scores(search: Search, score: Callable[[int, Fold], float]) -> tuple[np.ndarray, np.ndarray]:
     """Mean held-out log score (J, F) and seconds (J,) of the ranks up to the one where patience ends."""
+    ranks, folds = search.ranks, search.folds
 
-    def score(rank: int, fold: tuple[np.ndarray, np.ndarray]) -> float:
-        kept, held = fold
-        model = clone(base).set_params(rank=rank).fit(coords[kept], values[kept])
+    def scored(rank: int, fold: Fold) -> float:
+        found = score(rank, fold)
         bar.update()
-        return float(model.log_score(coords[held], values[held]).mean())
+        return found
 
     scores: list[list[float]] = []
     seconds: list[float] = []
     with (
         warnings.catch_warnings(record=True) as caught,
-        ThreadPoolExecutor(n_workers) as pool,
-        tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not verbose) as bar,
+        ThreadPoolExecutor(search.n_workers) as pool,
+        tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not search.verbose) as bar,
     ):
         warnings.simplefilter("always")
         for rank in ranks:
             begin = time.perf_counter()
-            scores.append(list(pool.map(lambda fold, rank=rank: score(rank, fold), folds)))
+            scores.append(list(pool.map(lambda fold, rank=rank: scored(rank, fold), folds)))
             seconds.append(time.perf_counter() - begin)
             means = np.mean(scores, axis=1)
             best = int(np.argmax(means))
             bar.set_postfix(rank=rank, best=ranks[best], score=f"{means[best]:.4g}", refresh=False)
-            if len(scores) - 1 - best >= patience:
+            if len(scores) - 1 - best >= search.patience:
                 bar.total = bar.n
                 break
     _tell(caught, len(scores), len(folds))

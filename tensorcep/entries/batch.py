@@ -35,6 +35,8 @@ class Batch(NamedTuple):
         What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
     position : Position or None
         Of a batch from files: where the next one begins.
+    classes : list or None
+        The two labels that the values 0 and 1 stand for, if they do.
     """
 
     coords: NDArray[np.int64]
@@ -44,3 +46,4 @@ class Batch(NamedTuple):
     time: float | None = None
     tensor: SparseTensor | None = None
     position: Position | None = None
+    classes: list[Any] | None = None

@@ -64,10 +64,11 @@ class CollectiveMatrixFactorization(BaseRelations):
     bias: str = "both"
     max_iter: int = 1000
 
-    def fit(self, X: Sequence[Any], y: Any = None) -> Any:
-        """Fit to a sequence of matrices, in the order of `relations`.
+    def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
+        """Fit to a sequence of matrices, in the order of `relations`, or a dict of them by names like "users x items".
 
-        Each is an array with NaN where nothing is observed, a DataFrame, or a sparse matrix. A fit that is refused,
+        Each is an array with NaN where nothing is observed, a DataFrame, a SparseTensor, or a sparse matrix. The labels
+        of data frames and tensors name the rows of their entities, and files keep them. A fit that is refused,
         interrupted or ended by an exception leaves the model as it was.
 
         Raises
@@ -76,6 +77,11 @@ class CollectiveMatrixFactorization(BaseRelations):
             If a relation is not a triple of two entities and a likelihood, or the matrices do not fit them.
         """
         relations = list(self.relations)
+        if isinstance(X, Mapping):
+            wanted = [" x ".join(map(str, relation[:2])) for relation in relations]
+            if sorted(map(str, X)) != sorted(wanted):
+                fail_value(f"X must hold a matrix for each of {wanted}; got {list(X)}.")
+            X = [X[name] for name in wanted]
         for relation in relations:
             if not isinstance(relation, (tuple, list)) or len(relation) != 3 or relation[0] == relation[1]:
                 fail_value(

@@ -14,7 +14,7 @@ from tensorcep.core.summary import Summary
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.entity_labels import cells_of
 from tensorcep.factor_models.layout import Layout, Link, relation_of
-from tensorcep.factor_models.moments import variances
+from tensorcep.factor_models.moments import Moments, variances
 from tensorcep.factor_models.predict import predict_cells
 from tensorcep.factor_models.relations import Relation, RelationPosterior
 from tensorcep.factor_models.summary import energies, shares
@@ -71,14 +71,39 @@ class ReadingFactors:
         DataFrame
             A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
         """
-        m, z = self._position(matrix), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
-        link, K = self._given_links()[m], self._where[0].rank
-        cols = self._without_data(m).in_units(self.posterior_.moments[link.col])
-        mean, sd = cols.mean[:, :K], np.sqrt(np.broadcast_to(variances(cols), cols.mean.shape)[:, :K])
-        known = self._features(m)
-        features = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
+        m = self._position(matrix)
+        cols = self._without_data(m).in_units(self.posterior_.moments[self._given_links()[m].col])
+        return self._tidy(cols, "feature", self._features(m), coverage)
+
+    def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
+        """The components of an entity's rows (samples, users, ...), as a tidy table with their labels.
+
+        Parameters
+        ----------
+        entity : name or position, default=0
+            Of a model of one matrix or of views 0, the rows.
+        coverage : float, default=0.9
+            Of the interval lower to upper.
+
+        Returns
+        -------
+        DataFrame
+            A row per row of the entity and component: row, component, mean, sd, lower, upper.
+        """
+        check_is_fitted(self, "posterior_")
+        names = list(getattr(self, "_names", [])) or ["rows", "columns"]
+        e = names.index(check_choice("entity", entity, names)) if isinstance(entity, str) else entity
+        e = check_int("entity", e, 0, len(names) - 1)
+        labels = self._entity_labels[e]
+        return self._tidy(self.posterior_.moments[e], "row", None if labels is None else labels.index, coverage)
+
+    def _tidy(self, moments: Moments, name: str, known: Any, coverage: float) -> pd.DataFrame:
+        """A line per row and component, rows by the names that are known."""
+        z, K = float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))), self._where[0].rank
+        mean, sd = moments.mean[:, :K], np.sqrt(np.broadcast_to(variances(moments), moments.mean.shape)[:, :K])
+        rows = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
         table = {
-            "feature": np.tile(features, K),
+            name: np.tile(rows, K),
             "component": np.repeat(np.arange(K), len(mean)),
             "mean": mean.T.ravel(),
         }

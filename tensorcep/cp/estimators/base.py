@@ -12,6 +12,7 @@ import pandas as pd
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, fail_value
 from tensorcep.core.settings import Settings, TakesMethod
+from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
@@ -36,7 +37,17 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, Spotting, StreamingCP):
+class BaseCP(  # type: ignore[misc]
+    TakesMethod,
+    CallbackSupportMixin,
+    Effects,
+    Folding,
+    Forgetting,
+    Reading,
+    Recommending,
+    Spotting,
+    StreamingCP,
+):
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -98,6 +109,7 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
+    @with_callbacks
     def fit(
         self,
         X: Any,
@@ -153,6 +165,8 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
             If the result is not finite.
         """
         refuse_others(f"{type(self).__name__}.fit", others)
+        begin_fit(self, X, y)
+        given = X, y
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             X, y = split_table(X, y, modes, value)
@@ -167,6 +181,7 @@ class BaseCP(TakesMethod, Effects, Folding, Forgetting, Reading, Recommending, S
             plan = plan_fit(self, entries, X) if plan is None else plan
             plan = plan._replace(work=with_power(plan.work, power))
         self._fit_entries(entries, coding, X, runner, plan)
+        end_fit(self, *given)
         return self
 
     def _runner(self, entries: Entries, warm_start: bool) -> Any:

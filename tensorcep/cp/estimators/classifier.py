@@ -33,10 +33,10 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of 0/1 labels, P(y = 1) = link(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1, or any two labels, of which
-    the second in sorted order counts as 1 (streams take 0 and 1 only). Any order K >= 2. An absent entry is unobserved;
-    if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate` how many of them
-    there are. Where ones are rare, the probabilities of "cep" are on average a little above their share (by a tenth at
-    2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    the second in sorted order counts as 1; the first batch of a stream must have both. Any order K >= 2. An absent
+    entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
+    how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
+    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate", "_classes")
     _sampled_rate: ClassVar[float | None] = None  # until a fit: what its SparseTensor knew
-    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit to other labels, and in streams
+    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit to other labels
 
     _: KW_ONLY
     link: str = "auto"
@@ -115,10 +115,25 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def _coded(self, y: Any) -> Any:
         return coded(y, self._classes)
 
+    def _code(self, y: Any) -> tuple[Any, list[Any]]:
+        """Labels of a batch as 0 and 1, and the two labels: those of the model, or of its first batch."""
+        known = self._classes if {"posterior_", "_stream"} & set(vars(self)) else None
+        if known is None:
+            labels = np.asarray(y)
+            known = [0, 1] if labels.dtype.kind in "biuf" and np.isin(labels, [0, 1]).all() else two_classes(y)
+        return coded(y, known), known
+
     def _learn(self, arrival: Batch) -> dict[str, float]:
-        if self._classes != [0, 1]:
-            fail_value(f"batches hold labels 0 and 1, but this model was fitted to {self._classes}; fit it to 0 and 1.")
-        return super()._learn(arrival)
+        before, learned = vars(self).get("_classes"), False
+        self._classes = [0, 1] if arrival.classes is None else arrival.classes  # type: ignore[misc]
+        try:
+            scores = super()._learn(arrival)
+            learned = True
+        finally:
+            if not learned:
+                self.__dict__.pop("_classes")
+                self.__dict__ |= {} if before is None else {"_classes": before}
+        return scores
 
     def _given_rate(self) -> Any:
         return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)

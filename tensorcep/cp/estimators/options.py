@@ -11,6 +11,7 @@ from tensorcep.core.checks import check_choice, check_int, check_range
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
+from tensorcep.core.sweep_tasks import sweep_callbacks
 from tensorcep.cp.settings.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def checked_options(model: BaseCP) -> RunOptions:
     if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
         raise TypeError(f"callbacks must be a callable, a list of callables or None; got {model.callbacks!r}.")
     tol = check_range("tol", model.tol, 0.0)
-    return RunOptions(tol, n_threads(model.n_jobs), tuple(callbacks), bool(model.verbose))
+    callbacks = (*callbacks, *sweep_callbacks(model))
+    return RunOptions(tol, n_threads(model.n_jobs), callbacks, bool(model.verbose))
 
 
 def with_numbers(

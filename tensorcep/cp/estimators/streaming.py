@@ -7,7 +7,7 @@ import time as clock
 from array import array
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -53,6 +53,7 @@ class StreamingCP(CPPredictions):
     n_batches_: int
     shape_: tuple[int, ...]
     _stream: Stream
+    _code: ClassVar[Any] = None
     _unseen_mean: np.ndarray
     _unseen_cov: np.ndarray
 
@@ -117,8 +118,7 @@ class StreamingCP(CPPredictions):
             Values; left out with a SparseTensor.
         time : float, optional
             When the batch was observed, in the unit that `forget` refers to; default: the number of earlier batches.
-        sample_weight : array-like of shape (N,), optional
-            Whole numbers: an entry of weight n counts as n.
+        sample_weight : array-like of shape (N,) of whole numbers, optional
 
         Returns
         -------
@@ -130,7 +130,7 @@ class StreamingCP(CPPredictions):
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
         refuse_others(f"{type(self).__name__}.partial_fit", others)
-        self._learn(weighted_batch(as_batch(as_frame(X), y, time), sample_weight))
+        self._learn(weighted_batch(as_batch(as_frame(X), y, time, self._code), sample_weight))
         return self
 
     def stream(
@@ -184,7 +184,7 @@ class StreamingCP(CPPredictions):
         check_int("batch_size", batch_size)
         if first_batch is not None:
             check_int("first_batch", first_batch)
-        how = Arrivals(modes, value, time, batch_size, first_batch, reading)
+        how = Arrivals(modes, value, time, batch_size, first_batch, reading, self._code)
         trace = {name: array("d") for name in SCORES}
         try:
             with tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose) as bar:

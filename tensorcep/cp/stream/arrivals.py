@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,10 @@ def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...]
     return coords, sizes, tuple(known)
 
 
+# Values of labels as likelihoods know them, and the labels.
+Code = Callable[[Any], tuple[Any, list[Any]]]
+
+
 class Arrivals(NamedTuple):
     """How to cut DataFrames and files into batches, and how `tensorcep.entries.io.read_batches` reads files."""
 
@@ -54,10 +58,11 @@ class Arrivals(NamedTuple):
     batch_size: int
     first_batch: int | None
     reading: dict[str, Any]
+    code: Code | None = None
 
 
-def as_batch(X: Any, y: Any, time: Any = None) -> Batch:
-    """The batch that `partial_fit` got as X and y.
+def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batch:
+    """The batch that `partial_fit` got as X and y; ``code(y)`` gives values of labels, and the labels.
 
     Raises
     ------
@@ -65,6 +70,11 @@ def as_batch(X: Any, y: Any, time: Any = None) -> Batch:
         If they are not allowed, or hold no entry.
     """
     time = None if time is None else check_range("time", time)
+    if code is not None and (y is not None or isinstance(X, SparseTensor)):
+        values, classes = code(X.values if y is None else y)
+        if y is None:
+            return as_batch(X, None, time)._replace(values=values, classes=classes)
+        return as_batch(X, values, time)._replace(classes=classes)
     if isinstance(X, SparseTensor):
         coords, values, _, labels = training_entries(X, y, None)
         pairs = zip(labels, coords.T, strict=True)
@@ -102,11 +112,12 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
         if isinstance(item, pd.DataFrame):
             yield from _frame_parts(item, how, number == 0)
         elif isinstance(item, Batch):
-            yield item
+            values, classes = (item.values, None) if how.code is None else how.code(item.values)
+            yield item._replace(values=values, classes=classes)
         elif isinstance(item, SparseTensor):
-            yield as_batch(item, None)
+            yield as_batch(item, None, code=how.code)
         elif isinstance(item, (tuple, list)) and len(item) in (2, 3):
-            yield as_batch(*item)
+            yield as_batch(item[0], item[1], item[2] if len(item) == 3 else None, how.code)
         else:
             raise TypeError(
                 "a batch must be a pair (X, y), a triple (X, y, time), a SparseTensor or a DataFrame; got "
@@ -123,7 +134,7 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
     for start in [0, *range(size, len(frame), how.batch_size)]:
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
         time = None if how.time is None else part[how.time].iloc[-1]
-        yield as_batch(part[modes], part[value], time)
+        yield as_batch(part[modes], part[value], time, how.code)
 
 
 def rows_of_keys(

@@ -70,7 +70,43 @@ def test_other_labels_than_those_of_the_fit_are_refused():
         model.log_score(X[:2], ["no", "maybe"])
     with pytest.raises(ValueError, match="y must hold labels 'no' and 'yes'; got 1.0 at entry 0"):
         model.log_score(X[:1], [1.0])
-    with pytest.raises(ValueError, match=r"batches hold labels 0 and 1, but this model was fitted to \['no', 'yes'\]"):
+    with pytest.raises(ValueError, match=r"y must hold labels 'no' and 'yes'; got [01](\.0)? at entry 0"):
         model.partial_fit(X, entries("classifier")[1])
     assert model.fit(*entries("classifier")).classes_.tolist() == [0, 1]
     model.partial_fit(*entries("classifier"))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", PAIRS)
+def test_streams_take_two_labels_of_any_kind(name, tmp_path):
+    (X, y), plain = labels_of(PAIRS[name]), entries("classifier")[1]
+    how = {"max_iter": 20, "shape": SHAPE}
+    right = new("classifier", **how).stream([(X[:300], plain[:300]), (X[300:], plain[300:])])
+    model = new("classifier", **how).stream([(X[:300], y[:300]), (X[300:], y[300:])])
+    np.testing.assert_array_equal(model.posterior_.eta, right.posterior_.eta)
+    assert model.classes_.tolist() == list(PAIRS[name])
+    np.testing.assert_array_equal(model.stream_trace_["rmse"], right.stream_trace_["rmse"])
+    model.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz").partial_fit(X[:50], y[:50])
+    assert again.predict(X[:5]).tolist()[0] in PAIRS[name]
+    frame = pd.DataFrame(X).astype(str).assign(y=y)
+    tables = new("classifier", max_iter=20).stream(frame, batch_size=300)
+    assert tables.classes_.tolist() == list(PAIRS[name])
+    if name != "text":
+        tensors = new("classifier", max_iter=20).partial_fit(tc.SparseTensor(X, y, SHAPE))
+        assert tensors.classes_.tolist() == list(PAIRS[name])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+def test_a_first_batch_needs_both_labels_unless_they_are_0_and_1():
+    X, y = labels_of(("no", "yes"))
+    ones = y == "yes"
+    model = new("classifier", max_iter=5, shape=SHAPE)
+    with pytest.raises(ValueError, match="y must hold labels of two classes; got only 'yes'"):
+        model.partial_fit(X[ones], y[ones])
+    assert "_classes" not in vars(model)
+    assert model.partial_fit(X[ones], np.ones(ones.sum())).classes_.tolist() == [0, 1]
+    later = new("classifier", max_iter=5, shape=SHAPE).partial_fit(X, y).partial_fit(X[ones], y[ones])
+    with pytest.raises(ValueError, match="y must hold labels 'no' and 'yes'; got 'maybe' at entry 0"):
+        later.partial_fit(X[:1], ["maybe"])
+    assert later.classes_.tolist() == ["no", "yes"]

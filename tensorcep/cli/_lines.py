@@ -1,0 +1,45 @@
+"""Lines about a fitted model of a tensor, which several commands print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# what the columns of each part are called
+COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}
+
+
+def fit_line(model: Any) -> str:
+    """How the fit ended; a sampler makes all its sweeps, whatever they change."""
+    from tensorcep.cp.methods import METHODS
+
+    if METHODS[model.method_].sampler:
+        return f"{model.n_iter_} sweeps of every chain"
+    ending = "converged" if model.converged_ else "not converged"
+    changes = model.trace_.get("change", ())
+    return f"{model.n_iter_} sweeps, {ending}" + (f" (last change {changes[-1]:.1e})" if len(changes) else "")
+
+
+def method_line(model: Any) -> str:
+    """What "auto" came to."""
+    columns = ", ".join(f"{n} {COLUMNS[name]}" for name, n in model.interactions_.items() if n)
+    return f"{model.method_}, rank {model.rank_}, {model.prior_} prior; columns: {columns}"
+
+
+def noise_lines(model: Any) -> list[str]:
+    """What is known of the noise of real values, and of their limit; of the dispersion of counts."""
+    if getattr(model, "dispersion_", None) is not None:
+        return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
+    if not hasattr(model, "noise_precision_"):
+        return []
+    known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
+    limit = getattr(model, "lower_limit_", None)
+    return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
+
+
+def health_lines(model: Any) -> list[str]:
+    """How far the fit is to be believed, but for what the other lines say."""
+    lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]

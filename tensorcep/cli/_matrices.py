@@ -1,0 +1,238 @@
+"""Models of matrices on the command line: files of entries to views or relations, fits, and predictions of cells."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.cli._command import read_data, shows_progress
+from tensorcep.core.checks import fail_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tensorcep.entries.labels import Labels
+    from tensorcep.entries.tensor import SparseTensor
+
+MODELS = {
+    "pca": "BayesianPCA",
+    "fa": "BayesianFactorAnalysis",
+    "gfa": "GroupFactorAnalysis",
+    "cmf": "CollectiveMatrixFactorization",
+}
+# --likelihood -> what models of matrices call it
+KINDS = {"gaussian": "gaussian", "logit": "bernoulli", "negbinomial": "negbinomial"}
+# Options of models of tensors, with their defaults.
+FOR_TENSORS = {
+    "prior": "auto",
+    "interactions": "auto",
+    "lower_limit": "auto",
+    "zero_rate": None,
+    "schedule": None,
+    "damping": None,
+    "dtype": None,
+}
+TOL = 3e-3  # the default of the command, in place of which each model has its own
+
+
+class Given(NamedTuple):
+    """A file of one matrix: its name, its entries, and its likelihood."""
+
+    name: str
+    tensor: SparseTensor
+    likelihood: str
+
+
+def add_matrix_options(parser: argparse.ArgumentParser) -> None:
+    """Add --model and --also."""
+    group = parser.add_argument_group("models of matrices")
+    group.add_argument(
+        "--model",
+        choices=("cp", *MODELS),
+        default="cp",
+        help="cp: a tensor (default). Of a matrix of rows, columns and values: pca, fa (factor analysis). Of several, "
+        "with --also: gfa, views of the same rows; cmf, matrices whose rows and columns are what their columns of "
+        "labels are called. Their likelihoods: gaussian, logit, negbinomial",
+    )
+    group.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="FILE[=LIKELIHOOD]",
+        help="for gfa and cmf: the entries of one more matrix (several times)",
+    )
+
+
+def fit_matrices(args: argparse.Namespace) -> None:
+    """Fit the model of matrices that the options describe, and write it.
+
+    Raises
+    ------
+    ValueError
+        If an option is for tensors, or a file holds no matrix.
+    """
+    _check(args)
+    progress = shows_progress(args)
+    given = [_read(path, args, number, progress) for number, path in enumerate([args.data, *args.also])]
+    if not args.quiet:
+        for one in given:
+            described = repr(one.tensor).removeprefix("<SparseTensor ").removesuffix(">")
+            print(f"data        {one.name}: {described}, {one.likelihood}", flush=True)
+    model, matrices = _model_of(args, given, progress)
+    start = time.perf_counter()
+    model.fit(matrices)
+    seconds = time.perf_counter() - start
+    model.save(args.output)
+    if not args.quiet:
+        ending = "converged" if model.converged_ else "not converged"
+        print(f"components  {model.n_components_}")
+        for name, shares in model.variance_explained().iterrows():
+            print(f"explained   {name}: {100 * shares.sum():.3g} %")
+        print(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.model == "cp":
+        fail_value("--also is for --model gfa and cmf; leave it out.")
+    if args.also and args.model not in ("gfa", "cmf"):
+        fail_value(f"--also is for --model gfa and cmf; got {args.model}; leave it out.")
+    for name, default in FOR_TENSORS.items():
+        if getattr(args, name) != default:
+            fail_value(f"--{name.replace('_', '-')} is for --model cp; got {args.model}; leave it out.")
+
+
+def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Given:
+    """The matrix of DATA (number 0), or of a file that --also names."""
+    word = args.likelihood or "gaussian"
+    if number:
+        path, sign, said = path.rpartition("=") if path.rpartition("=")[2] in KINDS else (path, "", "")
+        word = said if sign else word
+        args = argparse.Namespace(**{**vars(args), "modes": None, "value": None, "count": False, "format": None})
+    if word not in KINDS:
+        fail_value(f"--model {args.model} knows the likelihoods {', '.join(KINDS)}; got {word}.")
+    tensor = read_data(path, args, progress)
+    if tensor.order != 2:
+        fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
+    return Given(Path(path).name.partition(".")[0], tensor, KINDS[word])
+
+
+def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tuple[Any, Any]:
+    """The estimator, and what it is fitted to."""
+    from tensorcep.estimators import FACTOR_MODELS
+
+    how: dict[str, Any] = {"random_state": args.seed, "n_jobs": args.threads, "verbose": progress}
+    for name, value, default in (
+        ("max_iter", args.max_iter, "auto"),
+        ("method", args.method, "auto"),
+        ("tol", args.tol, TOL),
+    ):
+        if value != default:
+            how[name] = value
+    cls = FACTOR_MODELS[MODELS[args.model]]
+    if args.model in ("pca", "fa"):
+        if args.model == "pca":
+            how["likelihood"] = given[0].likelihood
+        elif given[0].likelihood != "gaussian":
+            fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
+        return cls(n_components=args.rank, **how), given[0].tensor
+    how["n_components"] = args.rank
+    if args.model == "gfa":
+        tensors = _shared([one.tensor for one in given], [("rows", f"columns of {one.name}") for one in given])
+        likelihoods = [one.likelihood for one in given]
+        return cls(likelihood=likelihoods, **how), dict(zip([one.name for one in given], tensors, strict=True))
+    entities = [_entities(one) for one in given]
+    relations = [(*pair, one.likelihood) for pair, one in zip(entities, given, strict=True)]
+    return cls(relations, **how), _shared([one.tensor for one in given], entities)
+
+
+def _entities(given: Given) -> tuple[str, str]:
+    """What the rows and the columns of a matrix are: the names of its modes."""
+    row, col = (None if found is None else found.name for found in given.tensor.labels)
+    if row is None or col is None:
+        fail_value(f"--model cmf needs columns of labels with names, which say what they are; '{given.name}' has none.")
+    return str(row), str(col)
+
+
+def _shared(tensors: list[SparseTensor], entities: list[tuple[str, str]]) -> list[SparseTensor]:
+    """The matrices with the same rows for the same entity: all labels that one of them has."""
+    from tensorcep.entries.tensor import SparseTensor
+
+    known: dict[str, Labels | None] = {}
+    sizes: dict[str, int] = {}
+    for tensor, pair in zip(tensors, entities, strict=True):
+        for name, labels, size in zip(pair, tensor.labels, tensor.shape, strict=True):
+            before = known.get(name, labels)
+            if (before is None) != (labels is None):
+                fail_value(f"the {name} must have labels in all files, or indices in all of them.")
+            known[name] = None if before is None or labels is None else _joined(before, labels)
+            sizes[name] = max(size, sizes.get(name, 0))
+    result = []
+    for tensor, pair in zip(tensors, entities, strict=True):
+        coords, names = tensor.coords.copy(), [known[name] for name in pair]
+        for k, (own, every) in enumerate(zip(tensor.labels, names, strict=True)):
+            if own is not None and every is not None:
+                coords[:, k] = every.rows(own.index)[coords[:, k]]
+        shape = [sizes[name] if every is None else len(every) for name, every in zip(pair, names, strict=True)]
+        result.append(SparseTensor(coords, tensor.values, tuple(shape), tuple(names)))
+    return result
+
+
+def _joined(known: Labels, more: Labels) -> Labels:
+    new = known.rows(more.index, unknown="ignore") < 0
+    return known.extended(more.index[new]) if new.any() else known
+
+
+class Rows(NamedTuple):
+    """What reading cells needs to know of a model."""
+
+    labels_: tuple[Any, ...]
+
+
+def which_matrix(args: argparse.Namespace) -> Any:
+    """The matrix that --matrix names, the first by default."""
+    return 0 if args.matrix is None else int(args.matrix) if args.matrix.isdecimal() else args.matrix
+
+
+def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
+    """The cells of a file and what a model of matrices says of them."""
+    from scipy.special import ndtri
+
+    from tensorcep.cli._queries import read_queries
+
+    m = model._position(which_matrix(args))
+    link = model._links[m]
+    known = Rows((model._entity_labels[link.row], model._entity_labels[link.col]))
+    queries = read_queries(args.data, args, known, with_values=False)
+    mean, sd = model.predict_cells(queries.X, m, return_std=True)
+    table = queries.columns.copy()
+    table.columns = [f"mode_{name}" if isinstance(name, int) else name for name in table.columns]
+    if link.likelihood == "bernoulli":
+        return table.assign(probability=mean)
+    table = table.assign(mean=mean, sd=sd)
+    if link.likelihood != "gaussian":
+        return table
+    half = ndtri(0.5 + 0.5 * args.coverage) * sd
+    return table.assign(lower=mean - half, upper=mean + half)
+
+
+def new_matrix(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
+    """New rows of matrix m from a file, with the model's columns."""
+    from tensorcep.entries.tensor import SparseTensor
+
+    tensor, link = read_data(path, args), model._links[m]
+    if tensor.order != 2:
+        fail_value(f"'{path}' must hold rows, columns and values; it has {tensor.order} modes.")
+    known, own = model._entity_labels[link.col], tensor.labels[1]
+    coords = tensor.coords.copy()
+    if (known is None) != (own is None):
+        fail_value(f"the columns of '{path}' must be {'labels' if own is None else 'indices'}, as in the fit.")
+    if known is not None and own is not None:
+        coords[:, 1] = known.rows(own.index)[coords[:, 1]]
+    width = link.matrix.cells.shape[1]
+    if (coords[:, 1] >= width).any():
+        fail_value(f"'{path}' must have columns up to {width}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
+    return SparseTensor(coords, tensor.values, (tensor.shape[0], width), (tensor.labels[0], known))
