@@ -37,9 +37,9 @@ from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(  # type: ignore[misc]
+class BaseCP(
     TakesMethod,
-    CallbackSupportMixin,
+    CallbackSupportMixin,  # type: ignore[misc]
     Effects,
     Folding,
     Forgetting,
