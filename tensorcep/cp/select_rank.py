@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.fitted import STOPPED
+from tensorcep.cp.estimators.row_features import has_features
+from tensorcep.entries.tensor import SparseTensor
 
 RULES = ("one_standard_error", "best")
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -137,7 +139,9 @@ def select_rank(
     base = clone(estimator).set_params(shape=shape, verbose=0)
     if "zero_rate" in base.get_params():
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
-    scores, seconds = _scores(base, tried, coords, values, folds, patience, n_workers, bool(verbose))
+    # features of rows go by the labels of a tensor, which coordinates alone do not have
+    entries = X.select if isinstance(X, SparseTensor) and has_features(estimator.prior) else coords.__getitem__
+    scores, seconds = _scores(base, tried, entries, values, folds, patience, n_workers, bool(verbose))
     tried = tried[: len(scores)]
     loss, error = losses(scores)
     best = int(np.argmax(scores.mean(axis=1)))
@@ -182,7 +186,7 @@ def _folds(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -
 def _scores(
     base: BaseCP,
     ranks: Sequence[int],
-    coords: np.ndarray,
+    entries: Callable[[np.ndarray], Any],
     values: np.ndarray,
     folds: Folds,
     patience: int,
@@ -193,9 +197,10 @@ def _scores(
 
     def score(rank: int, fold: tuple[np.ndarray, np.ndarray]) -> float:
         kept, held = fold
-        model = clone(base).set_params(rank=rank).fit(coords[kept], values[kept])
+        X = entries(kept)
+        model = clone(base).set_params(rank=rank).fit(X, None if isinstance(X, SparseTensor) else values[kept])
         bar.update()
-        return float(model.log_score(coords[held], values[held]).mean())
+        return float(model.log_score(entries(held), values[held]).mean())
 
     scores: list[list[float]] = []
     seconds: list[float] = []
