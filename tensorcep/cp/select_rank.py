@@ -20,6 +20,8 @@ from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.fitted import STOPPED
+from tensorcep.cp.estimators.row_features import has_features
+from tensorcep.entries.tensor import SparseTensor
 
 RULES = ("one_standard_error", "best")
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -139,10 +141,14 @@ def select_rank(
     if "zero_rate" in base.get_params():
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
 
+    # features of rows go by the labels of a tensor, which coordinates alone do not have
+    entries = X.select if isinstance(X, SparseTensor) and has_features(estimator.prior) else coords.__getitem__
+
     def score(rank: int, fold: Fold) -> float:
         kept, held = fold
-        model = clone(base).set_params(rank=rank).fit(coords[kept], values[kept])
-        return float(model.log_score(coords[held], values[held]).mean())
+        some = entries(kept)
+        model = clone(base).set_params(rank=rank).fit(some, None if isinstance(some, SparseTensor) else values[kept])
+        return float(model.log_score(entries(held), values[held]).mean())
 
     search = Search(tried, folds, patience, n_workers, bool(verbose), rule)
     return selected(search, score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))

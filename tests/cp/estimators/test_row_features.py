@@ -217,3 +217,11 @@ def test_compare_leaves_out_methods_without_features(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["item", "user"], value="y")
     methods = _checked_methods(None, tc.CPRegressor(prior={"item": tc.Features(data.items)}), train)
     assert set(methods) == {"vmp", "gibbs"}
+
+
+def test_rank_is_selected_with_features_by_label(data):
+    train = tc.SparseTensor.from_pandas(data.train, modes=["item", "user"], value="y")
+    model = tc.CPRegressor(prior={"item": tc.Features(data.items)}, method="vmp", random_state=0)
+    found = tc.select_rank(model, train, ranks=[1, 2], cv=2, random_state=0)
+    assert np.isfinite(found.scores).all()
+    assert found.estimator.shape_ == (N, M)
