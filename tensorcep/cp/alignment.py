@@ -143,10 +143,13 @@ def align(draws: np.ndarray, layout: Layout) -> Aligned:
 
 
 def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
-    """The draws (n,) whose components are on average fairly similar to those of the reference; all if hardly any is."""
+    """The draws (n,) whose components are on average fairly similar to those of the reference; all if hardly any is.
+
+    Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
+    """
     weight = relevance(reference, layout) * _shared(layout)
     found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
-    like: np.ndarray = np.concatenate(found) @ weight >= _expected(layout) @ weight
+    like: np.ndarray = np.concatenate(found) @ weight > _expected(layout) @ weight - NOTICED
     return like if like.sum() > 1 else np.ones_like(like)
 
 

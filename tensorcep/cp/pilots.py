@@ -88,12 +88,15 @@ def _started(best: Flown, plan: Plan) -> Plan:
 
 
 def _embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
-    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns, of which the others are 0."""
-    if len(columns) == problem.rank:
-        return rows
+    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns, of which the others are 0.
+
+    Clamped columns, which draws of a pilot's Gaussian hold at 1 to six digits only, are 1.
+    """
     free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
-    out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
-    out[:, :, columns] = rows
+    out = rows
+    if len(columns) < problem.rank:
+        out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
+        out[:, :, columns] = rows
     clamped = ~np.repeat(free, problem.shape, axis=0) if rows.shape[1] > len(free) else ~free
     out[:, clamped] = 1.0
     return out

@@ -60,6 +60,11 @@ def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
     return result
 
 
+def mixture_cdf_of(m: np.ndarray, v: np.ndarray) -> CountCDF:
+    """Return `mixture_cdf` of counts with moments m and v (n,), in some rows."""
+    return lambda k, rows: mixture_cdf(k, m[rows], v[rows])
+
+
 def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.ndarray, np.ndarray]:
     """Return whole numbers low < high with P(y <= low) < q <= P(y <= high); -1 stands for no count at all."""
     z = ndtri(q)

@@ -25,8 +25,7 @@ from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_u
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.counts import (
-    CountCDF,
-    mixture_cdf,
+    mixture_cdf_of,
     mixture_quantile,
     poisson_draws,
     quantile_of_components,
@@ -235,16 +234,12 @@ def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, n
 def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
     """Return the smallest count with a predictive probability of at least q of not being exceeded."""
     m, v, theta = aligned(m, v, theta)
-    return mixture_quantile(check_fraction("q", q), m, v, lambda k, rows: mixture_cdf(k, m[rows], v[rows]))
+    return mixture_quantile(check_fraction("q", q), m, v, mixture_cdf_of(m, v))
 
 
 def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return the quantile of the mixture of equally likely components, whose m and v are (C, n)."""
-
-    def cdf_of(m: np.ndarray, v: np.ndarray) -> CountCDF:
-        return lambda k, rows: mixture_cdf(k, m[rows], v[rows])
-
-    cdfs = [cdf_of(*component) for component in zip(m, v, strict=True)]
+    cdfs = [mixture_cdf_of(*component) for component in zip(m, v, strict=True)]
     return quantile_of_components(check_fraction("q", q), m, v, cdfs)
 
 
@@ -256,7 +251,7 @@ def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.nda
 def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of a count of at most, and of at least, y."""
     y, m, v = aligned(y, m, v)
-    return tails_of_counts(y, lambda k, rows: mixture_cdf(k, m[rows], v[rows]))
+    return tails_of_counts(y, mixture_cdf_of(m, v))
 
 
 def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
