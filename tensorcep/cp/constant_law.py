@@ -32,7 +32,7 @@ def constant_law(likelihood: Likelihood, y: np.ndarray, start: float) -> Constan
     parameter = likelihood.parameter
     if parameter is None:
         return ConstantLaw(start, likelihood.default_theta)
-    theta = 1.0 / float(np.var(y)) if parameter.is_precision else likelihood.default_theta
+    theta = float(np.divide(1.0, np.var(y))) if parameter.is_precision else likelihood.default_theta
     if parameter.is_precision and not likelihood.censored:
         return ConstantLaw(start, theta)
     some = y[:: -(-len(y) // FITTED_ENTRIES)]

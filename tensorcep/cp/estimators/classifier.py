@@ -38,6 +38,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
     share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
 
+    By default, probabilities are those of a mixture with the share of ones, which counts as much as entries say that
+    the fit had not learned: those left out by the sampler, and in streams every batch before it is learned.
+
     Parameters
     ----------
     <parameters>

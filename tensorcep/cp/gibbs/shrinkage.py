@@ -39,19 +39,21 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.observes == "labels" or likelihood.censored:
-        # no column can hold the constant where there are no main effects
-        return held if _main_column(problem.free) is None else _beside_law(held, _law_of_others(held, problem), problem)
+        law = _law_of_others(held, problem)
+        return held if law is None else _beside_law(held, law, problem)
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
     return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
 
 
-def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw:
-    """The constant law of the entries that were not left out."""
+def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
+    """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
+    if _main_column(problem.free) is None:
+        return None
     y, likelihood = problem.entries.y.ravel()[: len(problem.entries.permutation)], problem.likelihood
     if likelihood.observes != "labels":
         others = np.delete(y, held.place)
-        return constant_law(likelihood, others, float(others.mean()))
+        return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)

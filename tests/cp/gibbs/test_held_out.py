@@ -11,10 +11,12 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
+from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.held_out import (
     Beside,
     HeldOut,
+    held_places,
     hold_out,
     law_of_noise,
     promising,
@@ -256,3 +258,31 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
 )
 def test_values_and_labels_are_shrunk(name, expected):
     assert is_shrunk(get_likelihood(name)) is expected
+
+
+def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
+    """Of the censored kind: its latent value and precision are those of the law that the values were drawn from."""
+    y = np.maximum(0.3 + 0.5 * rng.standard_normal(2000), 0.0)
+    p = build(rng.integers(0, 9, (2000, 2)), y, (9, 9), 2, "tobit")
+    p = p._replace(free=np.array([[True, True], [True, False]]))
+    held = hold_out(p, 1, 1.0)
+    assert held is not None
+    held = held._replace(weights=np.ones(1))
+    law = constant_law(p.likelihood, y, 0.0)
+    said = law.logpdf(p.likelihood, held.y)
+    bad = shrunk(held._replace(score=said - 1.0), p)
+    assert bad.share < 0.05
+    assert (bad.constant, bad.constant_theta) == pytest.approx((0.3, 4.0), rel=0.15)
+    assert shrunk(held._replace(score=said + 1.0), p).share == 1.0
+    nothing = p._replace(entries=p.entries._replace(y=np.zeros_like(p.entries.y)))
+    assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
+
+
+def test_labels_are_left_out_of_both_classes_alike(rng):
+    y = np.where(np.arange(1000) < 40, 1.0, -1.0)
+    p = build(rng.integers(0, 9, (1000, 2)), y, (9, 9), 2, "logit")
+    held = hold_out(p, 1, 1.0)
+    assert held is not None
+    assert (np.count_nonzero(held.y > 0.0), len(held.y)) == (8, 200)  # a fifth, for ones are few
+    even = p._replace(entries=p.entries._replace(y=np.where(rng.random(p.entries.y.shape) < 0.5, 1.0, -1.0)))
+    assert abs(len(held_places(even)) - 100) < 5
