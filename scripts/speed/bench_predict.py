@@ -19,7 +19,7 @@ from scripts.lib.common import Row, parser, report, row, say
 from tensorcep.estimators import CPClassifier, CPRegressor
 
 SHAPE, RANK, NOISE, SLOPE = (500, 300, 200), 8, 0.5, 2.0
-TOGETHER = 1 << 14  # cells of the rival's arrays
+TOGETHER = 1 << 12  # cells of the rival's arrays
 
 
 def simulated(n: int, rng: np.random.Generator, factors: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,10 @@ def plain_means(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     for first in range(0, len(rows), TOGETHER):
         part = rows[first : first + TOGETHER]
         for draw in draws:
-            total[first : first + TOGETHER] += np.prod([draw[column] for column in part.T], axis=0).sum(axis=1)
+            product = draw[part[:, 0]]
+            for column in part.T[1:]:
+                product *= draw[column]
+            total[first : first + TOGETHER] += product.sum(axis=1)
     return total / len(draws)
 
 

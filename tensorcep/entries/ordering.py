@@ -51,7 +51,8 @@ def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.i
 def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
     """The order by `natural_key` of sorted texts that differ only in a number at their end; None for others."""
     common = re.split(r"\d", texts[0], maxsplit=1)[0]
-    numbers = [text[len(common) :] for text in texts]
+    start = len(common)
+    numbers = [text[start:] for text in texts]
     digits = "".join(numbers)
     if common == "-" or not texts[-1].startswith(common) or "" in numbers:  # those between begin alike
         return None

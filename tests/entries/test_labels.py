@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.ordering import natural_key
 
 
 def test_labels_map_both_ways() -> None:
@@ -120,3 +121,20 @@ def test_labels_missing_are_not_known_whatever_else_is_asked_for(wanted: list[ob
     np.testing.assert_array_equal(labels.rows(wanted, unknown="ignore"), [known.get(label, -1) for label in wanted])
     with pytest.raises(ValueError, match="is not among the 3 labels"):
         labels.rows(wanted)
+
+
+@pytest.mark.parametrize("prefix", ["", "user_", "a.", "v-", "-", "u1_", "é"])
+def test_labels_numbered_at_their_end_are_in_the_order_of_their_keys(prefix):
+    texts = {prefix + spelled for spelled in ("7", "07", "007", "12", "120", "8", "9" * 25, "0")}
+    labels, _ = Labels.from_column(pd.Series(sorted(texts, key=hash)))
+    assert labels.index.tolist() == sorted(texts, key=natural_key)
+
+
+def test_labels_of_dense_integers_are_those_of_sparse_ones():
+    few = np.array([7, -3, 7, 5, 0])
+    labels, rows = Labels.from_column(few)
+    assert labels.index.tolist() == [-3, 0, 5, 7]
+    np.testing.assert_array_equal(rows, [3, 0, 3, 2, 1])
+    far, far_rows = Labels.from_column(few * 10**15)
+    assert far.index.tolist() == [-3 * 10**15, 0, 5 * 10**15, 7 * 10**15]
+    np.testing.assert_array_equal(far_rows, rows)

@@ -130,12 +130,13 @@ def any_blank_first(data: bytes) -> bool:
 
 def any_number_as_name(data: bytes) -> bool:
     """Whether a field after a character of these bytes begins with a plus, or with a 0 before another character."""
-    chars = np.frombuffer(data, np.uint8)
+    chars, plus = np.frombuffer(data, np.uint8), b"+" in data
     for start in range(0, len(data), IN_CACHE):
         before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
         found = first[: len(second)] == ord("0")
         found &= second > ord("/")
-        found |= first[: len(second)] == ord("+")
+        if plus:
+            found |= first[: len(second)] == ord("+")
         found &= before[: len(second)] < ord("-")  # a separator, a quote, a blank or the end of a line
         if found.any():
             return True
