@@ -147,8 +147,9 @@ def in_all(rows: Natural, free: np.ndarray) -> Natural:
 
 def moments(rows: Natural, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
     """Mean (n, R) and packed covariance (n, P)."""
-    mean, cov, good = np.empty_like(rows.eta), np.empty_like(rows.Lam), np.empty(len(rows.eta))
-    executor.run(row_moments, 0, len(good), rows.Lam, rows.eta, mean, cov, good)
+    Lam, eta = map(np.ascontiguousarray, rows)  # the kernel takes rows one after the other in memory
+    mean, cov, good = np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta))
+    executor.run(row_moments, 0, len(good), Lam, eta, mean, cov, good)
     if not good.all():
         raise FloatingPointError("the precision of a new row is not positive definite; the model may be damaged.")
     return mean, cov

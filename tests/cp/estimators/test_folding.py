@@ -9,7 +9,9 @@ from helpers.models import paper
 from scipy.special import ndtr
 
 import tensorcep as tc
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.fold_in import Natural, moments
 from tensorcep.methods import CEP, Gibbs, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -189,3 +191,22 @@ def test_a_single_column_beside_the_modes_holds_the_values():
     pd.testing.assert_frame_equal(model.anomaly_score(known), model.anomaly_score(known, value="y"))
     with pytest.raises(ValueError, match="the values are needed: give y, or say with value= which of the columns"):
         model.transform(new.assign(note="x"), mode="user")
+
+
+def test_many_new_rows_of_a_sampler_at_once_are_placed():
+    tensor = tc.simulate_cp((24, 9, 4), 1, 600, noise_precision=20.0, random_state=0).tensor
+    new = tensor.coords[:, 0] >= 14
+    how = {"interactions": {"main": 1, "pair": 2, "cp": 1}, "max_iter": 60, "random_state": 0, "init": "random"}
+    model = tc.CPRegressor(1, method=Gibbs(n_chains=1, burn_in=20, weights="equal"), **how)
+    model.fit(tensor.coords[~new], tensor.values[~new])
+    grown = model.with_rows(model.transform(tensor.coords[new], tensor.values[new], mode=0))
+    assert grown.score(tensor.coords[new], tensor.values[new]) > 0.4
+
+
+def test_moments_of_rows_do_not_depend_on_how_arrays_lie_in_memory(rng):
+    root = rng.normal(size=(8, 3, 3))
+    Lam, eta = pack(root @ root.swapaxes(1, 2) + np.eye(3)), rng.normal(size=(8, 3))
+    executor = ThreadExecutor(1)
+    right = np.linalg.solve(unpack(Lam, 3), eta[..., None])[..., 0]
+    for form in (np.ascontiguousarray, np.asfortranarray):
+        np.testing.assert_allclose(moments(Natural(form(Lam), form(eta)), executor)[0], right, rtol=1e-10)
