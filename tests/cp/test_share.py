@@ -19,7 +19,7 @@ def scores(rng, p, claimed, n):
 def test_without_evidence_the_constant_counts_most():
     nothing = evidence_of_shares(np.zeros(0), np.zeros(0))
     assert np.all(nothing == 0.0)
-    assert 0.25 < mean_share(nothing) < 0.26
+    assert mean_share(nothing) == pytest.approx(0.375)
 
 
 @pytest.mark.parametrize(("claimed", "low", "high"), [(0.8, 0.97, 1.0), (0.2, 0.0, 0.01), (0.99, 0.3, 0.8)])
@@ -41,7 +41,7 @@ def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed):
         share = mean_share(evidence)
         total += float(np.log(share * np.exp(m - c) + 1.0 - share)[0])
         evidence += evidence_of_shares(m, c)
-    assert total > evidence.max() - np.log(2.0 * len(SHARES))
+    assert total > evidence.max() - np.log(4.0 * len(SHARES))
     assert total > -np.log(2.0) - 1e-9  # the constant is half of the prior
 
 
