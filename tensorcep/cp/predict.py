@@ -52,7 +52,10 @@ def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> 
     f, v = np.empty(len(rows)), np.empty(len(rows))
 
     def write(part: slice) -> None:
-        f[part], v[part] = _pooled(*latent_components(belief, rows[part]))
+        if belief.cov is None:
+            moments_over(latent_of_points(belief.mean, rows[part]), f[part], v[part])
+        else:
+            f[part], v[part] = _pooled(*latent_components(belief, rows[part]))
 
     _in_blocks(write, belief, len(rows), executor)
     return f, v
