@@ -36,9 +36,6 @@ RANKS = (3, 20)
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
 VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
-# Of labels at most so many sweeps, and a burn-in of so many: each says little, and hardly holds a chain back. On Enron
-# and two simulated problems, three seeds each, 1000 sweeps, half of them burn-in, had a log loss lower by up to .001.
-LABEL_SWEEPS, LABEL_BURN_IN = 400, 150
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
@@ -136,13 +133,8 @@ def _chosen(
     left_open = _is_auto(prior)
     if left_open:
         prior = stream_prior or ("learned" if method.learns_prior else "fixed")
-    of_labels = method.sampler and likelihood.observes == "labels"
-    auto = sampler_sweeps(n_entries, LABEL_SWEEPS if of_labels else SAMPLER_SWEEPS[1]) if method.sampler else SWEEPS
-    sweeps = given_int("max_iter", model.max_iter, auto)
-    by_default = settings is None and of_labels and _is_auto(model.max_iter)
     settings = SETTINGS[name]() if settings is None else settings
-    if by_default:
-        settings.set_params(burn_in=min(sweeps // 2, LABEL_BURN_IN))
+    sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
     uniform = isinstance(model.prior_mean, str)
@@ -209,9 +201,9 @@ def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     return {"main": 1, "pair": pairs, "cp": rank}
 
 
-def sampler_sweeps(n_entries: int, most: int = SAMPLER_SWEEPS[1]) -> int:
+def sampler_sweeps(n_entries: int) -> int:
     """Sweeps of every chain."""
-    return int(np.clip(VISITS / max(1, n_entries), SAMPLER_SWEEPS[0], most))
+    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
 
 
 def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool) -> Iterator[Option]:

@@ -51,17 +51,6 @@ def test_rank_is_the_number_of_entries_per_row_within_bounds(n, shape, rank):
 
 
 @pytest.mark.parametrize(
-    ("name", "n", "sweeps", "burn_in"),
-    [("regressor", 600, 1000, None), ("classifier", 600, 400, 150), ("classifier", 40_000, 200, 100)],
-)
-def test_labels_take_fewer_sweeps_and_a_shorter_burn_in(name, n, sweeps, burn_in):
-    found = chosen(name, n)
-    assert (found.max_iter, found.settings.get_params()["burn_in"]) == (sweeps, burn_in)
-    assert chosen(name, n, max_iter=90).settings.get_params()["burn_in"] is None
-    assert chosen("classifier", n, method="pg-gibbs").max_iter == chosen("classifier", n).max_iter
-
-
-@pytest.mark.parametrize(
     ("rank", "shape", "parts"),
     [
         (3, (9, 9), {"main": 1, "pair": 0, "cp": 3}),
