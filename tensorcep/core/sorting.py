@@ -1,4 +1,4 @@
-"""Places of whole numbers in order, by counting: in a time that grows with how many there are, and no faster."""
+"""Places of whole numbers in order, by counting: of many of them several times as fast as by comparisons."""
 
 from __future__ import annotations
 
