@@ -128,7 +128,7 @@ PARAMETERS = [
     ({"prior_scale": 0.0}, ["prior_scale must be", "a number in [1e-70, 1e+70]", "0.0"]),
     ({"prior_scale": "wide"}, ["prior_scale", "'wide'"]),
     ({"prior_mean": np.inf}, ["prior_mean", "inf"]),
-    ({"prior": [0.0, 1.0]}, ["prior must be one of", "'fixed'", "or a tensorcep.Prior", "[0.0, 1.0]"]),
+    ({"prior": [0.0, 1.0]}, ["prior must be one of", "'fixed'", "a tensorcep.Prior", "[0.0, 1.0]"]),
     ({"init": "zeros"}, ["init must be one of 'auto', 'random', 'prior'", "'zeros'"]),
     ({"init": [np.ones((4, 2))] * 3, "rank": 2}, ["init must be", "(n_k, 2)", "(4, 3, 4)"]),
     ({"init": [np.full((n, 2), np.nan) for n in (4, 3, 4)], "rank": 2}, ["init must be finite"]),
