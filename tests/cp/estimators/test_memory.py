@@ -170,7 +170,7 @@ def entries(n, shape):
 def status(name):
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
 X, y = entries(20_000, (60, 50, 40))
-tc.CPRegressor(shape=(60, 50, 40), random_state=0, **params).fit(X, y)  # nor are kernels of large data part of it
+tc.CPRegressor(shape=(60, 50, 40), random_state=0, **params).fit(X, y)  # code compiled for large data is no part of it
 X, y = entries(100_000, shape)
 planned, check = [], plan.check_memory
 plan.check_memory = lambda *record: planned.append(memory.peak(*record).total) or check(*record)
