@@ -31,8 +31,6 @@ from tensorcep.cp.problem import Problem
 
 # A column of less than this share of the strongest is not used: it has a thousandth of its variance.
 UNUSED = 0.03
-# Of many entries, the log score per entry that chains must add to the pilots to go on after the burn-in.
-LEAST_ADDED = 0.002
 
 
 class Sampled(NamedTuple):
@@ -60,8 +58,7 @@ def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
         return _whole(begun, sampled, plan.problem)
     if begun.state.held is None or not burn_in:
         return _whole(continued(sampled.plan, begun), sampled, plan.problem)
-    beside, least = [one.beside for one in flown], LEAST_ADDED if many else 0.0
-    state = with_weights(begun.state, sampled.plan.problem, options, beside, least)
+    state = with_weights(begun.state, sampled.plan.problem, options, [one.beside for one in flown])
     begun = begun._replace(state=state)
     went_on = continued(sampled.plan, begun) if len(state.chains.factors) else begun
     return _joined(went_on, flown, sampled, plan)

@@ -65,7 +65,6 @@ def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, m
     coords, y = entries(rng)
     monkeypatch.setattr(pilots, "MANY", 0)
     monkeypatch.setattr(flights, "MANY", 0)
-    monkeypatch.setattr(pilots, "LEAST_ADDED", 0.0)
     plan = plan_of(coords, y)
     one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)

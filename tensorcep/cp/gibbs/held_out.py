@@ -214,19 +214,12 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), least: float = 0.0) -> HeldOut:
-    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all.
-
-    Chains that add less than `least` to the mean log score of what is beside them count for nothing.
-    """
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldOut:
+    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all."""
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
     equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
     weights = stacking_weights(log_density, equal) if options.weights == "stacked" else equal
-    if beside and least > 0.0 and options.weights == "stacked":
-        alone = np.append(np.zeros(C), stacking_weights(log_density[C:], np.full(len(beside), 1.0 / len(beside))))
-        added = logsumexp(log_density, axis=0, b=weights[:, None]) - logsumexp(log_density, axis=0, b=alone[:, None])
-        weights = weights if added.mean() >= least else alone
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))

@@ -168,14 +168,9 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(
-    state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), least: float = 0.0
-) -> GibbsState:
-    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
-
-    `least` is as `weighed` takes it.
-    """
-    held = weighed(state.held, options, beside, least)  # type: ignore[arg-type]
+def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
+    held = weighed(state.held, options, beside)  # type: ignore[arg-type]
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     return _some_chains(state, held.alive)._replace(held=held)
