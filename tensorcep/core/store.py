@@ -140,11 +140,11 @@ def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[s
     ValueError
         If an array holds objects other than text.
     """
-    values = {name: _text_array(getattr(model, name)) for name in names}
+    values = {name: text_array(getattr(model, name)) for name in names}
     write_model(path, model, {**values, "trace_": getattr(model, "trace_", {})})
 
 
-def _text_array(values: Any) -> Any:
+def text_array(values: Any) -> Any:
     """Objects that are all text, as an array of text; anything else as it is."""
     if isinstance(values, np.ndarray) and values.dtype.hasobject and all(isinstance(v, str) for v in values.ravel()):
         return values.astype(str)

@@ -22,7 +22,7 @@ from sklearn.gaussian_process.kernels import (
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.records import RECORD
-from tensorcep.core.store import StoredModel, complete, fitted_record, write_model
+from tensorcep.core.store import StoredModel, check_names, complete, fitted_record, text_array, write_model
 from tensorcep.ep.functions import Functions
 from tensorcep.gaussian_process.machine import Machine, from_sites
 
@@ -91,7 +91,7 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     machines: Sequence[Machine] = model._machines
     sparse = machines[0].tau.size == 0
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
-    fitted |= {name: _text(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
+    fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
     for name in ("log_evidence", "mean", "n_iter", "converged"):
         stored = {"log_evidence": "evidence", "mean": "means"}.get(name, name)
         fitted[stored] = np.array([getattr(machine, name) for machine in machines])
@@ -109,13 +109,6 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     write_model(path, model, fitted, {"kernels": kernels})
 
 
-def _text(values: Any) -> Any:
-    """Objects that are all text, as an array of text; anything else as it is."""
-    if isinstance(values, np.ndarray) and values.dtype.hasobject and all(isinstance(v, str) for v in values.ravel()):
-        return values.astype(str)
-    return values
-
-
 def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]:
     """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
 
@@ -126,9 +119,7 @@ def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]
     """
     with complete(stored.path):
         fitted = dict(fitted_record(stored, dict[str, Any], lambda header, arrays: {}))
-        odd = sorted(set(fitted) - set(NAMES))
-        if odd:
-            raise ValueError(f"it has no attribute {odd[0]!r}")
+        check_names(fitted, NAMES)
         for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
             if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
                 raise ValueError(f"{name} does not hold finite real numbers")

@@ -31,11 +31,6 @@ class Size(NamedTuple):
         return sum(self.shape)
 
     @property
-    def free_products(self) -> int:
-        """Numbers of a packed matrix of the free columns."""
-        return packed(self.Q)
-
-    @property
     def sums(self) -> int:
         """Numbers that a row's entries add up to: those, and a line for every pair of a free and a clamped column."""
         return packed(self.Q) + self.Q * (self.R - self.Q)
