@@ -5,6 +5,8 @@
 The first part fits the four simulations of the CEP paper (published MATLAB: 9 to 43 s for CEP, hours for LP) to a
 change of 1e-4 posterior standard deviations, after a fit that compiles; scikit-learn's LogisticRegression at the same
 prior, and statsmodels where it is installed, find only the mode. The second part times sweeps on random sparse data.
+--beside N x D x FILLED ... fits BayesianLogisticRegression with nothing set and scikit-learn's mode in turn, and prints
+the ratio of their CPU seconds (medians of --repeats), on one thread if OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from scripts.lib.common import Row, numbers, parser, report, row, say
-from tensorcep import datasets
+from tensorcep import BayesianLogisticRegression, datasets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.linear.data import GLMProblem, as_csr
 from tensorcep.linear.methods import fit_glm
@@ -116,6 +118,32 @@ def sweeps(args: Any, n: int, d: int, threads: int) -> list[Row]:
     return rows
 
 
+def cpu_of(work: Callable[..., Any], *args: Any) -> float:
+    begin = time.process_time()
+    work(*args)
+    return time.process_time() - begin
+
+
+def beside(sizes: list[str], repeats: int, seed: int) -> list[Row]:
+    """CPU seconds of the default fit, of scikit-learn's mode, and their ratio."""
+    rows = []
+    for size in sizes:
+        n, d, filled = (float(word) for word in size.split("x"))
+        X, y = sparse_points(int(n), int(d), filled, seed)
+        if filled == 1.0:
+            X = X.toarray()
+        models = (BayesianLogisticRegression(), LogisticRegression(C=1.0))
+        models[0].fit(X, y)  # compiles
+        seconds = np.array([[cpu_of(m.fit, X, y) for m in models] for _ in range(repeats)])
+        ours, mode = np.median(seconds, axis=0)
+        about = {"data": size, "sweeps": models[0].n_iter_}
+        rows.append(row("cpu_seconds", ours, **about, method="ep"))
+        rows.append(row("cpu_seconds", mode, **about, method="sklearn"))
+        rows.append(row("ratio", ours / mode, **about, method="ep / sklearn"))
+        say(f"{size}: {ours:.3f} s, {models[0].n_iter_} sweeps; scikit-learn {mode:.3f} s; ratio {ours / mode:.1f}")
+    return rows
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     args_of = parser(__doc__, methods=",".join(METHODS), sweeps=16, seed=0, threads="1")
@@ -124,12 +152,13 @@ def main(arguments: list[str] | None = None) -> None:
     args_of.add_argument("--density", type=float, default=0.01, help="part of them that is not 0 (default: 0.01)")
     args_of.add_argument("--repeats", type=int, default=3, help="fits of which the quickest counts (default: 3)")
     args_of.add_argument("--no-simulations", action="store_true", help="leave out the fits to published data")
+    args_of.add_argument("--beside", nargs="+", default=[], metavar="NxDxFILLED", help="sizes to fit beside a peer")
     args = args_of.parse_args(arguments)
     for method in args.methods:
         if method not in METHODS:
             args_of.error(f"argument --methods: {method!r} is not among {', '.join(METHODS)}")
-    rows: list[Row] = []
-    for threads in args.threads:
+    rows = beside(args.beside, args.repeats, args.seed)
+    for threads in [] if args.beside else args.threads:
         if not args.no_simulations:
             rows += fits(args.methods, threads, args.repeats, 2000)
         for n in args.sizes:

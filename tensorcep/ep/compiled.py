@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 from tensorcep.core.checks import check_matrix, fail_value
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.ep.design import Design
+from tensorcep.ep.mode import sites_at_mode
 from tensorcep.ep.sweep import Rows, Term, Work, block_moments, cavities, renew, sequential_sweep
 from tensorcep.ep.wasserstein import Tilted, project
 from tensorcep.kernels.sites import Sites
@@ -71,7 +73,7 @@ class Terms:
         n, work = f.size, self.work
         cavities(first, first + n, f, s, self.term, sites, work)
         v = work.v[:n].copy()
-        work.v[:n] = np.where(v > 0.0, v + noise, v)
+        work.v[:n] = np.where(v >= 0.0, v + noise, v)
         block_moments(self.term, first, first + n, work)
         work.v[:n] = v
         change, skipped = renew(first, first + n, f, s, self.term, sites, sites, damping, work)
@@ -92,8 +94,14 @@ class CompiledTerm(Terms):
         if design.vector:
             fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
         super().__init__(record, y, theta, power, rule)
-        self._rows = _compressed(design)
+        self._design = design
         self.work = self.work._replace(h=np.empty(design.rows.shape[1]))
+
+    def sites_at_mode(self) -> Sites | None:
+        """Return sites that are right near the mode of the posterior; None for a likelihood without slopes."""
+        if self.record.loglik is None:
+            return None
+        return sites_at_mode(self.record, self.term.y, self.term.theta, self._design)
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
@@ -101,6 +109,13 @@ class CompiledTerm(Terms):
             return self._projected_sweep(sites, mean, cov, damping)
         change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
         return float(change), int(skipped)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        rows = self._design.rows
+        if not sparse.issparse(rows):
+            rows = sparse.csr_matrix(rows)
+        return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
     def _projected_sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """`sweep` with a projection that is no kernel."""
@@ -130,10 +145,3 @@ def _parameters(theta: Any, n: int) -> np.ndarray:
     if array.shape[0] != n:
         fail_value(f"theta must be one number, or hold a row for each of the {n} observations; got {array.shape[0]}.")
     return array.ravel()
-
-
-def _compressed(design: Design) -> Rows:
-    rows = design.rows
-    if not sparse.issparse(rows):
-        rows = sparse.csr_matrix(rows)
-    return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, design.offset)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from tensorcep.core.checks import check_matrix, fail_value
+from tensorcep.ep.quadratic import quadratic_forms, weighted_gram
 from tensorcep.kernels.sites import Sites
 
 
@@ -41,23 +42,22 @@ class Design(NamedTuple):
             return self.prior_mean + self.root * mean, self.root[:, None] * cov * self.root
         return self.prior_mean + self.root @ mean, self.root @ cov @ self.root.T
 
-    def latent(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def latent(self, state: Gaussian) -> tuple[np.ndarray, np.ndarray]:
         """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f."""
-        f = self.offset + self.rows @ mean
-        half = np.asarray(self.rows @ cov)
+        f = self.offset + self.rows @ state.mean
         if not self.vector:
-            product = self.rows.multiply(half) if sparse.issparse(self.rows) else self.rows * half
-            return f, np.asarray(product.sum(axis=1)).ravel()
-        blocks = (-1, self.k, mean.size)
-        return f, np.einsum("nia,nja->nij", half.reshape(blocks), self.rows.reshape(blocks))
+            return f, quadratic_forms(self.rows, state.cov, state.factor)
+        blocks = (-1, self.k, state.mean.size)
+        return f, np.einsum("nia,nja->nij", (self.rows @ state.cov).reshape(blocks), self.rows.reshape(blocks))
 
 
 class Gaussian(NamedTuple):
-    """Mean and covariance of u, and the log of the integral of prior times sites."""
+    """Mean and covariance of u, the log of the integral of prior times sites, and a lower triangle F with F'F = cov."""
 
     mean: np.ndarray
     cov: np.ndarray
     log_evidence: float
+    factor: np.ndarray
 
 
 def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
@@ -83,6 +83,8 @@ def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
         rows = np.ascontiguousarray(X @ root)
     else:
         rows = X.multiply(root).tocsr() if sparse.issparse(X) else X * root
+    if sparse.issparse(rows):
+        rows.sum_duplicates()  # type: ignore[attr-defined]
     return Design(rows, k, vector, offset, mean, root)
 
 
@@ -123,23 +125,21 @@ def gaussian_of(design: Design, sites: Sites) -> Gaussian | None:
     rows, offset = design.rows, design.offset
     if design.vector:
         blocks = (-1, design.k, rows.shape[1])
-        weighted = (sites.tau @ rows.reshape(blocks)).reshape(rows.shape)
+        product = rows.T @ (sites.tau @ rows.reshape(blocks)).reshape(rows.shape)
+        precision = 0.5 * (product + product.T)
         tau_offset = (sites.tau @ offset.reshape(-1, design.k, 1)).ravel()
     else:
-        weighted = sparse.diags(sites.tau) @ rows if sparse.issparse(rows) else sites.tau[:, None] * rows
+        precision = weighted_gram(rows, sites.tau)
         tau_offset = sites.tau * offset
-    product = rows.T @ weighted
-    precision = product.toarray() if sparse.issparse(product) else np.asarray(product)
-    precision = 0.5 * (precision + precision.T)
     precision[np.diag_indices_from(precision)] += 1.0
     try:
         chol = linalg.cholesky(precision, lower=True)
     except (linalg.LinAlgError, ValueError):
         return None
-    inv_chol = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
-    cov = inv_chol.T @ inv_chol
+    factor = linalg.lapack.dtrtri(chol, lower=1)[0]
+    cov = factor.T @ factor
     nu = sites.nu.ravel()
     pull = rows.T @ (nu - tau_offset)
     mean = cov @ pull
     log_evidence = sites.logc.sum() + nu @ offset - 0.5 * (offset @ tau_offset) + 0.5 * (pull @ mean)
-    return Gaussian(mean, cov, float(log_evidence - np.log(np.diag(chol)).sum()))
+    return Gaussian(mean, cov, float(log_evidence - np.log(np.diag(chol)).sum()), factor)

@@ -27,8 +27,10 @@ from tensorcep.kernels.sites import Sites
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
 
-# Parallel updates overshoot where terms are correlated: part of the old site is kept from the start.
+# Parallel updates of vectors overshoot where terms are correlated: part of the old site is kept from the start.
 PARALLEL_DAMPING = 0.2
+# Before a parallel sweep the mean settles, in so many steps at most, to a tenth of this part of the last change.
+MAX_SETTLING, SETTLED = 20, 0.1
 # When a sweep's change has not fallen below that of the sweep before, this part of the step is kept from then on.
 SLOWER, MOST_DAMPING = 0.7, 0.95
 # Halvings of a parallel step whose posterior is not a Gaussian.
@@ -83,10 +85,12 @@ class GaussianEP:
         A number or a vector stands for a diagonal. A full matrix may be singular.
     schedule : {"sequential", "parallel"}
         Update the posterior after every site (the paper's), or once per sweep from all sites (one matrix product and
-        one Cholesky factor, quicker for many weights, but it may need damping).
+        one Cholesky factor, quicker for many weights, but it may need damping). Parallel updates of terms of rank 1
+        start near the posterior's mode, and let the mean settle before each sweep, at the cost of a few products of X
+        with a vector.
     damping : float in [0, 1), optional
-        Fraction of the old site kept. By default it starts at 0 for sequential and 0.2 for parallel updates, and grows
-        while the changes do not fall.
+        Fraction of the old site kept. By default it starts at 0, and for parallel updates of terms of rank k at 0.2,
+        and grows while the changes do not fall.
     power : float
         Power EP: the power of a term that is refined at a time (1 is EP, towards 0 variational Bayes).
     max_iter : int
@@ -126,7 +130,7 @@ class GaussianEP:
         theta : float, (n,) or (n, p), optional
             Parameters of the likelihood for each entry; its default if left out.
         sites : Sites, optional
-            Where to start, such as the sites of an earlier result; by default sites of 1.
+            Where to start, such as the sites of an earlier result; by default sites of 1 (parallel: those of a mode).
 
         Returns
         -------
@@ -140,7 +144,6 @@ class GaussianEP:
             If the posterior stops being a Gaussian.
         """
         check_choice("schedule", self.schedule, ("sequential", "parallel"))
-        damping = self._first_damping()
         power = check_range("power", self.power, 0.0, include_low=False)
         rule = None if check_choice("projection", self.projection, ("kl", "w2")) == "kl" else "quadrature"
         if rule is not None and power != 1.0:
@@ -149,14 +152,18 @@ class GaussianEP:
         if not hasattr(y, "__len__"):
             raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
+        damping = self._first_damping(design)
         term = _term_of(likelihood, y, theta, design, power, rule)
+        if sites is None and self.schedule == "parallel" and isinstance(term, CompiledTerm):
+            sites = term.sites_at_mode()
         sites = term.start_sites(sites)
         state = _posterior(design, sites)
         sweeps: list[_Sweep] = []
         while len(sweeps) < max_iter and not (sweeps and sweeps[-1].change < tol and not sweeps[-1].skipped):
             begin = time.perf_counter()
             step = _sequential if self.schedule == "sequential" else _parallel
-            sites, state, change, skipped = step(design, term, sites, state, damping)
+            least = 0.1 * max(tol, SETTLED * sweeps[-1].change if sweeps else SETTLED)
+            sites, state, change, skipped = step(design, term, sites, state, damping, least)
             if self.damping is None and sweeps and change >= sweeps[-1].change:
                 damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
             sweeps.append(_Sweep(change, state.log_evidence, skipped, time.perf_counter() - begin))
@@ -166,9 +173,9 @@ class GaussianEP:
         converged = last.change < tol and not last.skipped
         return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
 
-    def _first_damping(self) -> float:
+    def _first_damping(self, design: Design) -> float:
         if self.damping is None:
-            return 0.0 if self.schedule == "sequential" else PARALLEL_DAMPING
+            return PARALLEL_DAMPING if self.schedule == "parallel" and design.vector else 0.0
         return check_range("damping", self.damping, 0.0, 1.0, include_high=False)
 
 
@@ -199,19 +206,22 @@ def _posterior(design: Design, sites: Sites) -> Gaussian:
 
 
 def _sequential(
-    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float
+    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
 ) -> tuple[Sites, Gaussian, float, int]:
     """One sequential sweep; the posterior is then made afresh from the sites, so that rounding does not add up."""
+    del least
     sites = Sites(*(part.copy() for part in sites))
     change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
     return sites, _posterior(design, sites), change, skipped
 
 
 def _parallel(
-    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float
+    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
 ) -> tuple[Sites, Gaussian, float, int]:
     """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
-    f, s = design.latent(state.mean, state.cov)
+    f, s = design.latent(state)
+    if not design.vector:
+        f, sites = _settled(design, term, sites, state, s, f, least)
     for _ in range(MAX_HALVINGS):
         new, change, skipped = term.propose_all(f, s, sites, damping)
         posterior = gaussian_of(design, new)
@@ -219,3 +229,28 @@ def _parallel(
             return new, posterior, change, skipped
         damping = 0.5 * (1.0 + damping)
     raise FloatingPointError("parallel updates found no Gaussian posterior; use schedule='sequential'.")
+
+
+def _settled(
+    design: Design, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
+) -> tuple[np.ndarray, Sites]:
+    """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is.
+
+    A step costs two products of a matrix with a vector, a sweep one of matrices; the mean settles to `least` posterior
+    standard deviations, unless steps stop shrinking.
+    """
+    mean, size = state.mean, np.inf
+    for _ in range(MAX_SETTLING):
+        new, _, skipped = term.propose_all(f, s, sites, 0.0)
+        slope = new.nu - new.tau * f
+        gradient = design.rows.T @ slope - mean
+        step = state.cov @ gradient
+        last, size = size, float(np.sqrt(max(gradient @ step, 0.0)))
+        if skipped or not size < last:
+            break
+        mean = mean + step
+        f = design.offset + design.rows @ mean
+        sites = Sites(sites.tau, slope + sites.tau * f, sites.logc)
+        if size < least:
+            break
+    return f, sites

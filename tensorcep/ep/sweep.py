@@ -69,10 +69,13 @@ def block_moments(term, first, last, work):
 
 @kernel
 def cavities(first, last, f, s, term, old, work):
-    """Write the cavities of the sites first..last to work.m, work.v; the variance is -1 where there is none."""
+    """Write the cavities of the sites first..last to work.m, work.v; the variance is -1 where there is none.
+
+    It is 0 where f is known, as for a row of zeros.
+    """
     for j in range(last - first):
         m, v = cavity(f[j], s[j], old.tau[first + j], old.nu[first + j], term.power)
-        good = 0.0 < v < np.inf and abs(m) < np.inf
+        good = 0.0 <= v < np.inf and abs(m) < np.inf
         work.m[j], work.v[j] = (m, v) if good else (0.0, -1.0)
 
 
@@ -83,7 +86,7 @@ def renew(first, last, f, s, term, old, new, damping, work):
     for j in range(last - first):
         i = first + j
         m, v, logz, alpha, beta = work.m[j], work.v[j], work.logz[j], work.alpha[j], work.beta[j]
-        if not (v > 0.0 and v * beta < 1.0 and abs(alpha) < np.inf and abs(logz) < np.inf):
+        if not (v >= 0.0 and v * beta < 1.0 and abs(alpha) < np.inf and abs(logz) < np.inf):
             new.tau[i], new.nu[i], new.logc[i] = old.tau[i], old.nu[i], old.logc[i]
             skipped += 1
             continue

@@ -23,7 +23,7 @@ class GLMProblem(NamedTuple):
 
     Attributes
     ----------
-    X : (n, d) scipy.sparse CSR, float64
+    X : (n, d) scipy.sparse CSR, float64; also dense for methods with a full posterior covariance
     y : (n,) float64
         Labels in the likelihood's own coding, -1 and +1.
     prior_mean : (d,) float64

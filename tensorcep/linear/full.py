@@ -18,6 +18,8 @@ VARIANCE_RANGE = (1e-6, 1e6)
 VARIANCE_TOL = 1e-3
 # Proposals are a little wider than EP's posterior, so that weights stay bounded.
 WIDER = 1.1
+# Parallel sweeps of EP before it goes on one row at a time; the log-concave likelihoods of labels take about five.
+MOST_PARALLEL = 100
 # Draws whose likelihood is computed at a time.
 BATCH = 1000
 
@@ -26,15 +28,22 @@ def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
     """EP; a learned prior variance maximises its log evidence."""
     sites: Sites | None = None
 
+    labels = 0.5 * (problem.y + 1.0)
+
+    def swept(prior_cov: np.ndarray, schedule: str, start: Sites | None, sweeps: int) -> EPResult:
+        ep = GaussianEP(
+            problem.prior_mean, prior_cov, schedule, max_iter=sweeps, tol=tol, projection=settings.projection
+        )
+        return ep.fit(problem.X, labels, problem.likelihood, sites=start)
+
     def result_for(prior_cov: np.ndarray) -> EPResult:
         nonlocal sites  # each run starts at the sites of the last
-        ep = GaussianEP(
-            *(problem.prior_mean, prior_cov, settings.schedule),
-            max_iter=max_iter,
-            tol=tol,
-            projection=settings.projection,
-        )
-        result = ep.fit(problem.X, 0.5 * (problem.y + 1.0), problem.likelihood, sites=sites)
+        if settings.schedule == "auto":
+            result = swept(prior_cov, "parallel", sites, min(max_iter, MOST_PARALLEL))
+            if not result.converged and result.n_iter < max_iter:
+                result = swept(prior_cov, "sequential", result.sites, max_iter - result.n_iter)
+        else:
+            result = swept(prior_cov, settings.schedule, sites, max_iter)
         sites = result.sites
         return result
 

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_int, check_random_state, check_range, fail_value, warn_user, word_or_range
@@ -125,7 +126,9 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         learned: np.ndarray,
     ) -> Any:
         labels = np.where(points.y == classes[1], 1.0, -1.0)
-        rows = as_csr(with_constant(points.X, self.fit_intercept))
+        rows = with_constant(points.X, self.fit_intercept)
+        if sparse.issparse(rows) or not settings.full:  # factorised methods go by the numbers that are not 0
+            rows = as_csr(rows)
         seed = int(check_random_state(self.random_state).integers(2**63))
         problem = GLMProblem(rows, labels, self._likelihood(), mean, cov, learned, seed)
         max_iter, tol = int(self.max_iter), float(self.tol)

@@ -22,8 +22,9 @@ class EP(GLMSettings):
 
     Parameters
     ----------
-    schedule : {"sequential", "parallel"}, default="sequential"
-        Update the posterior after every row, or once per sweep (see `tensorcep.GaussianEP`).
+    schedule : {"auto", "sequential", "parallel"}, default="auto"
+        Update the posterior after every row, or once per sweep by a product of matrices (see `tensorcep.GaussianEP`);
+        "auto": once per sweep, and after every row if that does not converge. The posterior is the same.
     projection : {"kl", "w2"}, default="kl"
         Onto the Gaussian of the same moments, or onto the nearest one in the L2 Wasserstein distance (quantile
         propagation).
@@ -37,11 +38,11 @@ class EP(GLMSettings):
     name: ClassVar[str] = "ep"
     full: ClassVar[bool] = True
 
-    schedule: str = "sequential"
+    schedule: str = "auto"
     projection: str = "kl"
 
     def check(self) -> None:
-        check_choice("schedule", self.schedule, ("sequential", "parallel"))
+        check_choice("schedule", self.schedule, ("auto", "sequential", "parallel"))
         check_choice("projection", self.projection, ("kl", "w2"))
 
 
