@@ -125,6 +125,7 @@ def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: 
 
     Of many points, the kernel that some of them say is where the search over all begins.
     """
+    check_covariance(kernel, sparse.Z)
     learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
     n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
     if n > 2 * some:
