@@ -1,8 +1,8 @@
 """The nearest Gaussian in the L2 Wasserstein distance of a likelihood times a cavity, inside compiled sweeps.
 
-The same as `tensorcep.ep.wasserstein` projects onto, by a quadrature that any log-concave likelihood is good for: panels
-of Gauss-Legendre nodes over the tilted density p, no wider than the density and finer towards 0, where a likelihood of
-labels has its slope. With P its distribution function the standard deviation is the integral of phi(Phi^-1(P(f))).
+The same as `tensorcep.ep.wasserstein` projects onto, for log-concave likelihoods: panels of Gauss-Legendre nodes over
+the tilted density, no wider than it and finer towards 0, where a likelihood of labels has its slope. With P its
+distribution function the standard deviation is the integral of phi(Phi^-1(P(f))) over f.
 
 Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes,
 eq. 7.
@@ -22,7 +22,7 @@ from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, mill
 
 # narrow(loglik, y, m, v, theta, alpha, beta, scratch), `call_narrow` of `tensorcep.core.jit`
 NARROW_SIGNATURE = types.void(i64, vec, vec, vec, vec, vec, vec, types.Array(f64, 2, "C"))
-# A panel's nodes are one slot; so many panels at most, enough for a density that is 1e4 times as wide as the slope at 0.
+# A panel's nodes are one slot; so many panels at most, enough for a density 1e4 times as wide as the slope at 0.
 MOST_PANELS = 64
 # A panel's width, in standard deviations and, at 0, in units of f; away from 0 it grows by this factor at most.
 WIDE, NARROWEST, GROWTH = 2.5, 1.5, 2.0

@@ -42,7 +42,7 @@ def test_classifier_passes_scikit_learns_checks(estimator, check):
 
 
 class OfRounded(GaussianProcessCountRegressor):
-    """Fits the nearest counts: scikit-learn's checks give every regressor values between them, which this one refuses."""
+    """Fits the nearest counts: scikit-learn's checks give every regressor values between them, which ours refuses."""
 
     def fit(self, X, y):
         values = np.asarray(y)
