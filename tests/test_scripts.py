@@ -65,6 +65,7 @@ TINY = {
     ),
     "studies.measure_coverage": "--ranks 1 --true-rank 1 --shape 12,10,8 --density 0.4 --seeds 1",
     "studies.measure_factor_models": "--ranks 3 --sweeps 6 --every 20 --methods vb-factorized",
+    "studies.measure_projection": "--data probit,counts --seeds 2 --entries 200 --sweeps 4",
     "studies.measure_rank_selection": (
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "
         "--score-method vmp"
