@@ -105,6 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows: list[Row] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the sweeps are part of the comparison
+        warnings.filterwarnings("ignore", message=".* touch rows without training entries", category=UserWarning)
         for name in words(*SETS)(",".join(options.data)):
             rows += measure(name, options)
     report(rows, options.json)
