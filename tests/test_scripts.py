@@ -65,6 +65,8 @@ TINY = {
     ),
     "studies.measure_coverage": "--ranks 1 --true-rank 1 --shape 12,10,8 --density 0.4 --seeds 1",
     "studies.measure_factor_models": "--ranks 3 --sweeps 6 --every 20 --methods vb-factorized",
+    "studies.measure_gaussian_process": "--data crabs --draws 60 --inducing crabs --counts 4",
+    "studies.measure_projection": "--data probit,counts --seeds 2 --entries 200 --sweeps 4",
     "studies.measure_rank_selection": (
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "
         "--score-method vmp"
@@ -79,6 +81,7 @@ NEEDS_DATA = {
     "speed.bench_peers",
     "studies.choose_defaults",
     "studies.measure_accuracy",
+    "studies.measure_gaussian_process",
 }
 # Those that fit many models, or start processes; the others guard what all of them share.
 SLOW = {

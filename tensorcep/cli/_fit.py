@@ -40,6 +40,8 @@ LIKELIHOODS = {
     "poisson": ("CPCountRegressor", "likelihood"),
     "negbinomial": ("CPCountRegressor", "likelihood"),
 }
+# Options that are settings of a method.
+SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--dtype", choices=("float64", "float32"), help="of the messages of cep and laplace (default: float64)"
+    )
+    group.add_argument(
+        "--projection",
+        choices=("kl", "w2"),
+        help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
     add_data_options(parser)
     add_talk_options(parser)
@@ -231,13 +238,14 @@ def method_of(args: argparse.Namespace) -> Any:
     ValueError
         If the method has no such setting.
     """
-    given = {name: getattr(args, name) for name in ("schedule", "damping", "dtype") if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in SETTINGS_GIVEN if getattr(args, name) is not None}
     if not given:
         return args.method
     engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
     for name in given:
         if name not in engine().get_params():
-            fail_value(f"--{name} is for --method cep or laplace; got {args.method}; leave it out.")
+            takers = " or ".join(taker for taker in ("cep", "laplace") if name in SETTINGS[taker]().get_params())
+            fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
     return engine(**given)
 
 

@@ -35,6 +35,7 @@ FOR_TENSORS = {
     "schedule": None,
     "damping": None,
     "dtype": None,
+    "projection": None,
 }
 TOL = 3e-3  # the default of the command, in place of which each model has its own
 

@@ -121,3 +121,9 @@ def call_tilted2(address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
 def call_loglik(address, y, f, theta, value, d1, d2):
     """Call, inside a kernel, the log-likelihood kernel at `address` (see `address_of`)."""
     address(y, f, theta, value, d1, d2)
+
+
+@emitted_by(_call, checkable=False)
+def call_narrow(address, loglik, y, m, v, theta, alpha, beta, scratch):
+    """Call, inside a kernel, the projection at `address` (see `tensorcep.kernels.nearest.narrow`)."""
+    address(loglik, y, m, v, theta, alpha, beta, scratch)

@@ -33,6 +33,8 @@ PRIVATE = ("_machines", "_X_fit", "_y_fit")
 # Points whose sites are refined at a time, with inducing points.
 BATCH = 4096
 LARGEST_JOINT = 5000
+# Of a kernel's parameter: squares and products of its exponential are still numbers.
+LARGEST_LOG = 150.0
 
 
 @dataclass(eq=False, repr=False)
@@ -162,6 +164,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         given = np.concatenate([m.kernel.theta for m in self._machines]) if theta is None else np.asarray(theta, float)
         if given.shape not in ((p,), (n * p,)):
             fail_value(f"theta must hold {p} numbers, or {n * p}; got shape {given.shape}.")
+        if (np.abs(given) > LARGEST_LOG).any() or np.isnan(given).any():
+            fail_value(f"theta must hold logarithms within {LARGEST_LOG:g} of 0; got {given.tolist()}.")
         each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
         with threadpool_limits(limits=1, user_api="blas"):
             found = [

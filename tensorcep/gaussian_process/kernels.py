@@ -26,6 +26,10 @@ from tensorcep.core.checks import fail_value
 NEGATIVE = 1e-10
 # Matern kernels whose derivative has a closed form.
 MATERN = (0.5, 1.5, 2.5)
+# Rows at a time of a large matrix, so that what a kernel makes on the way stays small.
+ROWS = 1024
+# Kernels that are positive definite by their making.
+DEFINITE = (RBF, ConstantKernel, Matern, Sum, Product, DotProduct)
 
 
 def default_kernel(X: np.ndarray) -> Kernel:
@@ -65,7 +69,7 @@ def check_covariance(kernel: Any, X: np.ndarray) -> None:
 
     The kernels of scikit-learn that are positive definite by their making are not looked at further.
     """
-    if all(type(part) in (RBF, ConstantKernel, Matern, Sum, Product, DotProduct) for part in _parts(kernel)):
+    if all(type(part) in DEFINITE for part in _parts(kernel)):
         return
     K, n = kernel(X), len(X)
     if K.shape != (n, n) or not np.isfinite(K).all():
@@ -84,11 +88,25 @@ def check_covariance(kernel: Any, X: np.ndarray) -> None:
         )
 
 
+def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
+    """The kernel matrix of the points (n, n); a large one of the common kernels in parts."""
+    n = len(X)
+    if n <= 2 * ROWS or any(type(part) not in DEFINITE for part in _parts(kernel)):
+        return np.asarray(kernel(X))
+    K = np.empty((n, n))
+    for first in range(0, n, ROWS):
+        K[first : first + ROWS] = kernel(X[first : first + ROWS], X)
+    return K
+
+
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself.
 
-    For the common kernels without an array of n^2 p numbers.
+    For the common kernels without an array of n^2 p numbers, and in parts where X is large.
     """
+    if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in _parts(kernel)):
+        parts = [slice(first, first + ROWS) for first in range(0, len(X), ROWS)]
+        return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
     rule = _RULES.get(type(kernel))
     if rule is not None and (not isinstance(kernel, Matern) or kernel.nu in MATERN):
         return rule(kernel, X, Z, G)
@@ -113,7 +131,8 @@ def _product(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
         inner = second(X, Z)
         inner *= G
         own = [] if first.hyperparameter_constant_value.fixed else [first.constant_value * inner.sum()]
-        return np.concatenate([own, contract(second, X, Z, first.constant_value * G)])
+        del inner
+        return np.concatenate([own, first.constant_value * contract(second, X, Z, G)])
     left, right = contract(first, X, Z, G * second(X, Z)), contract(second, X, Z, G * first(X, Z))
     return np.concatenate([left, right])
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy.linalg import blas
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import fail_value, warn_user
-from tensorcep.gaussian_process.kernels import contract
+from tensorcep.gaussian_process.kernels import contract, covariance_of
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
@@ -56,7 +57,7 @@ class ExactEvidence:
 
     def fit(self, kernel: Any) -> Fit:
         """The method's sites at a kernel."""
-        prior = Prior(kernel(self.points.X), self.points.mean)
+        prior = Prior(covariance_of(kernel, self.points.X), self.points.mean)
         try:
             fit = fit_sites(prior, self.points.data, self.settings, self.stop, self._sites)
         except FloatingPointError:
@@ -72,22 +73,21 @@ class ExactEvidence:
         if not gradient:
             return fit.log_evidence, np.empty(0)
         pull = proposal_of(self.points.data, self.settings).pull(fit.posterior)
-        return fit.log_evidence, contract(kernel, self.points.X, None, by_kernel(fit.posterior, pull))
+        value, slopes = fit.log_evidence, by_kernel(fit.posterior, pull)
+        del fit  # and its matrices
+        return value, contract(kernel, self.points.X, None, slopes)
 
 
 def by_kernel(posterior: Posterior, pull: np.ndarray | None) -> np.ndarray:
-    """The derivative of the evidence by the kernel matrix, (n, n).
+    """The derivative of the evidence by the kernel matrix, (n, n) and symmetric.
 
     Source: Rasmussen and Williams (2006), eqs 5.22 and 5.27.
     """
-    a, G = posterior.dual, posterior.resolvent()
-    if pull is None:
-        pull = np.zeros_like(a)
-    G *= -0.5
-    G += np.outer(0.5 * (a + pull), a)
-    if pull.any():
-        G += np.outer(0.5 * a, pull)
-    return G
+    a, G = posterior.dual, np.asfortranarray(-0.5 * posterior.resolvent())
+    blas.dger(0.5, a if pull is None else a + pull, a, a=G, overwrite_a=1)
+    if pull is not None:
+        blas.dger(0.5, a, pull, a=G, overwrite_a=1)
+    return G.T
 
 
 Optimizer = Callable[..., tuple[np.ndarray, float]]

@@ -11,7 +11,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
 from tensorcep.ep.functions import Functions
 from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
-from tensorcep.gaussian_process.kernels import check_covariance
+from tensorcep.gaussian_process.kernels import check_covariance, covariance_of
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, learn_kernel
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
@@ -19,7 +19,8 @@ from tensorcep.gaussian_process.sites import Fit, Stop, fit_sites
 
 # Points whose covariances with all others are held at a time.
 CHUNK = 1024
-# Matrices of n^2 numbers that an exact fit holds at its peak, and the bytes that it keeps within, on any machine.
+# Matrices of n^2 numbers that an exact fit may hold at its peak (K, and three that it makes), and the bytes that it
+# keeps within, on any machine.
 MATRICES, MOST_BYTES = 4, 3e9
 # With inducing points: the tolerance of sweeps while a kernel is learned, whose error in the evidence is its square,
 # the most of them, and the points that say where a search begins, at least and for each inducing one.
@@ -95,7 +96,7 @@ def fit_exact(kernel: Any, points: Points, settings: GPSettings, stop: Stop, sea
     check_covariance(kernel, points.X)
     evidence = ExactEvidence(points, settings, stop)
     kernel = learn_kernel(kernel, evidence, search)
-    prior = Prior(kernel(points.X), points.mean)
+    prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
     return _machine(kernel, points, fit, fit.log_evidence)
 
@@ -117,7 +118,7 @@ def _machine(kernel: Any, points: Points, fit: Fit, log_evidence: float) -> Mach
 def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
     """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
     with threadpool_limits(limits=1, user_api="blas"):
-        return Posterior(Prior(kernel(X), mean), tau, nu).functions()
+        return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
 
 
 def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: Search) -> Machine:
@@ -125,6 +126,7 @@ def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: 
 
     Of many points, the kernel that some of them say is where the search over all begins.
     """
+    check_covariance(kernel, sparse.Z)
     learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
     n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
     if n > 2 * some:

@@ -20,6 +20,8 @@ from tensorcep.ep.functions import Functions
 # Sites that add less than this fraction to the precision of their latent value: its variance comes from a product,
 # which does not cancel, and not from the diagonal of an inverse.
 LEAST_INFORMED = 1e-5
+# Rows of a triangle that are mirrored at a time.
+ROWS = 256
 
 
 class Prior:
@@ -59,6 +61,7 @@ class Posterior:
 
     def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
         self.prior, self.tau = prior, tau
+        self._resolvent: np.ndarray | None = None
         pull = nu - tau * prior.mean
         self._positive = bool((tau >= 0.0).all())
         if self._positive:
@@ -103,22 +106,35 @@ class Posterior:
         self.s = np.einsum("ij,ij->j", half, half)
 
     def resolvent(self) -> np.ndarray:
-        """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n)."""
-        if self._positive:
-            lower = lapack.dlauum(self._inverse, lower=1)[0]
-            diagonal = np.diag(lower).copy()
-            R: np.ndarray = lower + lower.T
-            R[np.diag_indices_from(R)] = diagonal
-            root = np.sqrt(self.tau)
-            R *= root
-            R *= root[:, None]
-            return R
+        """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n); made once, in the place of the factor."""
+        if self._resolvent is None:
+            self._resolvent = self._of_factor() if self._positive else self._of_root()
+        return self._resolvent
+
+    def _of_factor(self) -> np.ndarray:
+        R: np.ndarray = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
+        del self._inverse
+        for first in range(0, len(R), ROWS):  # the upper triangle, whose numbers are not those of the result
+            rows = slice(first, first + ROWS)
+            R[rows, first:] = R[first:, rows].T
+            own = R[rows, rows]
+            own[:] = np.tril(own.T) + np.tril(own.T, -1).T
+        root = np.sqrt(self.tau)
+        R *= root
+        R *= root[:, None]
+        return R
+
+    def _of_root(self) -> np.ndarray:
         half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
-        return np.asarray(np.diag(self.tau) - half.T @ half)
+        R = half.T @ half
+        np.negative(R, out=R)
+        R[np.diag_indices_from(R)] += self.tau
+        return R
 
     def covariance(self) -> np.ndarray:
         """The posterior covariance of f, (n, n)."""
-        return self.prior.K - self.prior.K @ self.resolvent() @ self.prior.K
+        product = self.prior.K @ self.resolvent() @ self.prior.K
+        return np.subtract(self.prior.K, product, out=product)
 
     def functions(self) -> Functions:
         """The posterior of f at any points."""

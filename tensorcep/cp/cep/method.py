@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import TILTED_SIGNATURE, address_of
+from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
@@ -23,6 +23,7 @@ from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
+from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -35,9 +36,10 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     """
     entries, stored = problem.entries, options.messages == "full"
     censored = problem.likelihood.censored and bool(((entries.y <= 0.0) & (entries.weight > 0.0)).any())
-    if censored and (options.order == 2 or options.moments == "posterior" or not stored):
+    if censored and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
         fail_value(
-            'censored values need order=1, moments="cavity" and messages="full"; set those, or lower_limit=None.'
+            'censored values need order=1, moments="cavity", messages="full" and projection="kl"; set those, or '
+            "lower_limit=None."
         )
     return first_state(
         problem,
@@ -53,16 +55,21 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
 
 
 def _rule(problem: Problem, options: passing.CEP, censored: bool) -> Rule:
+    gaussian = problem.noise_prior is not None
+    nearest = options.projection == "w2" and not gaussian  # what a Gaussian tilts is its own nearest one
     return Rule(
         step=1.0,
         power=1.0,
         theta=float(problem.likelihood.default_theta),
         tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
-        gaussian=problem.noise_prior is not None,
+        gaussian=gaussian,
         censored=censored,
         from_posterior=options.moments == "posterior",
         order=options.order,
         positive=options.positive,
+        nearest=nearest,
+        narrow=address_of(narrow, NARROW_SIGNATURE) if nearest else 0,
+        loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE) if nearest else 0,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
     )
 

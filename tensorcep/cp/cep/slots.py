@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tensorcep.cp.free_columns import Places
 from tensorcep.kernels.layout import layout
+from tensorcep.kernels.nearest import SCRATCH
 
 # Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.layout`).
 Slots = namedtuple(
@@ -25,6 +26,7 @@ Slots = namedtuple(
     "h_m h_v at_m at_v alpha_at beta_at "  # its stencil: steps, points and values there
     "d_alpha d_beta "  # derivatives of alpha and beta by m, v, mm, mv, vv
     "by_z by_zz by_Om by_grad "  # factors of the terms
+    "nodes "  # work space of the projection onto the nearest Gaussian
     "size",
 )
 
@@ -37,7 +39,7 @@ def cep_slots(K: int, R: int) -> Slots:
     sizes |= dict.fromkeys(("Z2", "T", "A", "a", "v", "Om"), P)
     sizes |= dict.fromkeys(("full", "Y", "Yt"), Q)
     vectors = ("z", "eta", "g", "t", "inv_diag", "cross", "Sz", "Om_m", "Om_Sz", "grad_alpha", "grad_beta")
-    return layout(Slots, **sizes, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5)
+    return layout(Slots, **sizes, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5, nodes=SCRATCH)
 
 
 def places_of_modes(K: int, R: int) -> list[Places]:
@@ -69,6 +71,10 @@ class Rule(NamedTuple):
         1 or 2: order of the Taylor approximation.
     positive : bool
         Keep messages positive (see `update.first_order`).
+    nearest : bool
+        Project onto the nearest Gaussian in the Wasserstein distance, not the one of the same moments.
+    narrow, loglik : int
+        Addresses of that projection and of the log likelihood, or 0.
     tilted_noise : bool
         Messages to the noise count y in the moments of f (`update.squared_errors`).
     """
@@ -82,4 +88,7 @@ class Rule(NamedTuple):
     from_posterior: bool
     order: int
     positive: bool
+    nearest: bool
+    narrow: int
+    loglik: int
     tilted_noise: bool

@@ -69,7 +69,7 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        first_order(rule.tilted, rule.positive, w, at, S, m, R)
+        first_order(rule, w, at, S, m, R)
     else:
         second_order(rule.tilted, rule.positive, w, at, S, m, R)
     tilted_message(S, m, vt, R, w, at)

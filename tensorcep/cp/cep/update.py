@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, call_tilted, inlined
+from tensorcep.core.jit import block_kernel, call_narrow, call_tilted, inlined
 from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
 from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
+from tensorcep.kernels.nearest import SCRATCH
 from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
 
 
@@ -130,16 +131,23 @@ def counted_spread(positive, w, at):
 
 
 @block_kernel
-def first_order(tilted, positive, w, at, S, m, R):
+def first_order(rule, w, at, S, m, R):
     """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
 
-    ``positive`` limits the second term (`counted_spread`).
+    ``rule.positive`` limits the second term (`counted_spread`). With ``rule.nearest`` beta is that of the nearest
+    Gaussian of f, and by the locality of the projection that of u given z.
     """
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
-    call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
-    counted_spread(positive, w, at)
+    y, f_mean, f_var, theta, alpha, beta = (
+        w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.alpha], w[at.beta],
+    )  # fmt: skip
+    call_tilted(rule.tilted, y, f_mean, f_var, theta, w[at.logz], alpha, beta)
+    if rule.nearest:
+        scratch = w[at.nodes : at.nodes + SCRATCH]
+        call_narrow(rule.narrow, rule.loglik, y, f_mean, f_var, theta, alpha, beta, scratch)
+    counted_spread(rule.positive, w, at)
     for lane in range(LANES):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
         w[at.beta, lane] -= w[at.spread, lane]

@@ -38,6 +38,9 @@ class CEP(Settings):
         moments="posterior" they are the posterior's.
     order : {1, 2}, default=1
         Order of the Taylor approximation of the expected conditional moments (CEP eq. 10 or 11).
+    projection : {"kl", "w2"}, default="kl"
+        Onto the Gaussian of the same moments, or onto the nearest one in the L2 Wasserstein distance (quantile
+        propagation), which has the same mean and a smaller variance. With order=1; of real values both are the same.
     damping : float in [0, 1), "auto" or "adaptive", default="auto"
         Fraction of the old natural parameters kept in an update; the paper's rho is 1 - damping. "auto" is 0.5, and for
         real values, modewise, 0, or "adaptive" where some are censored.
@@ -74,7 +77,8 @@ class CEP(Settings):
 
     References
     ----------
-    Wang and Zhe, Conditional Expectation Propagation.
+    Wang and Zhe, Conditional Expectation Propagation; for projection="w2" Zhang, Walder, Bonilla, Rizoiu, Xie (2020),
+    Quantile propagation for Wasserstein-approximate Gaussian processes.
     """
 
     name: ClassVar[str] = "cep"
@@ -84,6 +88,7 @@ class CEP(Settings):
     moments: str = "cavity"
     noise_moments: str = "tilted"
     order: int = 1
+    projection: str = "kl"
     damping: Decided = "auto"
     dtype: str = "float64"
     positive: bool = True
@@ -105,6 +110,8 @@ class CEP(Settings):
         check_choice("moments", self.moments, ("cavity", "posterior"))
         check_choice("noise_moments", self.noise_moments, ("tilted", "cavity"))
         check_int("order", self.order, 1, 2)
+        if check_choice("projection", self.projection, ("kl", "w2")) == "w2" and self.order == 2:
+            fail_value("order must be 1 with projection='w2', whose derivatives are not known; got 2; or take 'kl'.")
         check_damping(self.damping, "auto", "adaptive")
         check_choice("dtype", self.dtype, DTYPES)
         check_flag("positive", self.positive)

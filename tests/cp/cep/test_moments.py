@@ -6,26 +6,31 @@ import numpy as np
 import pytest
 from oracles import cep as oracle
 
-from tensorcep.core.jit import TILTED_SIGNATURE, address_of
+from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.second_order import second_order
-from tensorcep.cp.cep.slots import cep_slots
+from tensorcep.cp.cep.slots import Rule, cep_slots
 from tensorcep.cp.cep.update import first_order
+from tensorcep.ep.wasserstein import Tilted, project
 from tensorcep.kernels.layout import work_array
+from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 
 NAMES = ["gaussian", "probit", "logit", "poisson"]
-RULES = {1: first_order, 2: second_order}
 
 
-def scalar_tilted(name):
-    """The likelihood's own tilted moments (tested elsewhere) as a function of numbers."""
-    kernel = get_likelihood(name).tilted
+def scalar_tilted(name, projection="kl"):
+    """The likelihood's own tilted moments (tested elsewhere) as a function of numbers; or those of the nearest one."""
+    record = get_likelihood(name)
 
-    def tilted(y, m, v, theta):
-        return tuple(float(part[0]) for part in tilted_moments(kernel, y, m, v, theta))
+    def tilted(*numbers):
+        y, m, v, theta = (np.array([float(number)]) for number in numbers)
+        logz, alpha, beta = tilted_moments(record.tilted, y, m, v, theta)
+        if projection == "w2":
+            beta = project(Tilted(record, y, theta, m, v), alpha, beta)
+        return float(logz[0]), float(alpha[0]), float(beta[0])
 
     return tilted
 
@@ -45,7 +50,17 @@ def inputs(rng, name, R, spread):
     return y, theta, rng.standard_normal((LANES, R)), Om, S, 0.7 * rng.standard_normal((LANES, R))
 
 
-def compiled(order, name, R, y, theta, z, Om, S, m, positive=False):
+def rule_of(name, order, positive, projection):
+    record, nearest = get_likelihood(name), projection == "w2"
+    return Rule(
+        step=1.0, power=1.0, theta=1.0, tilted=address_of(record.tilted, TILTED_SIGNATURE), gaussian=False,
+        censored=False, from_posterior=False, order=order, positive=positive, nearest=nearest,
+        narrow=address_of(narrow, NARROW_SIGNATURE), loglik=address_of(record.loglik, LOGLIK_SIGNATURE),
+        tilted_noise=False,
+    )  # fmt: skip
+
+
+def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="kl"):
     """g (LANES, R) and A (LANES, R, R) of the kernel."""
     w, at = work_array(cep_slots(3, R))
     P = R * (R + 1) // 2
@@ -53,8 +68,11 @@ def compiled(order, name, R, y, theta, z, Om, S, m, positive=False):
     for slot, value in ((at.y, y), (at.theta, theta), (at.z, z), (at.Z2, pack(Z2)), (at.S, pack(S)), (at.m, m)):
         value = value.reshape(LANES, -1).T
         w[slot : slot + len(value)] = value
-    tilted = address_of(get_likelihood(name).tilted, TILTED_SIGNATURE)
-    RULES[order](tilted, positive, w, at, at.S, at.m, R)
+    rule = rule_of(name, order, positive, projection)
+    if order == 1:
+        first_order(rule, w, at, at.S, at.m, R)
+    else:
+        second_order(rule.tilted, rule.positive, w, at, at.S, at.m, R)
     return w[at.g : at.g + R].T.copy(), unpack(w[at.A : at.A + P].T.copy(), R)
 
 
@@ -70,6 +88,19 @@ def test_first_order_equals_the_twin(rng, name, R, positive):
         g_n, A_n = oracle.first_order(tilted, y[n], theta[n], z[n], Z2, S[n], m[n], positive)
         np.testing.assert_allclose(g[n], g_n, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(A[n], A_n, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit", "poisson"])
+@pytest.mark.parametrize("positive", [False, True])
+def test_first_order_with_the_nearest_gaussian_equals_the_twin(rng, name, positive):
+    y, theta, z, Om, S, m = inputs(rng, name, 3, 0.3)
+    g, A = compiled(1, name, 3, y, theta, z, Om, S, m, positive, "w2")
+    tilted = scalar_tilted(name, "w2")
+    for n in range(LANES):
+        Z2 = Om[n] + np.outer(z[n], z[n])
+        g_n, A_n = oracle.first_order(tilted, y[n], theta[n], z[n], Z2, S[n], m[n], positive)
+        np.testing.assert_allclose(g[n], g_n, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(A[n], A_n, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
