@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from scipy.special import xlog1py, xlogy
 from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from tensorcep import metrics
-from tensorcep.core.checks import check_choice, check_coords, check_fraction, check_int, check_not_empty, fail_value
+from tensorcep.core.checks import check_choice, check_fraction, check_int, check_not_empty, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.cp import compare as _cp_compare
@@ -24,7 +23,7 @@ from tensorcep.cp.compare import LEVELS, cost_of
 from tensorcep.cp.select_rank import RANKS, RULES, Fold, RankSelection, Search, folds_of, in_order, selected
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 
 # Probabilities of labels are kept so far from 0 and 1.
@@ -206,21 +205,7 @@ def _cells(estimator: FactorModel, X: Any) -> Cells:
     names = list(X) if isinstance(X, Mapping) else None
     matrices = [X] if alone else list(X.values()) if isinstance(X, Mapping) else list(X)
     check_not_empty(len(matrices), "X")
-    return Cells([_observed(one) for one in matrices], names, alone)
-
-
-def _observed(X: Any) -> SparseTensor:
-    """The observed cells of a matrix."""
-    if isinstance(X, SparseTensor):
-        check_coords(X.coords, order=2, name="X")
-        return X
-    if sparse.issparse(X):
-        return SparseTensor.from_scipy(X)
-    array, labels = np.asarray(X, dtype=np.float64), labels_of(X)
-    if array.ndim != 2:
-        fail_value(f"a matrix must have 2 dimensions; got {array.ndim}.")
-    at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
-    return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
+    return Cells([observed_cells(one) for one in matrices], names, alone)
 
 
 class Predicted(NamedTuple):
