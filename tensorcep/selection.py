@@ -97,7 +97,7 @@ def select_rank(
 
 
 def _select_components(estimator: FactorModel, X: Any, search: Search, cv: Any, random_state: Any) -> RankSelection:
-    cells = _cells(estimator, X)
+    cells = cells_of_matrices(estimator, X)
     place = np.concatenate([np.full(one.nnz, m) for m, one in enumerate(cells.matrices)])
     start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
     search = search._replace(folds=folds_of(cv, place[:, None], place, random_state))
@@ -160,7 +160,7 @@ def compare(
     if not isinstance(estimator, FactorModel):
         return _cp_compare.compare(tensor_train, tensor_test, methods, estimator=estimator, **how)
     check_fraction("coverage", coverage)
-    fitted, held = _cells(estimator, tensor_train), _cells(estimator, tensor_test)
+    fitted, held = cells_of_matrices(estimator, tensor_train), cells_of_matrices(estimator, tensor_test)
     given = list(FACTOR_METHODS) if methods is None else [methods] if isinstance(methods, str) else list(methods)
     chosen = {str(item): item for item in given}
     for item in given:
@@ -198,7 +198,14 @@ class Cells(NamedTuple):
         return matrices if self.names is None else dict(zip(self.names, matrices, strict=True))
 
 
-def _cells(estimator: FactorModel, X: Any) -> Cells:
+def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
+    """The observed cells of what a factor model is fitted to.
+
+    Raises
+    ------
+    ValueError
+        If cells that are not stored are zeros, or there is no matrix.
+    """
     if estimator.absent != "missing":
         fail_value(f"absent must be 'missing', so that cells can be held out; got {estimator.absent!r}.")
     alone = hasattr(estimator, "init")  # of one matrix

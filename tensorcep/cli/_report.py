@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-
 from typing import Any
 
 from tensorcep.cli._command import (
@@ -48,7 +47,9 @@ def _data(model: Any, args: argparse.Namespace) -> Any:
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
     if len(args.data) not in (0, wanted):
-        fail_value(f"--data must be given {wanted} time{'s' * (wanted > 1)}, one for each matrix; got {len(args.data)}.")
+        fail_value(
+            f"--data must be given {wanted} time{'s' * (wanted > 1)}, one for each matrix; got {len(args.data)}."
+        )
     if not args.data:
         return None
     if not of_matrices:

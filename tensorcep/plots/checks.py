@@ -66,8 +66,9 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
     """
     if isinstance(tensor, Mapping):
         return _gaps_of_views(tensor, axes_of(ax))
-    tensor = tensor if isinstance(tensor, SparseTensor) else observed_cells(tensor)
-    names = names_of(tensor.labels)
+    is_matrix = not isinstance(tensor, SparseTensor)
+    tensor = observed_cells(tensor) if is_matrix else tensor
+    names = ["matrix", "matrix"] if is_matrix else names_of(tensor.labels)
     a, b = (mode_of(tensor.labels, mode) for mode in modes)
     most = check_int("max_rows", max_rows)
     sizes = [min(tensor.shape[k], most) for k in (a, b)]
@@ -76,9 +77,10 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
     ax = axes_of(ax)
     image = ax.imshow(np.where(counts > 0.0, counts, np.nan), cmap="viridis", aspect="auto", interpolation="nearest",
                       extent=(0, tensor.shape[b], tensor.shape[a], 0))  # fmt: skip
-    ax.figure.colorbar(image, ax=ax, label="entries", shrink=0.8)
-    share = np.count_nonzero(counts) / counts.size
-    return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"row of {names[b]}", f"row of {names[a]}")
+    if counts.max() > 1.0:
+        ax.figure.colorbar(image, ax=ax, label="entries", shrink=0.8)
+    share, along = np.count_nonzero(counts) / counts.size, "column" if is_matrix else "row"
+    return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"{along} of {names[b]}", f"row of {names[a]}")
 
 
 def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:

@@ -150,7 +150,9 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
         shown = explained.iloc[:, : check_int("max_components", max_components)]
-        return (_views if kind == "bars" else _scree_of_views)(shown, axes_of(ax))
+        if kind == "scree":
+            return _scree_of_views(shown, axes_of(ax))
+        return _views(shown, axes_of(ax)) if len(shown) > 1 else _of_one_matrix(shown, axes_of(ax))
     table = explained.head(check_int("max_components", max_components))
     gain = "r2" if "r2" in table else "share"
     at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
@@ -181,6 +183,15 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
             )
     ax.figure.colorbar(image, ax=ax, label="% of the view's variance", shrink=0.8)
     return finish(ax, "Variance explained by view", "component", "")
+
+
+def _of_one_matrix(table: pd.DataFrame, ax: Any) -> Any:
+    """A bar for each component."""
+    at = np.arange(table.shape[1])
+    ax.barh(at, 100 * table.iloc[0].to_numpy(dtype=float), color=MAIN)
+    ax.set_yticks(at, [str(column) for column in table.columns])
+    ax.invert_yaxis()
+    return finish(ax, "Variance explained", "% of the variance", "component")
 
 
 def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
@@ -221,10 +232,11 @@ def plot_scores(
     given = None if color is None else pd.Series(color).reset_index(drop=True)
     if given is not None and len(given) != len(values):
         fail_value(f"color must hold one value for each of the {len(values)} rows; got {len(given)}.")
-    if given is None or pd.api.types.is_numeric_dtype(given.dtype):
-        drawn = ax.scatter(values[:, a], values[:, b], s=18, c=MAIN if given is None else given, cmap="viridis")
-        if given is not None:
-            ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
+    if given is None:
+        ax.scatter(values[:, a], values[:, b], s=18, color=MAIN)
+    elif pd.api.types.is_numeric_dtype(given.dtype):
+        drawn = ax.scatter(values[:, a], values[:, b], s=18, c=given, cmap="viridis")
+        ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
             ax.scatter(values[own.index, a], values[own.index, b], s=18, color=f"C{place}", label=str(group))

@@ -56,7 +56,9 @@ def plot_component(
     """
     check_is_fitted(model, "posterior_")
     if is_of_matrices(model):
-        fail_value(f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows.")
+        fail_value(
+            f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
+        )
     mode, name = _mode_of(model, mode)
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))

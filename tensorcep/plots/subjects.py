@@ -71,7 +71,7 @@ def _found_in_matrices(model: Any) -> Found:
     entities, known, links = list(getattr(model, "_names", [])), model._entity_labels, model._links
     matrices = model.matrix_names_
     loadings = [Panel(name, model.components(m), known[links[m].col]) for m, name in enumerate(matrices)]
-    if {link.row for link in links} == {0}:  # one matrix, or views of the same rows
+    if hasattr(model, "scores_"):  # one matrix, or views of the same rows
         panels = [Panel("rows", model.scores_frame(0), known[0]), *loadings]
     else:
         panels = [Panel(name, model.scores_frame(name), known[e]) for e, name in enumerate(entities)]
