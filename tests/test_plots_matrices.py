@@ -123,11 +123,17 @@ def test_shell_reports_models_of_matrices(tmp_path: Any) -> None:
     assert main(["report", files[2], "-o", files[3], "--data", files[0]]) == 1
 
 
-def test_factors_match_across_halves_of_matrices() -> None:
-    views = frames()
-    table = tc.replicability(tc.GroupFactorAnalysis(2, random_state=0, tol=1e-3), views, by="halves", n_repeats=1)
-    assert 0.0 < table["score"][0] < 1.0
-    one, other = fitted("pca")[0], fitted("pca")[0]
+def test_factors_match_across_seeds_and_halves_of_matrices() -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(200, 2)) * [4.0, 1.0]
+    X, Y = (z @ rng.normal(size=(2, n)) + 0.2 * rng.normal(size=(200, n)) for n in (8, 6))
+    views = tc.GroupFactorAnalysis(2, random_state=0, max_iter=30)
+    assert 0.0 < tc.replicability(views, {"a": X, "b": Y}, n_repeats=2)["score"][0] <= 1.0
+    table = tc.replicability(tc.BayesianPCA(2), X, by="halves", n_repeats=1)
+    assert 0.8 < table["score"][0] < 1.0
+    one, other = (tc.BayesianPCA(2, random_state=0).fit(X) for _ in range(2))
     np.testing.assert_allclose(tc.factor_match_score(one, other), 1.0)
-    seeds = tc.replicability(tc.BayesianPCA(2, init="random"), views["rna"], n_repeats=2)
-    assert seeds["score"][0] > 0.9
+    swapped = [one.scores_[:, ::-1], -one.components_.T[:, ::-1]]
+    with pytest.raises(ValueError, match="as many rows in every mode"):
+        tc.factor_match_score(one, swapped[::-1])
+    assert tc.factor_match_score(one, swapped, weights=False) > 0.9

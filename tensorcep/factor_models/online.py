@@ -111,7 +111,7 @@ def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
 
 
 def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tuple[np.ndarray, np.ndarray]:
-    """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v, which is T' in their coordinates.
+    """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v: T' in their coordinates.
 
     The components of rows of this mean square E[u u'] become standardised, those of columns uncorrelated.
     """

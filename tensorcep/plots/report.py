@@ -95,7 +95,8 @@ def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
     found.append(("How the fit went.", (11, 4), lambda f: _run_of_matrices(f, model)))
     if data is None:
         return found
-    given = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    given = list(parts)
     real = [m for m, link in enumerate(model._links) if link.likelihood != "bernoulli"]
     found.append(("Where the data have entries.", (5.0 * len(given), 4.5), lambda f: _gaps(f, given)))
     if real:

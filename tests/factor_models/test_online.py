@@ -105,7 +105,7 @@ def test_a_fit_goes_on_by_name_and_keeps_what_it_knows(rng):
     assert subspace_angles(model.components_.T, V).max() < 0.15
     few = model.components_.copy()
     model.partial_fit(frame[:1].rename(index=str.upper))
-    np.testing.assert_allclose(model.components_, few, atol=0.1)
+    np.testing.assert_allclose(model.components_, few, atol=0.2)
     assert np.isnan(model.lower_bound_)
 
 
