@@ -12,7 +12,6 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, methods, metrics
-    from tensorcep.cp.factor_match import factor_match_score, replicability
     from tensorcep.cp.select_rank import RankSelection
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         GroupFactorAnalysis,
         load,
     )
+    from tensorcep.matching import factor_match_score, replicability
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
@@ -45,7 +45,6 @@ _NAMES = {
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.regressor": ("CPRegressor",),
-    "cp.factor_match": ("factor_match_score", "replicability"),
     "cp.select_rank": ("RankSelection",),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
@@ -64,6 +63,7 @@ _NAMES = {
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
     "priors.features": ("Features",),
     "priors.fixed": ("Prior",),
+    "matching": ("factor_match_score", "replicability"),
     "selection": ("compare", "select_rank"),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from scipy.special import xlog1py, xlogy
 from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from tensorcep import metrics
-from tensorcep.core.checks import check_choice, check_coords, check_fraction, check_int, check_not_empty, fail_value
+from tensorcep.core.checks import check_choice, check_fraction, check_int, check_not_empty, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.cp import compare as _cp_compare
@@ -24,7 +23,7 @@ from tensorcep.cp.compare import LEVELS, cost_of
 from tensorcep.cp.select_rank import RANKS, RULES, Fold, RankSelection, Search, folds_of, in_order, selected
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 
 # Probabilities of labels are kept so far from 0 and 1.
@@ -98,7 +97,7 @@ def select_rank(
 
 
 def _select_components(estimator: FactorModel, X: Any, search: Search, cv: Any, random_state: Any) -> RankSelection:
-    cells = _cells(estimator, X)
+    cells = cells_of_matrices(estimator, X)
     place = np.concatenate([np.full(one.nnz, m) for m, one in enumerate(cells.matrices)])
     start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
     search = search._replace(folds=folds_of(cv, place[:, None], place, random_state))
@@ -161,7 +160,7 @@ def compare(
     if not isinstance(estimator, FactorModel):
         return _cp_compare.compare(tensor_train, tensor_test, methods, estimator=estimator, **how)
     check_fraction("coverage", coverage)
-    fitted, held = _cells(estimator, tensor_train), _cells(estimator, tensor_test)
+    fitted, held = cells_of_matrices(estimator, tensor_train), cells_of_matrices(estimator, tensor_test)
     given = list(FACTOR_METHODS) if methods is None else [methods] if isinstance(methods, str) else list(methods)
     chosen = {str(item): item for item in given}
     for item in given:
@@ -199,28 +198,21 @@ class Cells(NamedTuple):
         return matrices if self.names is None else dict(zip(self.names, matrices, strict=True))
 
 
-def _cells(estimator: FactorModel, X: Any) -> Cells:
+def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
+    """The observed cells of what a factor model is fitted to.
+
+    Raises
+    ------
+    ValueError
+        If cells that are not stored are zeros, or there is no matrix.
+    """
     if estimator.absent != "missing":
         fail_value(f"absent must be 'missing', so that cells can be held out; got {estimator.absent!r}.")
     alone = hasattr(estimator, "init")  # of one matrix
     names = list(X) if isinstance(X, Mapping) else None
     matrices = [X] if alone else list(X.values()) if isinstance(X, Mapping) else list(X)
     check_not_empty(len(matrices), "X")
-    return Cells([_observed(one) for one in matrices], names, alone)
-
-
-def _observed(X: Any) -> SparseTensor:
-    """The observed cells of a matrix."""
-    if isinstance(X, SparseTensor):
-        check_coords(X.coords, order=2, name="X")
-        return X
-    if sparse.issparse(X):
-        return SparseTensor.from_scipy(X)
-    array, labels = np.asarray(X, dtype=np.float64), labels_of(X)
-    if array.ndim != 2:
-        fail_value(f"a matrix must have 2 dimensions; got {array.ndim}.")
-    at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
-    return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
+    return Cells([observed_cells(one) for one in matrices], names, alone)
 
 
 class Predicted(NamedTuple):

@@ -220,6 +220,30 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     return table.assign(lower=mean - half, upper=mean + half)
 
 
+def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
+    """Entries of a file as cells of matrix m of the fit; those of rows and columns that it does not know are left out.
+
+    Raises
+    ------
+    ValueError
+        If the file holds no matrix, or indices for labels.
+    """
+    from tensorcep.entries.tensor import SparseTensor
+
+    tensor, link = read_data(path, args), model._links[m]
+    if tensor.order != 2:
+        fail_value(f"'{path}' must hold rows, columns and values; it has {tensor.order} modes.")
+    coords, labels = tensor.coords.copy(), [model._entity_labels[e] for e in (link.row, link.col)]
+    for k, (known, own) in enumerate(zip(labels, tensor.labels, strict=True)):
+        if (known is None) != (own is None):
+            fail_value(f"the modes of '{path}' must be {'labels' if own is None else 'indices'}, as in the fit.")
+        if known is not None and own is not None:
+            coords[:, k] = known.rows(own.index, unknown="ignore")[coords[:, k]]
+    shape = tuple(int(n) for n in link.matrix.cells.shape)
+    known_cells = ((coords >= 0) & (coords < shape)).all(axis=1)
+    return SparseTensor(coords[known_cells], tensor.values[known_cells], shape, tuple(labels))
+
+
 def new_matrix(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
     """New rows of matrix m from a file, with the model's columns."""
     from tensorcep.entries.tensor import SparseTensor

@@ -30,6 +30,7 @@ from tensorcep.cli._fit import (
 )
 from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
+from tensorcep.cli._stream_rows import stream_rows
 from tensorcep.core.checks import check_int, check_range, fail_value
 from tensorcep.core.files import naming
 
@@ -44,7 +45,11 @@ that were not seen before are added as they come. Every batch is predicted befor
 scores.
 
 MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
---resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended."""
+--resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
+
+With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
+other, and the first batch has all columns. Rows are learned and let go; the columns' loadings are kept. Such a run is
+not resumed."""
 
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result. `init` is no
 # option of the command: it differs only from that of a checkpoint of version 0.1, whose default was another, and whose
@@ -87,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="past entries, a random sample, to learn again with every batch; for cep (default: 0)",
     )
     group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model", choices=("cp", "pca", "fa"), default="cp", help="cp: a tensor (default); pca, fa: rows of a matrix"
+    )
     add_rank_option(group)
     group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
     add_structure_options(group)
@@ -167,6 +175,8 @@ class Work:
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._input import Witness
 
+    if args.model != "cp":
+        return stream_rows(args)
     _check(args)
     model, progress = _model(args), _new_progress(args)
     witness = Witness(args.data, args.format)

@@ -11,7 +11,6 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
-from tensorcep.entries.tensor import SparseTensor
 
 TINY = np.finfo(float).tiny
 
@@ -65,37 +64,27 @@ def _parts(given: Any) -> list[np.ndarray]:
     return [np.asarray(factor, dtype=float) for factor in given]
 
 
-def replicability(
-    model: Any, tensor: SparseTensor, *, by: str = "seeds", n_repeats: int = 4, random_state: Any = 0
-) -> pd.DataFrame:
-    """Factor match scores of pairs of fits: of the same entries from other seeds, or of the two halves of the entries.
+def compared(model: Any, X: Any, split: Any, score: Any, by: str, n_repeats: int, random_state: Any) -> pd.DataFrame:
+    """The table of `tensorcep.replicability`, of an estimator of any family.
 
     Parameters
     ----------
-    model : CP estimator
-        It is cloned, and stays as it is.
-    tensor : SparseTensor
-    by : {"seeds", "halves"}, default="seeds"
-    n_repeats : int, default=4
-        Fits, all pairs of which are compared, or random splits.
-    random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    DataFrame
-        A row per pair, with the columns "first", "second" and "score".
+    split : callable
+        ``split(0.5, rng)``: two halves of the entries.
+    score : callable
+        Of two fits.
     """
     check_choice("by", by, ("seeds", "halves"))
     n, rng = check_int("n_repeats", n_repeats, 2 if by == "seeds" else 1), check_random_state(random_state)
 
-    def fitted(entries: SparseTensor) -> Any:
+    def fitted(entries: Any) -> Any:
         return clone(model).set_params(random_state=int(rng.integers(2**31))).fit(entries)
 
     if by == "seeds":
-        fits = [fitted(tensor) for _ in range(n)]
+        fits = [fitted(X) for _ in range(n)]
         pairs = [(i, j, fits[i], fits[j]) for i in range(n) for j in range(i + 1, n)]
     else:
-        halves = [tensor.train_test_split(0.5, rng) for _ in range(n)]
+        halves = [split(0.5, rng) for _ in range(n)]
         pairs = [(2 * i, 2 * i + 1, fitted(one), fitted(other)) for i, (one, other) in enumerate(halves)]
-    scores = [(i, j, factor_match_score(one, other)) for i, j, one, other in pairs]
+    scores = [(i, j, score(one, other)) for i, j, one, other in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])

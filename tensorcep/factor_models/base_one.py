@@ -21,6 +21,7 @@ from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
+from tensorcep.factor_models.online import learn_rows, sums_of_rows
 from tensorcep.factor_models.predict import latent_training, parameters, predict_block, predict_training
 from tensorcep.factor_models.read import Matrix, as_array, read_matrix
 from tensorcep.factor_models.relations import Kind, RelationPosterior, RelationProblem
@@ -80,7 +81,52 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
         features = {name: value for name, value in vars(seen).items() if name in FEATURES}
         features["_entity_labels"] = list(labels_of(X))
+        features |= {"n_samples_seen_": matrix.cells.shape[0], "_sums_of_rows": None}
         self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        """Learn more rows; what all earlier ones said of the columns is the prior of these (streaming VB).
+
+        The first call is a fit, which decides the number of components and the scales of the columns, so that its rows
+        should be many; later ones go on from there, also from a model that `fit` made or a file holds. No row is kept
+        but those of the last batch: `scores_`, `reconstruct` and `predict_missing` are of these. After every batch the
+        components are turned to principal axes again; there is no lower bound of the evidence of all.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Rows that were not learned before, with the same columns.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            On input that is not allowed, or a method other than "vb"; the model is then as it was.
+        """
+        plan = plan_run(self)
+        if plan.method.name != "vb":
+            fail_value(f"partial_fit is for method='vb'; got {plan.method.name!r}; set method='vb', and fit again.")
+        if "posterior_" not in vars(self):
+            return self.fit(X)
+        posterior = self.posterior_
+        if posterior.draws is not None or posterior.moments[1].diagonal:
+            fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
+        seen = copy.copy(self)
+        matrix = seen._read(X, self._links[0].kind, reset=False)
+        link = self._links[0]._replace(matrix=matrix)
+        sums = vars(self).get("_sums_of_rows")
+        sums = sums_of_rows(posterior) if sums is None else sums
+        learned = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
+        kept = {name: value for name, value in vars(self).items() if name in FEATURES}
+        kept["_entity_labels"] = [labels_of(X)[0], self._entity_labels[1]]
+        kept |= {"n_samples_seen_": self.n_samples_seen_ + matrix.cells.shape[0], "_training": matrix}
+        kept["_sums_of_rows"] = learned.sums
+        self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
         return self
 
     def _planned_link(self) -> Link:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from tensorcep.core.checks import check_coords, fail_value
 from tensorcep.entries.labels import Labels, why_not_stored
@@ -52,6 +53,20 @@ def by_entity(pairs: Sequence[Pair], sides: Sequence[tuple[int, int]], names: Se
 def storable(labels: Sequence[Labels | None]) -> list[Labels | None]:
     """The labels that a file takes; None for others, whose rows then are numbers."""
     return [None if why_not_stored(own, k) is not None else own for k, own in enumerate(labels)]
+
+
+def observed_cells(X: Any) -> SparseTensor:
+    """The observed cells of a matrix: a frame or an array with NaN, a sparse matrix, or a tensor of two modes."""
+    if isinstance(X, SparseTensor):
+        check_coords(X.coords, order=2, name="X")
+        return X
+    if sparse.issparse(X):
+        return SparseTensor.from_scipy(X)
+    array, labels = np.asarray(X, dtype=np.float64), labels_of(X)
+    if array.ndim != 2:
+        fail_value(f"a matrix must have 2 dimensions; got {array.ndim}.")
+    at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
+    return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
 
 
 def cells_of(X: Any, labels: Pair, shape: tuple[int, int]) -> np.ndarray:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
-from tensorcep.factor_models.relations import Kind, Relation, RelationPosterior, Sites
+from tensorcep.factor_models.relations import Kind, Relation, RelationDraws, RelationPosterior, Sites
 
 Pair = tuple[np.ndarray, np.ndarray]
 # Cells that are predicted at a time.
@@ -97,6 +97,16 @@ def _block_of_rows(relation: Relation, which: np.ndarray, rows: Moments, cols: M
 def latent_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
     """Posterior mean and variance of the latent values of the cells of training matrix m."""
     return _over_draws(posterior, m, relation, lambda rows, cols, tau, r: latent_block(relation, rows, cols))
+
+
+def latent_of_draws(draws: RelationDraws, relation: Relation, cells: np.ndarray) -> np.ndarray:
+    """Latent values (draws, n) of some cells (n, 2), in the units of the data."""
+    found = np.empty((len(draws.rows[0]), len(cells)))
+    for s in range(len(found)):
+        cols = relation.in_units(_point(draws.rows[relation.col][s])).mean
+        u, v = draws.rows[relation.row][s][cells[:, 0]], cols[cells[:, 1]]
+        found[s] = np.einsum("nc,nc->n", u[:, relation.row_coords], v[:, relation.col_coords])
+    return found
 
 
 def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block: Block) -> Pair:

@@ -15,7 +15,7 @@ from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.entity_labels import cells_of
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments, variances
-from tensorcep.factor_models.predict import predict_cells
+from tensorcep.factor_models.predict import latent_of_draws, predict_cells
 from tensorcep.factor_models.relations import Relation, RelationPosterior
 from tensorcep.factor_models.summary import energies, shares
 
@@ -132,6 +132,15 @@ class ReadingFactors:
         cells = cells_of(X, labels, link.matrix.cells.shape)
         mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
+
+    def _latent_draws(self, X: Any, matrix: Any = 0) -> np.ndarray:
+        """A sampler's latent values of some cells of a matrix, (1, draws, n)."""
+        m, draws = self._position(matrix), self.posterior_.draws
+        if draws is None:
+            raise TypeError("the posterior has no draws")
+        link, relation = self._given_links()[m], self._without_data(m)
+        cells = cells_of(X, (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape)
+        return latent_of_draws(draws, relation, cells)[None]
 
     def _position(self, matrix: Any) -> int:
         """Which matrix a name or a position is."""

@@ -53,10 +53,10 @@ class CountTable(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Gamma priors of noise precisions (shape, rate) and dispersions (shape, rate)."""
+    """Gamma priors of noise precisions (shape, rate) and dispersions (shape, rate), of all groups or of each."""
 
-    noise: tuple[float, float] = (1e-3, 1e-3)
-    r: tuple[float, float] = (1.0, 0.1)
+    noise: tuple[Any, Any] = (1e-3, 1e-3)
+    r: tuple[Any, Any] = (1.0, 0.1)
 
 
 class Given(NamedTuple):
@@ -210,6 +210,21 @@ class Entity(NamedTuple):
         return np.flatnonzero(np.arange(len(self.precision)) != self.one)
 
 
+class Told(NamedTuple):
+    """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them.
+
+    Attributes
+    ----------
+    Lam, eta : (n or 1, P), (n, F) float64
+    moments : Moments
+        What is known of the entity with them and the prior; sweeps begin there.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    moments: Moments
+
+
 class RelationProblem(NamedTuple):
     """What a method infers from.
 
@@ -229,6 +244,8 @@ class RelationProblem(NamedTuple):
     seed : int
     rank : int
         The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
+    told : tuple of Told or None
+        Per entity what earlier data said of it; empty where there were none. For the method "vb".
     """
 
     entities: tuple[Entity, ...]
@@ -240,6 +257,7 @@ class RelationProblem(NamedTuple):
     start_variance: float = 1.0
     seed: int = 0
     rank: int = 0
+    told: tuple[Told | None, ...] = ()
 
 
 class RelationDraws(NamedTuple):

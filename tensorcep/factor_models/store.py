@@ -48,6 +48,8 @@ class FittedRelations(NamedTuple):
     converged: bool
     trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
     labels: StoredLabels | None = None
+    n_samples_seen: int | None = None
+    sums_of_rows: Annotated[np.ndarray, Sized("_ _")] | None = None
 
 
 def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
@@ -67,6 +69,8 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         converged=bool(model.converged_),
         trace=model.trace_,
         labels=stored_labels(storable(model._entity_labels)),
+        n_samples_seen=getattr(model, "n_samples_seen_", None),
+        sums_of_rows=getattr(model, "_sums_of_rows", None),
     )
     write_model(path, model, fitted)
 
@@ -94,6 +98,9 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
             "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
         }
         if fitted.n_features_in is not None:
+            rows = fitted.posterior.moments[0].mean.shape[0]
+            attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
+            attributes["_sums_of_rows"] = fitted.sums_of_rows
             attributes["n_features_in_"] = fitted.n_features_in
         if fitted.feature_names:
             attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
@@ -113,6 +120,8 @@ def _check_sense(fitted: FittedRelations) -> None:
         raise ValueError("the moments do not fit the layout of their coordinates")
     if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
         raise ValueError("the moments do not fit the shapes of the matrices")
+    if fitted.sums_of_rows is not None and fitted.sums_of_rows.shape != (sizes[0][1], sizes[0][1]):
+        raise ValueError("the sums of the rows do not fit their coordinates")
     if len(fitted.links) == 1 and fitted.n_features_in not in (None, fitted.links[0].shape[1]):
         raise ValueError("the number of features is not that of the matrix")
     named = [] if fitted.labels is None else fitted.labels.labels()

@@ -25,6 +25,8 @@ def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) ->
         _start_moments(entity, mean, problem.start_variance, diagonal) if frozen is None else frozen
         for entity, mean, frozen in zip(problem.entities, problem.start, problem.frozen, strict=True)
     )
+    for e, told in enumerate(problem.told):
+        moments = moments if told is None else replaced(moments, e, told.moments)
     precisions = tuple(known(entity.precision) for entity in problem.entities)
     tables = tuple(count_table(relation) for relation in problem.relations)
     latent = tuple(_latent(moments, relation, executor) for relation in problem.relations)
@@ -57,7 +59,9 @@ def sweep(state: State, problem: RelationProblem, update: Update, executor: Exec
         moments = update(state, problem, e, executor)
         state = state._replace(
             moments=replaced(state.moments, e, moments),
-            precisions=replaced(state.precisions, e, _precisions(problem, e, moments)),
+            precisions=replaced(
+                state.precisions, e, precisions_of(problem.entities[e], problem.precision_prior, moments)
+            ),
         )
         for side in sides(problem, e):
             state = _refreshed(state, problem, side.number, executor)
@@ -82,9 +86,9 @@ def _refreshed(state: State, problem: RelationProblem, index: int, executor: Exe
     )
 
 
-def _precisions(problem: RelationProblem, e: int, moments: Moments) -> Gammas:
-    """q(alpha) where the precisions are learned (Klami section 2.2)."""
-    entity, (a0, b0) = problem.entities[e], problem.precision_prior
+def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
+    """q(alpha) where the precisions are learned (Klami section 2.2); the shape and rate of their prior are given."""
+    a0, b0 = prior
     fixed = known(entity.precision)
     if not entity.learned.any():
         return fixed
@@ -110,7 +114,9 @@ def _change(new: Latent, old: Latent) -> float:
 
 
 def lower_bound(state: State, problem: RelationProblem) -> float:
-    """Lower bound of the log evidence at the state's parameters."""
+    """Lower bound of the log evidence at the state's parameters; nan beside what earlier data told."""
+    if problem.told:
+        return np.nan
     total = 0.0
     for index, relation in enumerate(problem.relations):
         total += bound(relation, state.tables[index], state.sites[index], *state.latent[index])

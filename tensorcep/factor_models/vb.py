@@ -35,6 +35,9 @@ def update_rows(state: State, problem: RelationProblem, e: int, executor: Execut
     entity = problem.entities[e]
     free, C = entity.free, len(entity.precision)
     Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    told = problem.told[e] if problem.told else None
+    if told is not None:
+        Lam, eta = Lam + told.Lam, eta + told.eta
     n, P = Lam.shape
     mean, cov, good = np.ones((entity.n_rows, C)), np.zeros((n, C * (C + 1) // 2)), np.empty(n)
     packed = np.empty((n, P))

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
-from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
+from tensorcep.core.checks import check_choice, check_fraction, check_int
+from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 from tensorcep.plots.components import places_in_order
+from tensorcep.plots.subjects import chains_of, fixed_rows, position, subject_of
 
 RANK_BINS = 20
 
 
-def plot_trace(model: Any, X: Any, *, kind: str = "trace", ax: Any = None) -> Any:
+def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: Any = None) -> Any:
     """Draw the chains of a sampler's fit: the latent value of one cell from draw to draw, or the ranks of its draws.
 
     Chains that agree cross each other all the time, and their ranks are spread evenly.
 
     Parameters
     ----------
-    model : CP estimator fitted by a sampler
-    X : one entry, as in `predict`
+    model : CP estimator or factor model fitted by a sampler
+    X : one entry, as in `predict` (of a factor model as in `predict_cells`)
     kind : {"trace", "ranks"}, default="trace"
+    matrix : name or position, default=0
+        Of a factor model of several: the matrix that the cell is of.
     ax : matplotlib Axes, optional
     """
     check_choice("kind", kind, ("trace", "ranks"))
-    n_chains = model._fitted_belief().n_chains
-    if not n_chains:
-        fail_value(f"plot_trace needs chains, but method {model.method_!r} draws none; use method='gibbs'.")
-    draws = _chains(model, X)
-    ax = axes_of(ax)
+    draws = chains_of(model, X, matrix)
+    ax, n_chains = axes_of(ax), len(draws)
     if kind == "trace":
         for c, chain in enumerate(draws):
             ax.plot(np.arange(1, len(chain) + 1), chain, linewidth=0.8, alpha=0.8, color=f"C{c}", label=f"chain {c}")
@@ -49,26 +51,24 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", ax: Any = None) -> An
     return finish(ax, "Ranks of the draws", "rank among all chains", "draws")
 
 
-def _chains(model: Any, X: Any) -> np.ndarray:
-    """Draws (chains, draws) of the latent value of one entry."""
-    draws = model._chain_draws(X)
-    if draws.shape[2] != 1:
-        fail_value(f"X must be one entry; got {draws.shape[2]}.")
-    return np.asarray(draws[:, :, 0])
-
-
 def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 400, ax: Any = None) -> Any:
     """Draw how many entries each pair of rows of two modes has; white pairs have none.
 
     Parameters
     ----------
-    tensor : SparseTensor
+    tensor : SparseTensor, matrix with gaps, or dict of matrices of the same rows
+        A matrix is a frame or an array with NaN, or sparse. Of views by name the share of a row's cells that each view
+        has is drawn.
     modes : two modes, by name or position, default=(0, 1)
     max_rows : int, default=400
         Larger modes are drawn in as many bins of neighbouring rows.
     ax : matplotlib Axes, optional
     """
-    names = names_of(tensor.labels)
+    if isinstance(tensor, Mapping):
+        return _gaps_of_views(tensor, axes_of(ax))
+    is_matrix = not isinstance(tensor, SparseTensor)
+    tensor = observed_cells(tensor) if is_matrix else tensor
+    names = ["matrix", "matrix"] if is_matrix else names_of(tensor.labels)
     a, b = (mode_of(tensor.labels, mode) for mode in modes)
     most = check_int("max_rows", max_rows)
     sizes = [min(tensor.shape[k], most) for k in (a, b)]
@@ -77,30 +77,50 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
     ax = axes_of(ax)
     image = ax.imshow(np.where(counts > 0.0, counts, np.nan), cmap="viridis", aspect="auto", interpolation="nearest",
                       extent=(0, tensor.shape[b], tensor.shape[a], 0))  # fmt: skip
-    ax.figure.colorbar(image, ax=ax, label="entries", shrink=0.8)
-    share = np.count_nonzero(counts) / counts.size
-    return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"row of {names[b]}", f"row of {names[a]}")
+    if counts.max() > 1.0:
+        ax.figure.colorbar(image, ax=ax, label="entries", shrink=0.8)
+    share, along = np.count_nonzero(counts) / counts.size, "column" if is_matrix else "row"
+    return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"{along} of {names[b]}", f"row of {names[a]}")
 
 
-def plot_residuals(model: Any, X: Any, y: Any = None, *, mode: Any = 0, max_rows: int = 40, ax: Any = None) -> Any:
+def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
+    """A line per view and a column per row of all: the share of its cells that are observed."""
+    cells = {name: observed_cells(view) for name, view in views.items()}
+    n = max(one.shape[0] for one in cells.values())
+    shares = [np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()]
+    shown = np.where(np.stack(shares) > 0.0, 100 * np.stack(shares), np.nan)
+    image = ax.imshow(shown, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
+    ax.set_yticks(np.arange(len(cells)), [f"{name} ({one.shape[1]})" for name, one in cells.items()])
+    ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
+    return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
+
+
+def plot_residuals(
+    model: Any, X: Any, y: Any = None, *, mode: Any = 0, max_rows: int = 40, matrix: Any = 0, ax: Any = None
+) -> Any:
     """Draw standardised residuals by the rows of a mode: rows that the model does not fit stand out.
 
     Parameters
     ----------
-    model : CPRegressor or CPCountRegressor
+    model : CPRegressor, CPCountRegressor or factor model
     X, y : entries and their values; a SparseTensor brings its own
+        Of a factor model the matrix that it was fitted to, or a SparseTensor of some of its cells.
     mode : name or position, default=0
+        Of a factor model 0 are the rows, 1 the columns of the matrix.
     max_rows : int, default=40
         Where the mode has more rows, those with the largest mean square of residuals are drawn.
+    matrix : name or position, default=0
+        Of a factor model of several.
     ax : matplotlib Axes, optional
     """
-    scores, k = model.anomaly_score(X, y), mode_of(model.labels_, mode)
-    name = names_of(model.labels_)[k]
+    subject = subject_of(model, matrix)
+    scores, k = subject.anomaly_score(X, y), position(subject, mode)
+    name = subject.names[k]
     z = ((scores["value"] - scores["mean"]) / scores["sd"]).to_numpy()
     groups = pd.Series(z).groupby(scores.iloc[:, k].to_numpy(), sort=True)
     size = groups.apply(lambda own: float(np.mean(own**2)))
     kept = size.sort_values(ascending=False).index[: check_int("max_rows", max_rows)]
-    rows = {label: row for row, label in enumerate(labels_at(model.labels_, k, np.arange(model.shape_[k])))}
+    rows = {label: row for row, label in enumerate(labels_at(subject.labels_, k, np.arange(subject.shape_[k])))}
     order = sorted(kept, key=lambda label: rows.get(label, len(rows)))
     ax = axes_of(ax)
     for bound in (-2.0, 2.0):
@@ -118,52 +138,48 @@ def plot_residuals(model: Any, X: Any, y: Any = None, *, mode: Any = 0, max_rows
 
 
 def plot_forecast(
-    model: Any, mode: Any, given: Any, *, X: Any = None, y: Any = None, coverage: float = 0.9, ax: Any = None
-) -> Any:
+    model: Any, mode: Any, given: Any, *, X: Any = None, y: Any = None, coverage: float = 0.9, matrix: Any = 0,
+    ax: Any = None,
+) -> Any:  # fmt: skip
     """Draw the predictions of one entity over all rows of an ordered mode, with intervals, and what was observed.
 
     Parameters
     ----------
-    model : CPRegressor or CPCountRegressor
+    model : CPRegressor, CPCountRegressor or factor model
     mode : name or position
-        The mode to go along.
+        The mode to go along; of a factor model the rows (0) or the columns (1) of the matrix.
     given : dict
         The row of every other mode.
     X, y : entries and their values, optional
         Those of the same entity are drawn.
     coverage : float, default=0.9
-        Of the intervals of a new observation, and, darker, of the expected one.
+        Of the intervals of a new observation.
+    matrix : name or position, default=0
+        Of a factor model of several.
     ax : matplotlib Axes, optional
     """
-    check_is_fitted(model, "posterior_")
-    k, fixed, names = mode_of(model.labels_, mode), by_mode(model.labels_, given), names_of(model.labels_)
-    missing = [names[j] for j in range(len(names)) if j not in fixed and j != k]
-    if missing:
-        fail_value(f"given must name a row of every other mode; there is none of {', '.join(map(repr, missing))}.")
-    n, level = model.shape_[k], check_fraction("coverage", coverage)
-    rows = np.stack([np.arange(n) if j == k else np.repeat(rows_of(model.labels_, model.shape_, j, fixed[j]), n)
-                     for j in range(len(names))], axis=1)  # fmt: skip
-    cells: Any = rows
-    if any(found is not None for found in model.labels_):
-        cells = pd.DataFrame({names[j]: labels_at(model.labels_, j, rows[:, j]) for j in range(len(names))})
-    places = places_in_order(model.labels_[k])
+    subject, level = subject_of(model, matrix), check_fraction("coverage", coverage)
+    k = position(subject, mode)
+    cells, fixed = fixed_rows(subject, k, given)
+    known, n = subject.labels_[k], subject.shape_[k]
+    labels, places = labels_at(subject.labels_, k, np.arange(n)), places_in_order(known)
     at = np.arange(n) if places is None else places
-    mean, interval = model.predict(cells), model.predict_interval(cells, level)
+    order = np.argsort(at, kind="stable")
+    mean, interval = subject.predict(cells)[order], subject.predict_interval(cells, level)[order]
     ax = axes_of(ax)
-    ax.fill_between(at, *interval.T, color=MAIN, alpha=0.2, linewidth=0, label=f"{100 * level:g} % of observations")
-    ax.plot(at, mean, "o-", color=MAIN, markersize=3, label="predicted")
+    ax.fill_between(at[order], *interval.T, color=MAIN, alpha=0.2, linewidth=0, label=f"{100 * level:g} % interval")
+    ax.plot(at[order], mean, "o-", color=MAIN, markersize=3, label="predicted")
     if X is not None:
-        seen = model.anomaly_score(X, y)
+        seen = subject.anomaly_score(X, y)
         own = np.ones(len(seen), dtype=bool)
         for j, value in fixed.items():
             own &= (seen.iloc[:, j] == value).to_numpy()
-        place = dict(zip(labels_at(model.labels_, k, np.arange(n)), at, strict=True))
+        place = dict(zip(labels, at, strict=True))
         ax.plot([place[label] for label in seen.loc[own].iloc[:, k]], seen.loc[own, "value"], "o", color=ACCENT,
                 markersize=4, label="observed")  # fmt: skip
     if places is None:
-        ax.set_xticks(at, [str(label) for label in labels_at(model.labels_, k, np.arange(n))], rotation=30, ha="right")
+        ax.set_xticks(at, [str(label) for label in labels], rotation=30, ha="right")
     elif at.dtype.kind == "M":
         ax.tick_params(axis="x", labelrotation=30)
     ax.legend(frameon=False)
-    said = ", ".join(str(value) for value in fixed.values())
-    return finish(ax, said, str(names[k]), "value")
+    return finish(ax, ", ".join(str(value) for value in fixed.values()), str(subject.names[k]), "value")

@@ -11,8 +11,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.cp.estimators.modes import mode_of, names_of
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, new_figure
+from tensorcep.plots.subjects import Panel, found_by
 
 # Text labels that count as ordered: one number each, the same text around it.
 ONE_NUMBER = re.compile(r"^(\D*?)(-?\d+(?:\.\d+)?)(\D*)$")
@@ -39,19 +39,20 @@ def places_in_order(labels: Any) -> np.ndarray | None:
 def plot_components(
     model: Any, *, n_components: int = 4, max_rows: int = 12, ordered: Sequence[Any] = (), figure: Any = None
 ) -> Any:
-    """Draw a grid: a row for each of the largest components of all modes, a column per mode, with 90 % intervals.
+    """Draw a grid: a row for each of the largest components, a column per mode, with 90 % intervals.
 
     Over an ordered mode (numbers, times, "6h" and "12h") weights are a line with a ribbon, otherwise dots of the rows
-    of the largest weights.
+    of the largest weights. Of a CP model the components of all modes are drawn; of a factor model a column holds the
+    scores of its rows, one the loadings of each matrix (of a collective factorisation one each entity).
 
     Parameters
     ----------
-    model : fitted CP estimator
+    model : fitted CP estimator or factor model
     n_components : int, default=4
     max_rows : int, default=12
         Dots in a panel.
     ordered : modes, optional
-        Further modes to draw as lines, in the order of their rows.
+        Further modes (by name or position) to draw as lines, in the order of their rows.
     figure : matplotlib Figure, optional
         Default: a new one.
 
@@ -59,36 +60,39 @@ def plot_components(
     -------
     matplotlib Figure
     """
-    check_is_fitted(model, "posterior_")
-    names, table = names_of(model.labels_), model.variance_explained()
-    several = [len(model.column_modes_[r]) > 1 for r in table["component"]]
-    chosen = table[several]["component"].tolist()[: check_int("n_components", n_components)]
-    if not chosen:
-        fail_value("plot_components needs a component of several modes; the model has main effects alone.")
-    lines = {mode_of(model.labels_, mode) for mode in ordered}
-    figure = new_figure((3.2 * len(names), 0.6 + 1.9 * len(chosen))) if figure is None else figure
-    grid = figure.subplots(len(chosen), len(names), squeeze=False)
-    weights = {name: model.components(name) for name in names}
-    for r, axes in zip(chosen, grid, strict=True):
-        share = float(table.loc[table["component"] == r, "share"].iloc[0])
-        for k, (name, ax) in enumerate(zip(names, axes, strict=True)):
-            own = weights[name][weights[name]["component"] == r]
+    found, n = found_by(model), check_int("n_components", n_components)
+    chosen, panels = found.components[:n], found.panels
+    lines = {_panel_of(panels, mode) for mode in ordered}
+    figure = new_figure((3.2 * len(panels), 0.6 + 1.9 * len(chosen))) if figure is None else figure
+    grid = figure.subplots(len(chosen), len(panels), squeeze=False)
+    for r, share, axes in zip(chosen, found.shares, grid, strict=False):
+        for k, (panel, ax) in enumerate(zip(panels, axes, strict=True)):
+            own = panel.weights[panel.weights["component"] == r]
             if own.empty:
                 ax.set_axis_off()
                 continue
-            places = places_in_order(model.labels_[k])
+            places = places_in_order(panel.labels)
             if places is None and k in lines:
                 places = np.arange(len(own))
             _weights(ax, own, places, max_rows)
-            title = f"{name}" if k else f"component {r}, {100 * share:.0f} %: {name}"
+            title = f"{panel.name}" if k else f"component {r}, {100 * share:.0f} %: {panel.name}"
             ax.set_title(title, fontsize="medium", loc="left")
     return figure
+
+
+def _panel_of(panels: Sequence[Panel], mode: Any) -> int:
+    names = [panel.name for panel in panels]
+    if mode in names and not isinstance(mode, bool):
+        return names.index(mode)
+    return check_int("ordered", mode, 0, len(names) - 1)
 
 
 def _weights(ax: Any, own: pd.DataFrame, places: np.ndarray | None, max_rows: int) -> None:
     """One panel of weights with their intervals."""
     ax.spines[["top", "right"]].set_visible(False)
     if places is not None:
+        order = np.argsort(places, kind="stable")  # rows that joined later may lie between others
+        own, places = own.iloc[order], places[order]
         ax.axhline(0.0, color=GUIDE, linewidth=1)
         ax.fill_between(places, own["lower"], own["upper"], color=MAIN, alpha=0.25, linewidth=0)
         ax.plot(places, own["mean"], "o-", color=MAIN, markersize=3, linewidth=1.2)
@@ -108,8 +112,9 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
 
     Parameters
     ----------
-    model : fitted CP estimator
+    model : fitted CP estimator or factor model
     mode : name or position
+        Of a factor model the matrix, whose columns are drawn.
     n_rows : int, default=20
         Rows, those with the largest weight in any of the components.
     n_components : int, default=8
@@ -118,6 +123,7 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
     check_is_fitted(model, "posterior_")
     table = model.components(mode)
     name, chosen = table.columns[0], table["component"].unique()[: check_int("n_components", n_components)]
+    unit = "weight (norm 1)" if "weight" in table else "loading"
     rows = table[name].unique()
     wide = np.stack([table.loc[table["component"] == r, "mean"].to_numpy() for r in chosen], axis=1)
     kept = np.sort(np.argsort(-np.abs(wide).max(axis=1), kind="stable")[: check_int("n_rows", n_rows)])
@@ -125,7 +131,7 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
     image = ax.imshow(wide[kept], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
     ax.set_yticks(np.arange(len(kept)), [str(rows[i]) for i in kept], fontsize="small")
     ax.set_xticks(np.arange(len(chosen)), [str(r) for r in chosen])
-    ax.figure.colorbar(image, ax=ax, label="weight (norm 1)", shrink=0.8)
+    ax.figure.colorbar(image, ax=ax, label=unit, shrink=0.8)
     return finish(ax, f"Largest weights of {name}", "component", "")
 
 
@@ -135,14 +141,18 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
     Parameters
     ----------
     explained : DataFrame
-        What ``model.variance_explained()`` returns, or a table with a row per view and a column per component.
+        What ``model.variance_explained()`` returns: of a factor model a row per matrix and a column per component.
     kind : {"bars", "scree"}, default="bars"
+        Of several views the bars are a heat map; a scree has a line for each.
     max_components : int, default=20
     ax : matplotlib Axes, optional
     """
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
-        return _views(explained, axes_of(ax))
+        shown = explained.iloc[:, : check_int("max_components", max_components)]
+        if kind == "scree":
+            return _scree_of_views(shown, axes_of(ax))
+        return _views(shown, axes_of(ax)) if len(shown) > 1 else _of_one_matrix(shown, axes_of(ax))
     table = explained.head(check_int("max_components", max_components))
     gain = "r2" if "r2" in table else "share"
     at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
@@ -175,6 +185,29 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
     return finish(ax, "Variance explained by view", "component", "")
 
 
+def _of_one_matrix(table: pd.DataFrame, ax: Any) -> Any:
+    """A bar for each component."""
+    at = np.arange(table.shape[1])
+    ax.barh(at, 100 * table.iloc[0].to_numpy(dtype=float), color=MAIN)
+    ax.set_yticks(at, [str(column) for column in table.columns])
+    ax.invert_yaxis()
+    return finish(ax, "Variance explained", "% of the variance", "component")
+
+
+def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
+    """What the components of each view explain together, the largest first."""
+    at = np.arange(1, table.shape[1] + 1)
+    for place, (name, row) in enumerate(table.iterrows()):
+        each = np.sort(100 * row.to_numpy(dtype=float))[::-1]
+        ax.plot(at, each, "o-", color=f"C{place}", markersize=4, label=str(name))
+        ax.plot(at, np.cumsum(each), "s--", color=f"C{place}", markersize=4)
+    ax.plot([], [], "s--", color=GUIDE, label="together")
+    ax.legend(frameon=False)
+    ax.set_ylim(bottom=0.0)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return finish(ax, "Scree", "components, the largest of the view first", "% of the view's variance")
+
+
 def plot_scores(
     scores: Any, color: Any = None, *, columns: tuple[int, int] = (0, 1), name: str = "", ax: Any = None
 ) -> Any:
@@ -199,10 +232,11 @@ def plot_scores(
     given = None if color is None else pd.Series(color).reset_index(drop=True)
     if given is not None and len(given) != len(values):
         fail_value(f"color must hold one value for each of the {len(values)} rows; got {len(given)}.")
-    if given is None or pd.api.types.is_numeric_dtype(given.dtype):
-        drawn = ax.scatter(values[:, a], values[:, b], s=18, c=MAIN if given is None else given, cmap="viridis")
-        if given is not None:
-            ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
+    if given is None:
+        ax.scatter(values[:, a], values[:, b], s=18, color=MAIN)
+    elif pd.api.types.is_numeric_dtype(given.dtype):
+        drawn = ax.scatter(values[:, a], values[:, b], s=18, c=given, cmap="viridis")
+        ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
             ax.scatter(values[own.index, a], values[own.index, b], s=18, color=f"C{place}", label=str(group))

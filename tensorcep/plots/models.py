@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
 from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish
+from tensorcep.plots.subjects import is_of_matrices
 
 # Rows of a component from which on their labels are small, so that they do not touch.
 CROWDED = 20
@@ -54,6 +55,10 @@ def plot_component(
         If there is no such mode or component, or the component is held at 1 in this mode.
     """
     check_is_fitted(model, "posterior_")
+    if is_of_matrices(model):
+        fail_value(
+            f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
+        )
     mode, name = _mode_of(model, mode)
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
-from tensorcep.plots.components import plot_components, plot_top_rows, plot_variance_explained
+from tensorcep.plots.components import plot_components, plot_scores, plot_top_rows, plot_variance_explained
 from tensorcep.plots.fits import plot_convergence
+from tensorcep.plots.subjects import found_by, is_of_matrices
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -31,19 +32,23 @@ figure {{ margin: 1.2em 0 }} img {{ max-width: 100% }} figcaption {{ color: #555
 </body></html>
 """
 Drawing = Callable[[Any], Any]
+# A caption, the size in inches, and what draws on a figure.
+Shown = tuple[str, tuple[float, float], Drawing]
+EXPLAINED = "What each component explains, and all of them together."
 
 
-def report(model: Any, tensor: SparseTensor | None = None) -> str:
-    """Return one HTML page, without links to anything outside, about a fitted CP estimator.
+def report(model: Any, tensor: Any = None) -> str:
+    """Return one HTML page, without links to anything outside, about a fitted model.
 
     Parameters
     ----------
-    model : fitted CP estimator
-    tensor : SparseTensor, optional
+    model : fitted CP estimator or factor model
+    tensor : SparseTensor, or the matrix or matrices of a factor model, optional
         Entries with their values, of the fit or held out: the page then shows their gaps and the residuals.
     """
     body = [model.summary().to_html()]
-    for caption, size, drawing in _figures(model, tensor):
+    figures = _figures_of_matrices if is_of_matrices(model) else _figures
+    for caption, size, drawing in figures(model, tensor):
         body.append(f"<figure>{_image(drawing, size)}<figcaption>{html.escape(caption)}</figcaption></figure>")
     return PAGE.format(title=html.escape(f"{type(model).__name__}: report"), body="\n".join(body))
 
@@ -57,13 +62,11 @@ def _image(drawing: Drawing, size: tuple[float, float]) -> str:
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}">'
 
 
-def _figures(model: Any, tensor: SparseTensor | None) -> list[tuple[str, tuple[float, float], Drawing]]:
+def _figures(model: Any, tensor: SparseTensor | None) -> list[Shown]:
     """Captions, sizes and drawings, those that the model and the data allow."""
     names, explained = names_of(model.labels_), model.variance_explained()
     several = [len(model.column_modes_[r]) > 1 for r in explained["component"]]
-    found: list[tuple[str, tuple[float, float], Drawing]] = [
-        ("What each component explains, and all of them together.", (11, 4), lambda f: _explained(f, explained)),
-    ]
+    found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _explained(f, explained))]
     if any(several):
         n = min(4, sum(several))
         size = (3.6 * len(names), 0.6 + 2.0 * n)
@@ -77,6 +80,57 @@ def _figures(model: Any, tensor: SparseTensor | None) -> list[tuple[str, tuple[f
     return found
 
 
+def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
+    """The same of a factor model, and the scores of its rows."""
+    explained, names, n = model.variance_explained(), model.matrix_names_, min(4, model.n_components_)
+    width = len(found_by(model).panels)
+    found: list[Shown] = [
+        (EXPLAINED, (11, 4), lambda f: _explained(f, explained)),
+        ("Weights with 90 % intervals.", (3.6 * width, 0.6 + 2.0 * n),
+         lambda f: plot_components(model, n_components=n, figure=f)),
+        ("Columns of the largest loadings.", (4.0 * len(names), 5), lambda f: _top_rows(f, model, names)),
+    ]  # fmt: skip
+    if hasattr(model, "scores_") and model.n_components_ > 1:
+        found.append(("Scores of the rows.", (5.5, 4.5), lambda f: plot_scores(model.scores_, ax=f.subplots())))
+    found.append(("How the fit went.", (11, 4), lambda f: _run_of_matrices(f, model)))
+    if data is None:
+        return found
+    parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    given = list(parts)
+    real = [m for m, link in enumerate(model._links) if link.likelihood != "bernoulli"]
+    found.append(("Where the data have entries.", (5.0 * len(given), 4.5), lambda f: _gaps(f, given)))
+    if real:
+        size = (8.0, 4.5 * len(real))
+        found.append(("Residuals by row and by column.", size, lambda f: _residuals_of_matrices(f, model, given, real)))
+    return found
+
+
+def _gaps(figure: Any, given: list[Any]) -> None:
+    for matrix, ax in zip(given, figure.subplots(1, len(given), squeeze=False)[0], strict=True):
+        plot_gaps(matrix, ax=ax)
+
+
+def _residuals_of_matrices(figure: Any, model: Any, given: list[Any], which: list[int]) -> None:
+    for m, axes in zip(which, figure.subplots(len(which), 2, squeeze=False), strict=True):
+        for mode, ax in enumerate(axes):
+            plot_residuals(model, given[m], mode=mode, matrix=m, max_rows=25, ax=ax)
+
+
+def _run_of_matrices(figure: Any, model: Any) -> None:
+    """Convergence and the lower bound, or the draws of a sampler of the cell in the middle of the first matrix."""
+    left, right = figure.subplots(1, 2)
+    if model.posterior_.draws is not None:
+        cell = np.array([[n // 2 for n in model._links[0].matrix.cells.shape]])
+        plot_trace(model, cell, ax=left)
+        plot_trace(model, cell, kind="ranks", ax=right)
+        return
+    plot_convergence(model.trace_, tol=model.tol, ax=left)
+    bound = np.asarray(model.trace_["lower_bound"])
+    right.plot(np.arange(1, len(bound) + 1), bound, linewidth=1.2)
+    right.spines[["top", "right"]].set_visible(False)
+    right.set(title="Lower bound of the log evidence", xlabel="sweep", ylabel="")
+
+
 def _explained(figure: Any, explained: Any) -> None:
     left, right = figure.subplots(1, 2)
     plot_variance_explained(explained, ax=left)
@@ -84,7 +138,7 @@ def _explained(figure: Any, explained: Any) -> None:
 
 
 def _top_rows(figure: Any, model: Any, names: list[Any]) -> None:
-    for k, ax in enumerate(figure.subplots(1, len(names))):
+    for k, ax in enumerate(figure.subplots(1, len(names), squeeze=False)[0]):
         plot_top_rows(model, k, ax=ax)
 
 

@@ -1,0 +1,162 @@
+"""Rows of a matrix as they come: what earlier rows said of the columns is the prior of the next (streaming VB).
+
+With the rows u_i of a batch and the columns v_j, a batch says of a column exp(eta_j'v - v'Lam_j v / 2), and of its
+noise precision or dispersion a Gamma. These add up from batch to batch, and the prior of the columns, whose precisions
+are learned anew from all that is known, is counted once. Rows are kept of the last batch alone.
+
+A batch's rows can take over what the columns should have learned (f = u'v + b is the same with u shifted and b moved
+the other way). So after every batch the coordinates are turned and shifted such that all rows so far have mean zero and
+covariance I, as their prior says, and the columns lie along their principal axes; no latent value changes.
+
+Source: Broderick et al., Streaming variational Bayes (2013), with the factors of Klami (2014), section 2.2; the turn is
+that of Ilin and Raiko (2010), section 4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.gammas import Gammas, shape_and_rate
+from tensorcep.core.loop import Run
+from tensorcep.core.packing import pack, unpack
+from tensorcep.factor_models.fit import RunPlan
+from tensorcep.factor_models.layout import Layout, Link, relation_of
+from tensorcep.factor_models.moments import Moments, as_packed, packed_index, second_moments
+from tensorcep.factor_models.new_rows import rows_at_zero
+from tensorcep.factor_models.relations import Entity, Priors, RelationPosterior, RelationProblem, Told
+from tensorcep.factor_models.variational import precisions_of
+from tensorcep.factor_models.vb import update_rows
+
+SETTLING = 20  # rounds of columns and their precisions, which the turn leaves apart
+
+
+class Learned(NamedTuple):
+    """What a batch of rows leaves: its run, the posterior of its rows and of the columns, and sums of all rows."""
+
+    run: Run
+    posterior: RelationPosterior
+    sums: np.ndarray
+
+
+def sums_of_rows(posterior: RelationPosterior) -> np.ndarray:
+    """The sum over the rows of E[u u'], (C, C)."""
+    rows = as_packed(posterior.moments[0])
+    return unpack(second_moments(rows).sum(axis=0), rows.mean.shape[1])
+
+
+def learn_rows(
+    plan: RunPlan, link: Link, posterior: RelationPosterior, sums: np.ndarray, n: int, where: list[Layout], ard: bool
+) -> Learned:
+    """Run the sweeps of a batch of new rows, the matrix of `link`, on top of what is known.
+
+    Parameters
+    ----------
+    posterior : RelationPosterior
+        With a joint Gaussian for each column.
+    sums : (C, C) float64
+        `sums_of_rows` of all n earlier rows.
+    ard : bool
+        Whether the components' precisions are learned.
+    """
+    problem = _problem(link, posterior, where, ard)
+    run = plan.fit(problem)
+    rows, precision, entity = run.posterior.moments[0], run.state.precisions[1], problem.entities[1]
+    with threadpool_limits(limits=1, user_api="blas"):  # sums of one order
+        columns = update_rows(run.state, problem, 1, ThreadExecutor(1))
+        sums, n = sums + sums_of_rows(run.posterior), n + len(rows.mean)
+        turn, back = _turn(sums / n, columns, where)
+        rows = _turned(rows, turn)
+        said = _turned_sites(told_by(columns, precision, where[1]), back[np.ix_(entity.free, entity.free)])
+        columns, precision = _settled(said, precision, entity, problem)
+    precisions = (run.posterior.precisions[0], precision)
+    found = run.posterior._replace(moments=(rows, columns), precisions=precisions)
+    return Learned(run, found, turn @ sums @ turn.T)
+
+
+def _problem(link: Link, posterior: RelationPosterior, where: list[Layout], ard: bool) -> RelationProblem:
+    sizes, sites = link.matrix.cells.shape, posterior.sites[0]
+    entities = []
+    for layout, n, precision, learn in zip(where, sizes, posterior.precisions, (False, ard), strict=True):
+        learned = np.zeros(layout.size, dtype=bool)
+        learned[: layout.rank] = learn
+        learned[list(layout.bias.values())] = True
+        entities.append(Entity(n, precision.mean, learned, layout.one))
+    told, priors = told_by(posterior.moments[1], posterior.precisions[1], where[1]), Priors()
+    if sites.noise is not None:
+        priors = priors._replace(noise=shape_and_rate(sites.noise))
+    if sites.r is not None and link.known_r is None and link.groups != "row":
+        priors = priors._replace(r=shape_and_rate(sites.r))
+    return RelationProblem(
+        entities=tuple(entities),
+        relations=(relation_of(link, 0, where),),
+        start=(rows_at_zero(sizes[0], where[0]), told.moments.mean),
+        frozen=(None, None),
+        priors=priors,
+        rank=where[0].rank,
+        told=(None, told),
+    )
+
+
+def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
+    """What all rows so far said of the columns: their posterior without their prior."""
+    free = np.flatnonzero(np.arange(layout.size) != layout.one)
+    Lam = np.linalg.inv(unpack(columns.cov[:, packed_index(free)], len(free)))
+    eta = np.einsum("nij,nj->ni", np.broadcast_to(Lam, (len(columns.mean), *Lam.shape[1:])), columns.mean[:, free])
+    values, vectors = np.linalg.eigh(Lam - np.diag(precision.mean[free]))  # rounding must not make it negative
+    return Told(pack(np.einsum("nij,nj,nkj->nik", vectors, np.maximum(values, 0.0), vectors)), eta, columns)
+
+
+def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tuple[np.ndarray, np.ndarray]:
+    """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v: T' in their coordinates.
+
+    The components of rows of this mean square E[u u'] become standardised, those of columns uncorrelated.
+    """
+    K, one = where[0].rank, where[0].one
+    shift = mean_square[:K, one] if one >= 0 else np.zeros(K)
+    A = np.linalg.cholesky(mean_square[:K, :K] - np.outer(shift, shift))
+    sizes = unpack(second_moments(columns)[:, packed_index(np.arange(K))].sum(axis=0), K)
+    B = A @ np.linalg.eigh(A.T @ sizes @ A)[1][:, ::-1]
+    B *= np.sign(B[np.argmax(np.abs(B), axis=0), np.arange(K)])  # as near to what it was as may be
+    T, back = np.eye(where[0].size), np.eye(where[1].size)
+    T[:K, :K] = np.linalg.inv(B)
+    back[:K, :K] = T[:K, :K].T
+    if one >= 0:  # which stands opposite to the bias of the columns: b' = b + shift'v
+        T[:K, one] = -T[:K, :K] @ shift
+        back[where[1].bias[0], :K] = T[:K, one]
+    return T, back
+
+
+def _turned(rows: Moments, T: np.ndarray) -> Moments:
+    """Moments of T u."""
+    C = rows.mean.shape[1]
+    cov = np.einsum("ij,njk,lk->nil", T, unpack(rows.cov, C), T)
+    return Moments(rows.mean @ T.T, pack(cov), False)
+
+
+def _turned_sites(told: Told, back: np.ndarray) -> Told:
+    """Natural parameters of M v, where `back` is the inverse of M."""
+    Lam = unpack(told.Lam, len(back))
+    return told._replace(Lam=pack(np.einsum("ji,njk,kl->nil", back, Lam, back)), eta=told.eta @ back)
+
+
+def _settled(told: Told, precision: Gammas, entity: Entity, problem: RelationProblem) -> tuple[Moments, Gammas]:
+    """The columns and their precisions, each given the other; the columns last."""
+    columns = _columns(told, precision, entity)
+    for _ in range(SETTLING):
+        precision = precisions_of(entity, problem.precision_prior, columns)
+        columns = _columns(told, precision, entity)
+    return columns, precision
+
+
+def _columns(told: Told, precision: Gammas, entity: Entity) -> Moments:
+    """The columns' posterior, from what was said of them and their prior."""
+    free, n, C = entity.free, len(told.eta), len(entity.precision)
+    cov = np.linalg.inv(unpack(told.Lam, len(free)) + np.diag(precision.mean[free]))
+    mean, packed = np.ones((n, C)), np.zeros((len(cov), C * (C + 1) // 2))
+    mean[:, free] = np.einsum("nij,nj->ni", np.broadcast_to(cov, (n, *cov.shape[1:])), told.eta)
+    packed[:, packed_index(free)] = pack(cov)
+    return Moments(mean, packed, False)
