@@ -164,14 +164,14 @@ def _first_messages(
 ) -> Messages:
     entries, R = problem.entries, problem.rank
     n_blocks, K, _ = entries.rows.shape
-    n_stored, weight = n_blocks if stored else 0, entries.weight
+    n_stored, weight = n_blocks if stored else 0, np.minimum(problem.weights, 1.0)
     Lam = lane_zeros((n_stored, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
     eta = lane_zeros((n_stored, K, R, LANES), np.dtype(dtype))
     if precision and stored:
         Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
     if problem.noise_prior is None:
         return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
+    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, entries.weight.sum())
     a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
     return Messages(Lam, eta, a * weight, b * weight)
 
@@ -186,7 +186,7 @@ def unsend(messages: Messages, problem: Problem) -> None:
 def _empty_sums(problem: Problem) -> Sums:
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
+    weight = np.broadcast_to(problem.weights[:, None, :], entries.rows.shape)
     counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
     return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
 
