@@ -128,8 +128,8 @@ def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
 def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
     if not isinstance(options.ridge, str):
         return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
-    y = problem.entries.y[problem.entries.weight > 0]
-    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(y.var())
+    y, weights = (part[problem.entries.weight > 0] for part in (problem.entries.y, problem.weights))
+    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(np.cov(y, aweights=weights, ddof=0))
     return Penalty(noise, prior_mean, problem.prior.Lam)
 
 

@@ -171,7 +171,7 @@ def _first_messages(
         Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
     if problem.noise_prior is None:
         return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, entries.weight.sum())
+    mean_square = float(np.vdot(entries.y, problem.weights * entries.y)) / max(1.0, problem.weights.sum())
     a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
     return Messages(Lam, eta, a * weight, b * weight)
 

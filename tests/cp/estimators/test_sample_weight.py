@@ -91,9 +91,12 @@ def test_any_weight_counts_as_so_many_entries(name, method):
     many = np.repeat(X, often, axis=0), np.repeat(y, often)
     single = np.repeat(np.where(w == np.rint(w), 1.0, w), often)
     how = {"interactions": "cp", "prior": "fixed", "shape": SHAPE, "max_iter": 8, "tol": 0.0, "random_state": 0}
-    engines = {"cep": CEP(n_starts=1), "averaged": CEP(messages="averaged", n_starts=1), "laplace": Laplace()}
-    how |= {"method": engines.get(method, "wopt"), "n_jobs": 1}
-    how |= {"likelihood": "poisson"} if name == "counts" else {"link": "probit"} if name == "classifier" else {}
+    first = {"n_starts": 1, "message_noise": (0.5, 0.5)}
+    engines = {"cep": CEP(**first), "averaged": CEP(messages="averaged", **first), "laplace": Laplace(n_starts=1)}
+    how |= {"method": engines.get(method, "wopt"), "n_jobs": 1, "prior_scale": 1.0}
+    how |= {"init": [np.random.default_rng(3).random((n, 2)) for n in SHAPE]}
+    real = {"fit_intercept": False, "noise_prior": (1.0, 1.0), "lower_limit": None}  # not from the values
+    how |= {"counts": {"likelihood": "poisson"}, "classifier": {"link": "probit"}, "regressor": real}[name]
     once = type(new(name))(2, **how).fit(X, y, sample_weight=w)
     other = type(new(name))(2, **how).fit(*many, sample_weight=single)
     plain = type(new(name))(2, **how).fit(X, y)
