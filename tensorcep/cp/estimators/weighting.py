@@ -88,8 +88,8 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
         learned.
     """
     name, likelihood = work.method.name, work.problem.likelihood
-    hidden = name == "gibbs" and augmentation_in_use(likelihood.normal, work.problem) is not None
-    if hidden:
+    normal = likelihood.normal if name == "gibbs" else None
+    if normal is not None and augmentation_in_use(normal, work.problem) is not None:
         fail_value(
             f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
             "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."

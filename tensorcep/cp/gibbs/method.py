@@ -120,7 +120,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     if augmentation is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
     state = GibbsState(chains, f, augmentation, learned, held, False)
-    by_held = augmentation is None and problem.power is None and state.learns_precision and options.noise == "held-out"
+    by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
 
 

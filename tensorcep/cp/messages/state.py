@@ -137,7 +137,11 @@ def first_state(
     refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
-        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+        times = np.maximum(in_free.weights, 1.0)
+        noise = (
+            problem.noise_prior.a + float((times * messages.a).sum()),
+            problem.noise_prior.b + float((times * messages.b).sum()),
+        )
     if not stored:
         messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
