@@ -108,7 +108,7 @@ def test_any_weight_counts_as_so_many_entries(name, method):
 def test_gibbs_takes_powers_of_densities():
     """The same draws from entries given twice with half the weight, but for rounding."""
     X, y = entries("regressor")
-    for parts in ("cp", {"main": 1, "pair": 1, "cp": 2}):
+    for parts, n_columns in (("cp", 2), ({"main": 1, "pair": 1, "cp": 2}, 8)):
         how = {
             "method": Gibbs(n_chains=1, burn_in=2, noise="sampled"),
             "max_iter": 12,
@@ -116,6 +116,7 @@ def test_gibbs_takes_powers_of_densities():
             "interactions": parts,
         }
         how |= {"shape": SHAPE, "prior": "fixed", "lower_limit": None, "fit_intercept": False}
+        how["init"] = [np.random.default_rng(3).random((n, n_columns)) for n in SHAPE]  # no pilots
         once = tc.CPRegressor(2, **how).fit(X, y)
         half = np.full(2 * len(y), 0.5)
         twice = tc.CPRegressor(2, **how).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2), sample_weight=half)
