@@ -21,6 +21,7 @@ from tensorcep.cp import compare as _cp_compare
 from tensorcep.cp import select_rank as _cp_ranks
 from tensorcep.cp.compare import LEVELS, cost_of
 from tensorcep.cp.select_rank import RANKS, RULES, Fold, RankSelection, Search, folds_of, in_order, selected
+from tensorcep.entries.matrices import as_views
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.entity_labels import observed_cells
@@ -208,6 +209,7 @@ def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
     """
     if estimator.absent != "missing":
         fail_value(f"absent must be 'missing', so that cells can be held out; got {estimator.absent!r}.")
+    X = as_views(X)
     alone = hasattr(estimator, "init")  # of one matrix
     names = list(X) if isinstance(X, Mapping) else None
     matrices = [X] if alone else list(X.values()) if isinstance(X, Mapping) else list(X)

@@ -67,6 +67,7 @@ TINY = {
     "studies.measure_factor_models": "--ranks 3 --sweeps 6 --every 20 --methods vb-factorized",
     "studies.measure_gaussian_process": "--data crabs --draws 60 --inducing crabs --counts 4",
     "studies.measure_projection": "--data probit,counts --seeds 2 --entries 200 --sweeps 4",
+    "studies.measure_forgetting": "--data alog,enron --entries 300 --ranks 1 --sweeps 12 --tol 1e-3",
     "studies.measure_rank_selection": (
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "
         "--score-method vmp"
@@ -82,6 +83,7 @@ NEEDS_DATA = {
     "studies.choose_defaults",
     "studies.measure_accuracy",
     "studies.measure_gaussian_process",
+    "studies.measure_forgetting",
 }
 # Those that fit many models, or start processes; the others guard what all of them share.
 SLOW = {

@@ -51,7 +51,7 @@ class Problem(NamedTuple):
     fixed : FixedRows or None
         Rows that are not learned.
     power : (n_blocks, LANES) float64 or None
-        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1. For mean-field methods.
+        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
     """
 
     entries: Entries
@@ -69,6 +69,16 @@ class Problem(NamedTuple):
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""
         return self.fixed is not None and self.fixed.modes[k]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each entry counts, (n_blocks, LANES), 0 in padding lanes."""
+        return self.entries.weight if self.power is None else self.power
+
+    @property
+    def weighted_entries(self) -> Entries:
+        """The entries with these weights, for methods that send messages."""
+        return self.entries._replace(weight=self.weights)
 
     @property
     def rows_of_fixed(self) -> np.ndarray:

@@ -128,8 +128,8 @@ def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
 def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
     if not isinstance(options.ridge, str):
         return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
-    y = problem.entries.y[problem.entries.weight > 0]
-    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(y.var())
+    y, weights = (part[problem.entries.weight > 0] for part in (problem.entries.y, problem.weights))
+    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(np.cov(y, aweights=weights, ddof=0))
     return Penalty(noise, prior_mean, problem.prior.Lam)
 
 
@@ -145,8 +145,8 @@ def _precision(problem: Problem, f: np.ndarray) -> float:
     """The mean of the noise precision given the factors; the likelihood's parameter where there is no such noise."""
     if problem.noise_prior is None:
         return problem.likelihood.default_theta
-    (a, b), n = problem.noise_prior, len(problem.entries.permutation)
-    return (a + 0.5 * n) / (b + 0.5 * float(np.einsum("bl,bl->", problem.entries.y - f, problem.entries.y - f)))
+    (a, b), rest, weights = problem.noise_prior, problem.entries.y - f, problem.weights
+    return (a + 0.5 * float(weights.sum())) / (b + 0.5 * float(np.einsum("bl,bl,bl->", weights, rest, rest)))
 
 
 def loss_and_gradient(
@@ -162,6 +162,8 @@ def loss_and_gradient(
     value, slope, _ = log_likelihoods(problem, f, theta, executor)
     value = np.where(value > -HUGE, value, -HUGE)  # of nan too
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
+    if problem.power is not None:
+        value, down = problem.power * value, problem.power.ravel() * down
     gradient = np.empty_like(factors)
     width = factors.shape[1]
     for chunks in by_row.chunks:

@@ -24,13 +24,18 @@ def as_frame(X: Any) -> Any:
     The cells of a DataArray that are not missing are its entries: a column per dimension, in the order of its
     coordinate, and the column "value".
     """
-    if _is_of(X, "polars") and hasattr(X, "columns"):
+    if is_of(X, "polars") and hasattr(X, "columns"):
         return pd.DataFrame({name: X[name].to_list() for name in X.columns})
-    if _is_of(X, "xarray") and hasattr(X, "dims") and hasattr(X, "values"):
+    if is_array_of_cells(X):
         return _frame_of_array(X)
     if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
         return _frame_of_records(X)
     return X
+
+
+def is_array_of_cells(X: Any) -> bool:
+    """Whether it is a DataArray of xarray, whose values are those of the cells."""
+    return is_of(X, "xarray") and hasattr(X, "dims") and hasattr(X, "values")
 
 
 def as_frames(source: Any) -> Any:
@@ -43,7 +48,7 @@ def as_frames(source: Any) -> Any:
     return map(as_frame, source)
 
 
-def _is_of(X: Any, library: str) -> bool:
+def is_of(X: Any, library: str) -> bool:
     """Whether the object's class is of a library, which need not be imported here to know."""
     return type(X).__module__.partition(".")[0] == library
 

@@ -57,7 +57,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         Parameters
         ----------
         X : array-like, sparse matrix or SparseTensor of shape (n_samples, n_features)
-            NaN, and cells that a sparse matrix or a tensor does not store, are missing.
+            NaN, and cells that a sparse matrix or a tensor does not store, are missing. A DataFrame, an AnnData or a
+            DataArray of xarray names rows and columns.
         y : ignored
 
         Returns

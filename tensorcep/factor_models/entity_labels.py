@@ -11,6 +11,7 @@ from scipy import sparse
 
 from tensorcep.core.checks import check_coords, fail_value
 from tensorcep.entries.labels import Labels, why_not_stored
+from tensorcep.entries.matrices import as_matrix
 from tensorcep.entries.tensor import SparseTensor
 
 Pair = tuple[Labels | None, Labels | None]
@@ -18,6 +19,7 @@ Pair = tuple[Labels | None, Labels | None]
 
 def labels_of(X: Any) -> Pair:
     """The labels of the rows and of the columns of a matrix; None where they have none, or not each its own."""
+    X = as_matrix(X)
     if isinstance(X, SparseTensor):
         return X.labels[0], X.labels[1]
     return (_labels(X.index), _labels(X.columns)) if isinstance(X, pd.DataFrame) else (None, None)
@@ -60,6 +62,7 @@ def observed_cells(X: Any) -> SparseTensor:
     if isinstance(X, SparseTensor):
         check_coords(X.coords, order=2, name="X")
         return X
+    X = as_matrix(X)
     if sparse.issparse(X):
         return SparseTensor.from_scipy(X)
     array, labels = np.asarray(X, dtype=np.float64), labels_of(X)

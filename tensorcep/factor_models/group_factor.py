@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
+from tensorcep.entries.matrices import as_views
 from tensorcep.factor_models.base import empty_relations, scores_of
 from tensorcep.factor_models.base_many import BaseRelations
 from tensorcep.factor_models.layout import Layout, Link
@@ -69,9 +70,11 @@ class GroupFactorAnalysis(BaseRelations):
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
         """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse).
 
-        A dict names the views, and the columns of DataFrames their features (`variance_explained`, `components`). A
-        fit that is refused, interrupted or ended by an exception leaves the model as it was.
+        A dict (or a MuData, whose modalities are views) names the views, and the columns of DataFrames their features
+        (`variance_explained`, `components`). A fit that is refused, interrupted or ended by an exception leaves the
+        model as it was.
         """
+        X = as_views(X)
         return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
 
     def _fit_views(self, views: list[Any], names: list[Any] | None = None) -> Any:
@@ -103,6 +106,7 @@ class GroupFactorAnalysis(BaseRelations):
     def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
         check_is_fitted(self, "posterior_")
+        views = as_views(views)
         if isinstance(views, Mapping):
             views = [views.get(name) for name in self.matrix_names_]
         if len(views) != len(self._links) or all(view is None for view in views):
@@ -140,6 +144,7 @@ class BayesianCCA(GroupFactorAnalysis):
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Fit to two views with the same rows, as fit(X, Y), fit([X, Y]) or a dict of both by their names."""
+        X = as_views(X)
         names = list(X) if y is None and isinstance(X, Mapping) else None
         views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)
         if len(views) != 2:

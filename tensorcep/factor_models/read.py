@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.entries.matrices import as_matrix
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 
@@ -58,7 +59,8 @@ class Matrix(NamedTuple):
 
 
 def as_array(X: Any) -> Any:
-    """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given.
+    """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given,
+    but for matrices of other libraries, which become frames.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def as_array(X: Any) -> Any:
         If it has another order.
     """
     if not isinstance(X, SparseTensor):
-        return X
+        return as_matrix(X)
     if len(X.shape) != 2:
         fail_value(f"a SparseTensor must have 2 modes, rows and columns, to be a matrix; got {len(X.shape)}.")
     return X.to_scipy() if X.density < LISTED_BELOW else X.to_dense()

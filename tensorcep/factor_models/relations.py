@@ -213,11 +213,7 @@ class Entity(NamedTuple):
 class Told(NamedTuple):
     """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them.
 
-    Attributes
-    ----------
-    Lam, eta : (n or 1, P), (n, F) float64
-    moments : Moments
-        What is known of the entity with them and the prior; sweeps begin there.
+    Lam is (n or 1, P), eta (n, F); `moments` are those of the entity with them and the prior, where sweeps begin.
     """
 
     Lam: np.ndarray

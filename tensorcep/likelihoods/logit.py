@@ -246,12 +246,13 @@ def expected(y, f, square, theta, weight, target, spread, constant):
 
 @block_kernel
 def drawn(first, last, y, used, f, theta, key, weight, target, s):
-    """weight = a draw of omega ~ PG(1, f)."""
+    """weight = a draw of omega ~ PG(1, f); of an entry that counts `used` times of PG(used, f)."""
     for b in range(first, last):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
         for lane in range(LANES):
             if used[b, lane] > 0.0:
-                weight[b, lane], target[b, lane] = draw_pg(s, 1.0, f[b, lane]), 0.5 * y[b, lane]
+                n = used[b, lane]
+                weight[b, lane], target[b, lane] = draw_pg(s, n, f[b, lane]), 0.5 * n * y[b, lane]
 
 
 def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:

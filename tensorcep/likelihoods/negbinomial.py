@@ -251,14 +251,14 @@ def expected(y, f, square, theta, weight, target, spread, constant):
 
 @block_kernel
 def drawn(first, last, y, used, f, theta, key, weight, target, s):
-    """weight = a draw of omega ~ PG(y + r, f)."""
+    """weight = a draw of omega ~ PG(y + r, f); of an entry that counts `used` times of PG(used (y + r), f)."""
     for b in range(first, last):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
         for lane in range(LANES):
             if used[b, lane] > 0.0:
-                count = y[b, lane] + theta[b, lane]
-                weight[b, lane] = draw_pg(s, count, f[b, lane])
-                target[b, lane] = 0.5 * (y[b, lane] - theta[b, lane])
+                n, count = used[b, lane], y[b, lane] + theta[b, lane]
+                weight[b, lane] = draw_pg(s, n * count, f[b, lane])
+                target[b, lane] = 0.5 * n * (y[b, lane] - theta[b, lane])
 
 
 @kernel

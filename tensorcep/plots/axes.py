@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tensorcep.entries.interop import optional_module
 
 # Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
 MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"
+WIDE = 100  # the ratio of the largest to the least place from which on they lie on a log scale
 
 
 def axes_of(ax: Any) -> Any:
@@ -27,3 +30,14 @@ def finish(ax: Any, title: str, x: str, y: str) -> Any:
     ax.set(title=title, xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def text_of(label: Any) -> str:
+    """A label as a tick shows it: numbers by four digits."""
+    return f"{label:.4g}" if isinstance(label, (float, np.floating)) else str(label)
+
+
+def log_if_wide(ax: Any, places: Any) -> None:
+    """Positive numbers over two orders of magnitude and more, doses for instance, lie on a log scale."""
+    if places.dtype.kind in "iuf" and places.min() > 0 and places.max() >= WIDE * places.min():
+        ax.set_xscale("log")

@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.entity_labels import observed_cells
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, text_of
 from tensorcep.plots.components import places_in_order
 from tensorcep.plots.subjects import chains_of, fixed_rows, position, subject_of
 
@@ -131,7 +131,9 @@ def plot_residuals(
         odd = size[label] > 1.0 + 3.0 * np.sqrt(2.0 / len(own))
         alpha = float(np.clip(30.0 / len(own), 0.1, 0.8))
         ax.plot(own, np.full(len(own), place), "|", color=ACCENT if odd else MAIN, alpha=alpha, markersize=7)
-    ax.set_yticks(np.arange(len(order)), [str(label) for label in order], fontsize="small" if len(order) > 20 else None)
+    ax.set_yticks(
+        np.arange(len(order)), [text_of(label) for label in order], fontsize="small" if len(order) > 20 else None
+    )
     ax.invert_yaxis()
     title = f"Residuals by {name}" + ("" if len(order) == len(size) else f", {len(order)} worst of {len(size)}")
     return finish(ax, title, "(observed - predicted) / standard deviation", "")
@@ -178,8 +180,9 @@ def plot_forecast(
         ax.plot([place[label] for label in seen.loc[own].iloc[:, k]], seen.loc[own, "value"], "o", color=ACCENT,
                 markersize=4, label="observed")  # fmt: skip
     if places is None:
-        ax.set_xticks(at, [str(label) for label in labels], rotation=30, ha="right")
-    elif at.dtype.kind == "M":
-        ax.tick_params(axis="x", labelrotation=30)
+        ax.set_xticks(at, [text_of(label) for label in labels], rotation=30, ha="right")
+    else:
+        ax.tick_params(axis="x", labelrotation=30 if at.dtype.kind == "M" else 0)
+        log_if_wide(ax, at)
     ax.legend(frameon=False)
     return finish(ax, ", ".join(str(value) for value in fixed.values()), str(subject.names[k]), "value")

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, new_figure
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, new_figure, text_of
 from tensorcep.plots.subjects import Panel, found_by
 
 # Text labels that count as ordered: one number each, the same text around it.
@@ -97,13 +97,14 @@ def _weights(ax: Any, own: pd.DataFrame, places: np.ndarray | None, max_rows: in
         ax.fill_between(places, own["lower"], own["upper"], color=MAIN, alpha=0.25, linewidth=0)
         ax.plot(places, own["mean"], "o-", color=MAIN, markersize=3, linewidth=1.2)
         ax.tick_params(axis="x", labelrotation=30 if places.dtype.kind == "M" else 0)
+        log_if_wide(ax, places)
         return
     rows = np.sort(np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:max_rows])
     part, at = own.iloc[rows], np.arange(len(rows))
     ax.axvline(0.0, color=GUIDE, linewidth=1)
     ax.hlines(at, part["lower"], part["upper"], color=MAIN, linewidth=1.2)
     ax.plot(part["mean"], at, "o", color=MAIN, markersize=3.5)
-    ax.set_yticks(at, [str(label) for label in part.iloc[:, 0]], fontsize="small")
+    ax.set_yticks(at, [text_of(label) for label in part.iloc[:, 0]], fontsize="small")
     ax.set_ylim(len(rows) - 0.5, -0.5)
 
 
@@ -129,7 +130,7 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
     kept = np.sort(np.argsort(-np.abs(wide).max(axis=1), kind="stable")[: check_int("n_rows", n_rows)])
     ax, largest = axes_of(ax), float(np.abs(wide).max())
     image = ax.imshow(wide[kept], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
-    ax.set_yticks(np.arange(len(kept)), [str(rows[i]) for i in kept], fontsize="small")
+    ax.set_yticks(np.arange(len(kept)), [text_of(rows[i]) for i in kept], fontsize="small")
     ax.set_xticks(np.arange(len(chosen)), [str(r) for r in chosen])
     ax.figure.colorbar(image, ax=ax, label=unit, shrink=0.8)
     return finish(ax, f"Largest weights of {name}", "component", "")

@@ -35,7 +35,7 @@ def averaged_rows(state: MessageState, problem: Problem, executor: Executor) -> 
     average = RowState((rows.Lam - Lam) / counts, (rows.eta - eta) / counts, *rows[2:])
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
     refresh_rows(cavity, 0, len(counts), executor)
-    others, noise, n = cavity, state.noise, problem.entries.weight.sum()
+    others, noise, n = cavity, state.noise, problem.weights.sum()
     if state.rule.from_posterior:
         others = rows
     elif problem.noise_prior is not None and n > 0:

@@ -98,7 +98,7 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, sums, noise
                 index, Lam, eta, own = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k], k
                 prepare(k, columns, rule, K, R, w, at)
                 if rule.gaussian and k == K - 1:
-                    store_noise(messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
+                    store_noise(entries.weight[b], messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
                 if rule.from_posterior and not closed_form:
                     own = K  # beside the posterior's moments
                     cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, own, at.site_ok)

@@ -31,7 +31,7 @@ from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
-from tensorcep.entries.tables import UNSAID, as_frame, split_table
+from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -149,7 +149,8 @@ class BaseCP(
             "wopt".
         sample_weight : array-like of shape (N,), optional
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
-            given so many times (0: not at all), for every method; "vmp" and "pg-vb" take any that are not negative.
+            given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
+            "gibbs" takes them for real values without a limit.
         **others
             Refused.
 
@@ -167,6 +168,8 @@ class BaseCP(
         refuse_others(f"{type(self).__name__}.fit", others)
         begin_fit(self, X, y)
         given = X, y
+        if value is UNSAID and y is None and is_array_of_cells(X):
+            value = VALUE_OF_ARRAYS
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             X, y = split_table(X, y, modes, value)

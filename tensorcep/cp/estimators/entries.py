@@ -154,7 +154,11 @@ def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool =
     """
     by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
     if len(given) != len(known) and not (extra and by_name):
-        fail_value(f"{X} must have {len(known)} columns, one per mode; got {len(given)}.")
+        said = ""
+        if any(isinstance(name, str) for name in given) and None not in known:
+            missing = ", ".join(repr(name) for name in known if name not in given)
+            said = f"; there is none of {missing}, only {', '.join(map(repr, given))}" if missing else ""
+        fail_value(f"{X} must have {len(known)} columns, one per mode; got {len(given)}{said}.")
     if by_name:
         return [given.index(name) for name in known]
     unnamed = None in (*known, *given) or all(isinstance(name, int) for name in given)

@@ -1,8 +1,9 @@
 """`sample_weight` of the CP estimators: powers of the entries' likelihoods.
 
 An entry of weight n counts as n entries that are equal: whole numbers are entries given so many times, for every method
-and for streams; an entry of weight 0 is left out, its labels stay. Any other weights are for mean-field methods, where
-a power of a likelihood multiplies what the entry says.
+and for streams; an entry of weight 0 is left out, its labels stay. Any other weight is the power of a likelihood, or
+of what a method puts in its place: of the bound of a mean-field method, of the message of one that passes messages, of
+the Polya-Gamma form of a sampler (PG(n b, f) variables), of the density of real values.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.model import Entries as PackedEntries
 from tensorcep.cp.plan import Plan
+from tensorcep.cp.rows import augmentation_in_use
 from tensorcep.entries.batch import Batch
 
-# Methods that take any weights.
-ANY_WEIGHTS = ("vmp", "pg-vb")
 MOST_ENTRIES = 2**31
 
 
@@ -61,8 +61,7 @@ def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
     weights = _checked(sample_weight, len(batch.values))
     if not (weights == np.rint(weights)).all():
         fail_value(
-            "partial_fit takes whole numbers as weights, an entry counting as so many; got others; fit by "
-            f"method={' or '.join(map(repr, ANY_WEIGHTS))} takes any."
+            "partial_fit takes whole numbers as weights, an entry counting as so many; got others; fit takes any."
         )
     which = _repeated(weights)
     keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
@@ -85,20 +84,23 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
     Raises
     ------
     ValueError
-        If its method takes whole numbers alone, or a dispersion is learned.
+        If the sampler draws normals that labels or limits hide, whose powers have no such form, or a dispersion is
+        learned.
     """
     name, likelihood = work.method.name, work.problem.likelihood
-    if name not in ANY_WEIGHTS:
+    normal = likelihood.normal if name == "gibbs" else None
+    if normal is not None and augmentation_in_use(normal, work.problem) is not None:
         fail_value(
-            f"method {name!r} takes whole numbers as weights, an entry counting as so many; got others; use "
-            f"method={' or '.join(map(repr, ANY_WEIGHTS))}, or whole numbers."
+            f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
+            "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."
         )
     if likelihood.parameter is not None and not likelihood.parameter.is_precision:
         fail_value(
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
             "likelihood='poisson'."
         )
-    return work._replace(problem=work.problem._replace(power=_in_lanes(work.problem.entries, power)))
+    weighted = work._replace(problem=work.problem._replace(power=_in_lanes(work.problem.entries, power)))
+    return weighted._replace(pilots=()) if work.method.sampler else weighted
 
 
 def _in_lanes(entries: PackedEntries, power: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
-from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites
+from tensorcep.cp.gibbs.sites import Sites, in_order, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
@@ -74,7 +74,8 @@ def start_chains(
 ) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
 
-    `drawn` says whether the targets of the entries are, `left_out` which entries the burn-in leaves out.
+    `drawn` says whether the targets of the entries are, `left_out` which entries the burn-in leaves out. Entries with
+    weights have sites, too.
     """
     small = learning(free_problem(problem))
     free_columns = columns_of(problem)
@@ -87,9 +88,10 @@ def start_chains(
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
+    drawn = drawn or problem.power is not None
     by_row = entries_by_row(problem.entries, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
-    sites = room_for_sites(problem.entries) if drawn else None
+    sites = weighted_sites(problem) if drawn else None
     rooms = tuple(Rooms(small.rank, mine) for mine in columns)
     return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), 0)
 
@@ -122,7 +124,7 @@ def draw_factors(
     weighted: bool = False,
     burning_in: bool = False,
 ) -> float:
-    """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
+    """Draw the rows of every mode in turn; gives the sum of weight (target / weight - f)^2 at the new rows."""
     prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
     first, by_row = offsets(problem.shape), chains.by_row
     end = by_row.end if burning_in else by_row.start[1:]

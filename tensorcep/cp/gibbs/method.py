@@ -188,10 +188,10 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
         _draw_dispersion(c, state, state.learned, problem, executor)
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
-    n = len(problem.entries.permutation)
-    n -= 0 if left_out is None else len(left_out.place)
+    n = float(problem.weights.sum())
+    n -= 0.0 if left_out is None else float(problem.weights.ravel()[left_out.place].sum())
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
-    weighted = augmentation is not None and augmentation.weighted
+    weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)
     squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, left_out is not None))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
@@ -203,7 +203,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
-def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float, n: int, seed: int) -> None:
+def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float, n: float, seed: int) -> None:
     """Draw the precision of chain c given the squares of what its rows leave of the targets of n entries."""
     a, b = learned.prior
     law = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * squares]))
@@ -230,7 +230,7 @@ def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: 
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    record = (entries.y, entries.weight, f, state.theta(c, f.shape), key, *sites)
+    record = (entries.y, problem.weights, f, state.theta(c, f.shape), key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.cp.model import Entries, EntriesByRow
+from tensorcep.cp.model import EntriesByRow
+from tensorcep.cp.problem import Problem
 
 NOTHING = np.zeros(0)
 
@@ -31,10 +32,13 @@ class Sites(NamedTuple):
     ordered: np.ndarray
 
 
-def room_for_sites(entries: Entries) -> Sites:
-    """Room for weights and targets."""
-    n = entries.y.size
-    return Sites(np.ones(n), np.zeros(n), np.empty((2, len(entries.permutation))))
+def weighted_sites(problem: Problem) -> Sites:
+    """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
+    entries, n = problem.entries, problem.entries.y.size
+    room = np.empty((2, len(entries.permutation)))
+    if problem.power is None:
+        return Sites(np.ones(n), np.zeros(n), room)
+    return Sites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
 
 
 def in_order(

@@ -93,7 +93,7 @@ class Room(NamedTuple):
     gram : (LANES, S + 1, S)
         Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
     squares : (LANES,)
-        Sums of the squares of the rest.
+        Sums of the squares of the rest, each divided by its weight.
     prior_row : (LANES,) int64
     stream : (4,) uint64
     """
@@ -174,6 +174,7 @@ def _sum_row(begin, end, others, source, clamped, entries, R, room, gram):
             for q in range(n):
                 w = weight[first - base + q]
                 rest[q] = target[first - base + q] - w * rest[q]
+                squares += rest[q] * rest[q] / w
                 for p in range(S):
                     wz[q, p] = w * z[q, p]
             add_outer_products(n, R, wz, z, rest, gram)
@@ -210,7 +211,8 @@ def draw_rows(
     rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
     (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all. `entries` is
     (base, weight, target), numbers of the places from `base` on, no weights where all are 1. `key` is (seed, sweep,
-    mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to `fit`.
+    mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
+    `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream

@@ -126,5 +126,5 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, sums, n
                 skipped += store_message(index, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
             if rule.gaussian and modes[1] == K:
                 squared_errors(K, rule.marginal, w, at)
-                store_noise(messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
+                store_noise(entries.weight[b], messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
         sums.skipped[c] = skipped

@@ -29,7 +29,7 @@ def load_values(b, with_own, entries, messages, noise, rule, w, at):
     That of the Gaussian is the expected noise precision under (a, b), with or without the entry's own message.
     """
     for lane in range(LANES):
-        w[at.ok, lane] = entries.weight[b, lane]
+        w[at.ok, lane] = 1.0 if entries.weight[b, lane] > 0.0 else 0.0
         w[at.y, lane] = entries.y[b, lane]
         w[at.theta, lane] = rule.theta
         if rule.gaussian and with_own:
@@ -51,32 +51,48 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
 
 @inlined
 def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
-    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
-    skipped = 0
+    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates.
+
+    An entry of weight n > 1 counts as n equal ones, each with the message that is stored; the message of one of weight
+    below 1 is taken to that power.
+    """
+    skipped, plain, most = 0, rule.power == 1.0, 1.0
     for lane in range(LANES):
+        part = weight[lane] if 0.0 < weight[lane] < 1.0 else 1.0
+        plain, most = plain and part == 1.0, max(most, weight[lane])
         w[at.step, lane] = rule.step * w[at.site_ok, lane]
-        w[at.power, lane] = rule.power
+        w[at.power, lane] = rule.power * part
         if weight[lane] > 0.0 and w[at.site_ok, lane] == 0.0:
             skipped += 1
-    if rule.power != 1.0:
+    if not plain:
         scale(w, at.T, at.T, Lam.shape[0], at.power)
         scale(w, at.eta, at.eta, eta.shape[0], at.power)
     damp(w, (Lam, 0), (Lam, 0), at.T, Lam.shape[0], at.step)
     damp(w, (eta, 0), (eta, 0), at.eta, eta.shape[0], at.step)
-    scatter_add(rows, Lam, sum_Lam)
-    scatter_add(rows, eta, sum_eta)
+    if most == 1.0:
+        scatter_add(rows, Lam, sum_Lam)
+        scatter_add(rows, eta, sum_eta)
+        return skipped
+    P, R = Lam.shape[0], eta.shape[0]
+    for lane in range(LANES):
+        w[at.power, lane] = max(1.0, weight[lane])
+    scale(w, at.T, (Lam, 0), P, at.power)
+    scale(w, at.eta, (eta, 0), R, at.power)
+    scatter_add(rows, w[at.T : at.T + P], sum_Lam)
+    scatter_add(rows, w[at.eta : at.eta + R], sum_eta)
     return skipped
 
 
 @inlined
-def store_noise(a, b, total, step, w, at):
-    """Messages to the noise: a = 1/2 and b = half of the expected squared error."""
+def store_noise(weight, a, b, total, step, w, at):
+    """Messages to the noise: a = 1/2 and b = half of the expected squared error; weights as in `store_message`."""
     for lane in range(LANES):
         if w[at.ok, lane] > 0.0:
-            a[lane] += step * (0.5 - a[lane])
-            b[lane] += step * (0.5 * w[at.error, lane] - b[lane])
-        total[0] += a[lane]
-        total[1] += b[lane]
+            part = 0.5 * min(1.0, weight[lane])
+            a[lane] += step * (part - a[lane])
+            b[lane] += step * (part * w[at.error, lane] - b[lane])
+        total[0] += max(1.0, weight[lane]) * a[lane]
+        total[1] += max(1.0, weight[lane]) * b[lane]
 
 
 @block_kernel

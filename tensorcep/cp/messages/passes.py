@@ -51,7 +51,12 @@ def sweep(
 
     A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
-    entries, K, step, gaussian = problem.entries, len(problem.shape), state.pace.step, problem.noise_prior is not None
+    entries, K, step, gaussian = (
+        problem.weighted_entries,
+        len(problem.shape),
+        state.pace.step,
+        problem.noise_prior is not None,
+    )
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     state = state._replace(rule=state.rule._replace(step=step, power=power, theta=float(state.law.mean[0])))
     skipped = shrunk = 0
@@ -92,7 +97,7 @@ def settle_mode(
 
     They end when the latent values change by less than `tol`, relative to their size, or after so many.
     """
-    entries, step, noise = problem.entries, state.pace.step, state.noise
+    entries, step, noise = problem.weighted_entries, state.pace.step, state.noise
     for _ in range(sweeps):
         record = ((k, k + 1), entries, state.columns, state.rows, state.messages, state.sums, noise, state.rule)
         executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))

@@ -137,7 +137,11 @@ def first_state(
     refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
-        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
+        times = np.maximum(in_free.weights, 1.0)
+        noise = (
+            problem.noise_prior.a + float((times * messages.a).sum()),
+            problem.noise_prior.b + float((times * messages.b).sum()),
+        )
     if not stored:
         messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
@@ -164,14 +168,14 @@ def _first_messages(
 ) -> Messages:
     entries, R = problem.entries, problem.rank
     n_blocks, K, _ = entries.rows.shape
-    n_stored, weight = n_blocks if stored else 0, entries.weight
+    n_stored, weight = n_blocks if stored else 0, np.minimum(problem.weights, 1.0)
     Lam = lane_zeros((n_stored, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
     eta = lane_zeros((n_stored, K, R, LANES), np.dtype(dtype))
     if precision and stored:
         Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
     if problem.noise_prior is None:
         return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, entries.y)) / max(1.0, weight.sum())
+    mean_square = float(np.vdot(entries.y, problem.weights * entries.y)) / max(1.0, problem.weights.sum())
     a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
     return Messages(Lam, eta, a * weight, b * weight)
 
@@ -186,7 +190,7 @@ def unsend(messages: Messages, problem: Problem) -> None:
 def _empty_sums(problem: Problem) -> Sums:
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    weight = np.broadcast_to(entries.weight[:, None, :], entries.rows.shape)
+    weight = np.broadcast_to(problem.weights[:, None, :], entries.rows.shape)
     counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
     return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
 

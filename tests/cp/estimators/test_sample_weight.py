@@ -8,7 +8,12 @@ import pytest
 from helpers.data import NAMES, SHAPE, entries, new
 
 import tensorcep as tc
-from tensorcep.methods import PGVB, VMP, Gibbs, Laplace
+from tensorcep.cp.gibbs.streams import stream_key
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.streams import new_stream
+from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
+from tensorcep.methods import CEP, PGVB, VMP, Gibbs, Laplace, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 
@@ -76,10 +81,74 @@ def test_mean_field_takes_any_weights(name, method, params):
         assert (np.diff(bounds[np.isfinite(bounds)]) > -1e-8 * np.abs(bounds[-1])).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["cep", "averaged", "laplace", "wopt"])
+def test_any_weight_counts_as_so_many_entries(name, method):
+    """Beside a weight of 1.5 (and of 0.3) whole weights are entries given so many times, to rounding."""
+    X, y, w, _ = weighted(name)
+    w = np.where(np.arange(len(y)) % 7 == 0, 1.5, np.where(np.arange(len(y)) % 7 == 1, 0.3, w))
+    often = np.where(w == np.rint(w), w, 1).astype(int)
+    many = np.repeat(X, often, axis=0), np.repeat(y, often)
+    single = np.repeat(np.where(w == np.rint(w), 1.0, w), often)
+    how = {"interactions": "cp", "prior": "fixed", "shape": SHAPE, "max_iter": 8, "tol": 0.0, "random_state": 0}
+    first = {"n_starts": 1, "message_noise": (0.5, 0.5)}
+    engines = {"cep": CEP(**first), "averaged": CEP(messages="averaged", **first), "laplace": Laplace(n_starts=1)}
+    how |= {"method": engines.get(method, "wopt"), "n_jobs": 1, "prior_scale": 1.0}
+    how |= {"init": [np.random.default_rng(3).random((n, 2)) for n in SHAPE]}
+    real = {"fit_intercept": False, "noise_prior": (1.0, 1.0), "lower_limit": None}  # not from the values
+    how |= {"counts": {"likelihood": "poisson"}, "classifier": {"link": "probit"}, "regressor": real}[name]
+    once = type(new(name))(2, **how).fit(X, y, sample_weight=w)
+    other = type(new(name))(2, **how).fit(*many, sample_weight=single)
+    plain = type(new(name))(2, **how).fit(X, y)
+    wide = 1e-6 if method != "wopt" else 0.02
+    np.testing.assert_allclose(once.predict_latent(X)[0], other.predict_latent(X)[0], rtol=wide, atol=wide)
+    assert np.abs(plain.predict_latent(X)[0] - once.predict_latent(X)[0]).max() > 1e-2
+
+
+def test_gibbs_takes_powers_of_densities():
+    """The same draws from entries given twice with half the weight, but for rounding."""
+    X, y = entries("regressor")
+    for parts, n_columns in (("cp", 2), ({"main": 1, "pair": 1, "cp": 2}, 8)):
+        how = {
+            "method": Gibbs(n_chains=1, burn_in=2, noise="sampled"),
+            "max_iter": 12,
+            "random_state": 0,
+            "interactions": parts,
+        }
+        how |= {"shape": SHAPE, "prior": "fixed", "lower_limit": None, "fit_intercept": False}
+        how["init"] = [np.random.default_rng(3).random((n, n_columns)) for n in SHAPE]  # no pilots
+        once = tc.CPRegressor(2, **how).fit(X, y)
+        half = np.full(2 * len(y), 0.5)
+        twice = tc.CPRegressor(2, **how).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2), sample_weight=half)
+        np.testing.assert_allclose(twice.posterior_.theta, once.posterior_.theta, rtol=1e-6)
+        np.testing.assert_allclose(twice.predict(X), once.predict(X), rtol=1e-6, atol=1e-9)
+    limited = tc.CPRegressor(2, **how | {"lower_limit": 0.5})
+    with pytest.raises(ValueError, match="method 'gibbs' takes whole numbers as weights of 'tobit' entries"):
+        limited.fit(X, np.maximum(y, 0.5), sample_weight=np.full(len(y), 0.5))
+
+
+def test_polya_gamma_samplers_take_powers_of_likelihoods():
+    """exp(w log p(y | f)) is exp(w kappa f) / (2 cosh(f / 2))^(w b): PG(w b, f) variables."""
+    n, s = 4000, new_stream()
+    shape = (n, LANES)
+    y, used, f, theta = (np.full(shape, value) for value in (1.0, 0.7, 1.3, 2.5))
+    weight, target = np.zeros(shape), np.zeros(shape)
+    for likelihood, b, kappa in ((LOGIT, 1.0, 0.5), (NEGBINOMIAL, 3.5, -0.75)):
+        likelihood.pg.drawn(0, n, y, used, f, theta, stream_key(0, 0, 0, 1), weight, target, s)
+        spread = 6.0 * weight.std() / np.sqrt(weight.size)
+        np.testing.assert_allclose(weight.mean(), 0.7 * b * np.tanh(0.65) / 2.6, atol=spread)
+        np.testing.assert_allclose(target, 0.7 * kappa)
+    X, y = entries("classifier")
+    how = {"method": PGGibbs(n_chains=1), "max_iter": 400, "interactions": "cp", "prior": "fixed", "shape": SHAPE}
+    some = np.where(np.arange(len(y)) < len(y) // 2, 0.25, 1.0)
+    light = tc.CPClassifier(1, random_state=0, **how).fit(X, y, sample_weight=some)
+    exact = tc.CPClassifier(1, random_state=0, **how | {"method": PGVB()}).fit(X, y, sample_weight=some)
+    assert np.corrcoef(light.predict_latent(X)[0], exact.predict_latent(X)[0])[0, 1] > 0.9
+
+
 def test_weights_that_mean_nothing_are_refused():
     X, y = entries("regressor")
     wrong = {
-        "method 'cep' takes whole numbers as weights": np.full(len(y), 0.5),
         "sample_weight must be >= 0 and not all 0; got a minimum of -1": np.full(len(y), -1),
         "sample_weight must": np.full(len(y), np.nan),
         "of which there may be": np.full(len(y), 1e9),
