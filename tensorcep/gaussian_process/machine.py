@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
 from tensorcep.ep.functions import Functions
@@ -117,7 +117,7 @@ def _machine(kernel: Any, points: Points, fit: Fit, log_evidence: float) -> Mach
 
 def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
     """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
 
 
