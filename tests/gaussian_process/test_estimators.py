@@ -15,7 +15,15 @@ from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as Peer
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, PairwiseKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    Kernel,
+    Matern,
+    PairwiseKernel,
+    RationalQuadratic,
+    WhiteKernel,
+)
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
@@ -300,6 +308,8 @@ def test_large_exact_fits_are_refused_before_the_work(monkeypatch):
     X, y = np.zeros((10_000, 1)), np.arange(10_000) % 2
     with pytest.raises(ValueError, match="10000 points takes about 3.2 GB .* more than 3 GB; set n_inducing"):
         GaussianProcessClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="6900 points takes about 3.05 GB"):  # derivatives by two parameters
+        GaussianProcessClassifier(RationalQuadratic() + RBF(1.0, "fixed")).fit(np.zeros((6900, 1)), y[:6900])
     monkeypatch.setattr(machine, "memory_of_machine", lambda: 10**6)
     with pytest.raises(ValueError, match="400 points takes about 0.00512 GB"):
         GaussianProcessClassifier().fit(X[:400], y[:400])
