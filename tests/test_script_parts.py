@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.problems import settings_of
 from oracles.plain_sweep import plain_state, plain_sweep
+from sklearn.gaussian_process.kernels import RBF
 
 from scripts.lib import accuracy, simulated_entries
 from scripts.lib.heldout import Entries, Split
@@ -16,7 +18,8 @@ from scripts.lib.peers import fits
 from scripts.papers import glm_fits
 from scripts.papers.baselines import kjit, sampled_ep
 from scripts.speed import bench_memory, bench_peers
-from tensorcep import datasets
+from scripts.studies import measure_gaussian_process
+from tensorcep import GaussianProcessClassifier, datasets
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.cep import method as cep
@@ -188,3 +191,19 @@ def test_bench_peers_compares_with_every_peer():
     ]
     found = {(r["method"], r["metric"]): r["value"] for r in bench_peers.ratios(rows)}
     assert found == pytest.approx({("vmp", "times_faster_than_smurff"): 6, ("vmp", "times_faster_than_myfm"): 2})
+
+
+def test_elliptical_slices_find_the_posterior_that_importance_sampling_found():
+    """Six points; a sampler whose ratio forgets a part of the sites does not."""
+    stored = json.loads((Path(__file__).parent / "oracles" / "gp.json").read_text())["six"]
+    X, y = np.array(stored["x"])[:, None], np.array(stored["y"])
+    model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+    target = measure_gaussian_process.target_of(model, RBF(1.0)(X), y)
+    drawn, error = stored["importance_sampling"], 6.0 / np.sqrt(20_000)
+    for wrong in (False, True):
+        at = target._replace(tau=0.5 * target.tau) if wrong else target
+        found, first, second = measure_gaussian_process.sampled(at, 20_000, 0)
+        off = np.abs(found.mean - drawn["is_mean"]) / np.sqrt(drawn["is_var"])
+        off_sd = np.abs(found.sd**2 / np.array(drawn["is_var"]) - 1.0)
+        assert (max(off.max(), off_sd.max() / np.sqrt(2.0)) < error) is not wrong
+        assert np.abs(first.mean - second.mean).max() < 4.0 * error

@@ -2,7 +2,6 @@
 
     python -m scripts.speed.bench_gaussian_process --data crabs,sonar,ionosphere,pima --repeats 5
     python -m scripts.speed.bench_gaussian_process --data simulated --points 100000 --inducing 200
-
     python -m scripts.speed.bench_gaussian_process --data crabs --gpy gpy-environment/bin/python
 
 A tenth of the points is held out; both learn the kernel from 1.0 * RBF(1.0), on one thread, after a fit that compiles.

@@ -8,12 +8,11 @@ were held out say which components are real, and how large they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import mode_basis
@@ -97,7 +96,7 @@ def spectral_start(
     factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]
     if len(values) < MIN_ENTRIES or spread == 0.0:
         return SpectralStart(factors, 0, 0.0)
-    with _threads().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         order = rng.permutation(len(values))
         held, used = np.sort(order[: len(order) // HELD_OUT]), np.sort(order[len(order) // HELD_OUT :])
         clipped = np.clip(centred / spread, -LARGEST, LARGEST)
@@ -113,12 +112,6 @@ def spectral_start(
         if k == 0:
             factor[:, :n_found] *= np.sign(strength[order[:n_found]])
     return SpectralStart(factors, n_found, correlation)
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    """The pools of threads of the libraries; finding them takes milliseconds."""
-    return ThreadpoolController()
 
 
 def _components(

@@ -11,14 +11,13 @@ their nonlinear conjugate gradients are replaced by L-BFGS-B, and they have no p
 from __future__ import annotations
 
 import itertools
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 
 from tensorcep.core.belief import PointEstimate
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack, unpack
@@ -176,11 +175,6 @@ def loss_and_gradient(
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
 
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended."""
     factors, free = state.factors.copy(), state.free
@@ -196,7 +190,7 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
         limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
         limits["maxfun"] = 20 * options.iterations
         # L-BFGS-B's own algebra is on short vectors: more threads cost many times their gain, and change the result
-        with _pools().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             found = minimize(objective, factors[free] / units, jac=True, method="L-BFGS-B", options=limits).x
         factors[free] = found * units
     f = latent_of_entries(problem.entries, factors, executor)

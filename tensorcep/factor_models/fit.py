@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import AnyMethod, Run, run
@@ -86,7 +86,7 @@ def fit_problem(
     warn: bool = True,
 ) -> Run:
     """Run a method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         result = run(
             method,
             problem,

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
@@ -36,7 +36,7 @@ def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
         rows, cols = as_packed(rows), as_packed(cols)
     cells = DenseCells((len(rows.mean), len(cols.mean)))
     u, v = rows.select(relation.row_coords), cols.select(relation.col_coords)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         return latent_moments(cells, u, v, ThreadExecutor(1))
 
 

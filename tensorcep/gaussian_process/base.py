@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from tensorcep.core.arviz import arviz_container
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
 from tensorcep.core.settings import TakesMethod
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
@@ -96,7 +96,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
             if self.n_inducing is None:
                 proposal_of(target, settings)  # refuses a method that the likelihood is not for
         search = Search(self.optimizer, int(self.n_restarts_optimizer), rng)
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             if self.n_inducing is None:
                 machines = [fit_exact(kernel, Points(X, data, mean), settings, stop, search) for data in targets]
             else:
@@ -167,7 +167,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         if (np.abs(given) > LARGEST_LOG).any() or np.isnan(given).any():
             fail_value(f"theta must hold logarithms within {LARGEST_LOG:g} of 0; got {given.tolist()}.")
         each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             found = [
                 self._evidence(m, data)(m.kernel.clone_with_theta(row), eval_gradient)
                 for m, data, row in zip(self._machines, self._targets(), each, strict=True)
@@ -190,7 +190,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return self._latent(self._checked(X))
 
     def _latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             mean, variance = zip(*(machine.latent(X) for machine in self._machines), strict=True)
         if len(mean) == 1:
             return mean[0], variance[0]
@@ -201,7 +201,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         check_int("n_samples", n_samples)
         if len(X) > LARGEST_JOINT:
             fail_value(f"X must have at most {LARGEST_JOINT} rows for joint draws; got {len(X)}; draw them in parts.")
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             return np.stack([machine.draws(X, n_samples, rng) for machine in self._machines])
 
     def _observed(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -99,6 +99,11 @@ def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
     return K
 
 
+def gradient_matrices(kernel: Any) -> int:
+    """Matrices of n^2 numbers that the derivatives of the kernel take beside those of a fit: none of common kernels."""
+    return 0 if all(type(part) in _RULES for part in _parts(kernel)) else 2 * kernel.n_dims
+
+
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself.
 

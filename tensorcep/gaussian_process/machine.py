@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
 from tensorcep.ep.functions import Functions
 from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
-from tensorcep.gaussian_process.kernels import check_covariance, covariance_of
+from tensorcep.gaussian_process.kernels import check_covariance, covariance_of, gradient_matrices
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, learn_kernel
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
@@ -73,15 +73,15 @@ class Machine(NamedTuple):
         return np.asarray((self.mean + mean)[:, None] + root @ rng.standard_normal((len(X), n_draws)))
 
 
-def check_exact_size(n: int) -> None:
-    """Refuse an exact fit whose matrices are too large, before any work.
+def check_exact_size(n: int, more: int = 0) -> None:
+    """Refuse an exact fit whose matrices, with so many more, are too large, before any work.
 
     Raises
     ------
     ValueError
         With what it takes, what there is, and what would take less.
     """
-    needed = 8.0 * MATRICES * n * n
+    needed = 8.0 * (MATRICES + more) * n * n
     there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
     if needed > there:
         fail_value(
@@ -92,7 +92,7 @@ def check_exact_size(n: int) -> None:
 
 def fit_exact(kernel: Any, points: Points, settings: GPSettings, stop: Stop, search: Search) -> Machine:
     """Learn the kernel and find the posterior of a method."""
-    check_exact_size(len(points.X))
+    check_exact_size(len(points.X), 0 if search.optimizer is None else gradient_matrices(kernel))
     check_covariance(kernel, points.X)
     evidence = ExactEvidence(points, settings, stop)
     kernel = learn_kernel(kernel, evidence, search)
@@ -117,7 +117,7 @@ def _machine(kernel: Any, points: Points, fit: Fit, log_evidence: float) -> Mach
 
 def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
     """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
 
 

@@ -38,6 +38,20 @@ def test_deviations_equal_stored_ones(name, key):
     np.testing.assert_allclose(standard_deviations(tilted, alpha, beta), [row["sd_QP"] for row in rows], rtol=2e-15)
 
 
+@pytest.mark.parametrize(("name", "key"), [("probit", "probit_cdf"), ("poisson_square", "poisson_cdf")])
+def test_distribution_function_equals_the_stored_one(name, key):
+    """Eqs 35-60: what Owen's T and confluent hypergeometric functions say, by quadrature of the density itself."""
+    record, (node, weight) = get_likelihood(name), np.polynomial.legendre.leggauss(200)
+    for row in STORED[key]:
+        y, m, v = (np.array([float(row[k])]) for k in ("y", "mu", "sigma"))
+        tilted = Tilted(record, y, np.ones(1), m, v**2)
+        ends = np.array([row["mu"] - 12.0 * row["sigma"], row["x"], row["mu"] + 12.0 * row["sigma"]])
+        half = 0.5 * np.diff(ends)
+        f = ends[:-1, None] + half[:, None] * (1.0 + node)
+        mass = half * (np.exp(tilted.log_density(f.reshape(1, -1))).reshape(f.shape) @ weight)
+        np.testing.assert_allclose(mass[0] / mass.sum(), row["F"], rtol=1e-11)
+
+
 def spread(rng, name, n=300):
     if name.startswith("poisson"):
         return case(name, rng.poisson(4, n), rng.uniform(-1, 4, n), 10 ** rng.uniform(-1.5, 0.4, n))

@@ -61,6 +61,16 @@ def test_vb_and_laplace_equal_stored_bounds():
     assert abs(fit(EP(), RBF(1.0)(X6)).log_evidence - exact) < 3e-6
 
 
+def test_variances_differ_from_importance_sampling_as_stored():
+    drawn = SIX["importance_sampling"]
+    for settings, name in ((EP(), "ep"), (QP(), "qp"), (VB(), "vb")):
+        posterior = fit(settings, RBF(1.0)(X6)).posterior
+        off = posterior.s / np.array(drawn["is_var"]) - 1.0
+        np.testing.assert_allclose(off, drawn[f"{name}_var_rel"], atol=1e-6 if name == "vb" else 1e-10)
+        assert np.abs(posterior.f - drawn["is_mean"]).max() < 0.002
+    assert np.abs(off).max() < 0.01
+
+
 @pytest.mark.parametrize(("variance", "scale", "name"), [(4.0, 0.7, "wide")])
 def test_methods_equal_stored_evidence_of_a_wider_prior(variance, scale, name):
     K, wanted = variance * RBF(scale)(X6), SIX[name]
@@ -93,6 +103,8 @@ def test_coal_mining_rate_equals_stored_posterior():
     np.testing.assert_allclose(laplace.log_evidence, laplace_of_roots(K, y), rtol=1e-12)
     assert abs(laplace.log_evidence - COAL["laplace"]) < 2e-5  # its mode is where L-BFGS stops by default
     assert abs(found.log_evidence - COAL["importance_sampling"]) < 0.03
+    drawn = COAL["importance_mean_first"] + COAL["importance_mean_last"]
+    np.testing.assert_allclose(found.posterior.f[[*range(5), *range(-5, 0)]], drawn, atol=0.02)
 
 
 def test_sites_of_negative_precision_are_kept():

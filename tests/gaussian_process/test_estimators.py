@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,19 @@ from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as Peer
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, PairwiseKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    Kernel,
+    Matern,
+    PairwiseKernel,
+    RationalQuadratic,
+    WhiteKernel,
+)
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
-from tensorcep.gaussian_process import machine
+from tensorcep.gaussian_process import kernels, machine, posterior
 from tensorcep.gaussian_process.settings import EP, QP
 
 METHODS = ("ep", "qp", "vb", "laplace")
@@ -299,9 +308,34 @@ def test_large_exact_fits_are_refused_before_the_work(monkeypatch):
     X, y = np.zeros((10_000, 1)), np.arange(10_000) % 2
     with pytest.raises(ValueError, match="10000 points takes about 3.2 GB .* more than 3 GB; set n_inducing"):
         GaussianProcessClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="6900 points takes about 3.05 GB"):  # derivatives by two parameters
+        GaussianProcessClassifier(RationalQuadratic() + RBF(1.0, "fixed")).fit(np.zeros((6900, 1)), y[:6900])
     monkeypatch.setattr(machine, "memory_of_machine", lambda: 10**6)
     with pytest.raises(ValueError, match="400 points takes about 0.00512 GB"):
         GaussianProcessClassifier().fit(X[:400], y[:400])
+
+
+@pytest.mark.parametrize("method", ["ep", "laplace"])
+def test_exact_fits_hold_three_matrices_and_factor_once_a_sweep(method, rng, monkeypatch):
+    X, y = labelled(rng, 500)
+    calls, factor = [], posterior._cholesky
+    monkeypatch.setattr(posterior, "_cholesky", lambda B: calls.append(0) or factor(B))
+    for module in (kernels, posterior):
+        monkeypatch.setattr(module, "ROWS", 64)
+    model = GaussianProcessClassifier(
+        4.0 * RBF(1.0) + Matern(2.0, nu=1.5), method=method, optimizer=lambda f, start, bounds: (start, f(start)[0])
+    )
+    clone(model).set_params(optimizer=None).fit(X[:50], y[:50])
+    calls.clear()
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8.0 * 500**2 * 3.5
+    assert len(calls) <= 2 * model.n_iter_ + 1  # a search of one step and the last fit, which starts afresh
+    whole = GaussianProcessClassifier(model.kernel, method=method, **FIXED)
+    monkeypatch.setattr(kernels, "ROWS", 10_000)
+    np.testing.assert_allclose(whole.fit(X, y).predict_proba(X), model.predict_proba(X), atol=1e-8)
 
 
 def test_duplicates_and_constant_columns_are_no_trouble(rng):
