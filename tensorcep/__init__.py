@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         CollectiveMatrixFactorization,
         CPClassifier,
         CPCountRegressor,
+        CPOrdinalClassifier,
         CPRegressor,
         GaussianProcessClassifier,
         GaussianProcessCountRegressor,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
+    "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "cp.estimators.regressor": ("CPRegressor",),
     "cp.factor_match": ("factor_match_score", "replicability"),
     "cp.select_rank": ("RankSelection",),
@@ -82,6 +84,7 @@ __all__ = [
     "BayesianProbitRegression",
     "CPClassifier",
     "CPCountRegressor",
+    "CPOrdinalClassifier",
     "CPRegressor",
     "CollectiveMatrixFactorization",
     "Features",

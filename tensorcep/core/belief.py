@@ -45,6 +45,19 @@ class Dispersion(NamedTuple):
     b: Annotated[np.ndarray, Sized("m")]
 
 
+class Thresholds(NamedTuple):
+    """Posterior of the thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps.
+
+    Attributes
+    ----------
+    mean : (t,) float64
+    cov : (t, t) float64
+    """
+
+    mean: Annotated[np.ndarray, Sized("t")]
+    cov: Annotated[np.ndarray, Sized("t t")]
+
+
 class Slopes(NamedTuple):
     """How the prior mean of a mode's rows depends on their F features.
 
@@ -91,6 +104,8 @@ class Posterior(NamedTuple):
         Posterior of the dispersion of negative-binomial counts.
     mode_prior : ModePrior or None
         The learned prior of the rows of each mode; None where the prior was given.
+    thresholds : Thresholds or None
+        Posterior of the thresholds between ordered levels.
     """
 
     shape: tuple[int, ...]
@@ -101,6 +116,7 @@ class Posterior(NamedTuple):
     seen: Annotated[np.ndarray, Sized("n", "b")]
     dispersion: Dispersion | None = None
     mode_prior: ModePrior | None = None
+    thresholds: Thresholds | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -112,6 +128,9 @@ class Posterior(NamedTuple):
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
+        if self.thresholds is not None:
+            mean, cov = self.thresholds
+            return EntryTheta(np.cumsum(np.exp(mean))[None], log_gaps=(mean[None], cov[None]))
         if self.dispersion is None:
             return None
         mode, a, b = self.dispersion
@@ -132,12 +151,15 @@ class Draws(NamedTuple):
     rank : int
     rows : (n_chains, n_draws, n_rows, R) float64 or float32
     theta : (n_chains, n_draws, m) float64 or None
-        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`.
+        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds between
+        ordered levels, `n_thresholds` of them.
     theta_mode : int or None
         The mode whose rows have a parameter of their own; None when all entries share one.
     seen : (n_rows,) bool
     unknown : (n_chains, n_draws, K, R) float64 or None
         A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
+    n_thresholds : int
+        0 where there are none.
     """
 
     shape: tuple[int, ...]
@@ -147,10 +169,12 @@ class Draws(NamedTuple):
     theta_mode: int | None
     seen: Annotated[np.ndarray, Sized("n", "b")]
     unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+    n_thresholds: int = 0
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, self.theta_mode)
+        sizes = row_dims(self.shape, self.rank, self.theta_mode)
+        return {**sizes, "m": self.n_thresholds} if self.n_thresholds else sizes
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""

@@ -33,6 +33,8 @@ class EntryTheta(NamedTuple):
         Shapes and rates of its Gamma distributions; None where the values are all that is known.
     at_mean : (C, m) float64, or None
         Of draws of a dispersion: the means that it was drawn about. See `predictive`.
+    log_gaps : (C, m), (C, m, m) float64, or None
+        Of thresholds between ordered levels: mean and covariance of the logs of the gaps between them.
     """
 
     values: np.ndarray
@@ -40,6 +42,7 @@ class EntryTheta(NamedTuple):
     first: int = 0
     gamma: tuple[np.ndarray, np.ndarray] | None = None
     at_mean: np.ndarray | None = None
+    log_gaps: tuple[np.ndarray, np.ndarray] | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -52,8 +55,10 @@ class EntryTheta(NamedTuple):
 
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
-        at_mean = None if self.gamma is None or is_precision else self.values[which]
-        return self._replace(values=draws, gamma=None, at_mean=at_mean)
+        given = (self.gamma is None and self.log_gaps is None) or is_precision
+        return self._replace(
+            values=draws, gamma=None, log_gaps=None, at_mean=None if given else self.values[which]
+        )
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
@@ -64,8 +69,16 @@ class EntryTheta(NamedTuple):
         index = rows[:, self.mode] - self.first
         return extended[:, np.where((index >= 0) & (index < m), index, m)]
 
+    def averaged(self) -> EntryTheta:
+        """The mean over the components, as one of them."""
+        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first)
+
     def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw (n, m) from each of these components (n,)."""
+        if self.log_gaps is not None:
+            mean, cov = self.log_gaps
+            each = [rng.multivariate_normal(mean[c], cov[c], method="cholesky") for c in which]
+            return np.cumsum(np.exp(np.array(each).reshape(len(which), -1)), axis=1)
         if self.gamma is None:
             return self.values[which % len(self.values)]
         a, b = self.gamma
@@ -79,7 +92,10 @@ def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     gamma = [theta.gamma for theta in thetas if theta.gamma is not None]
     a, b = ([pair[i] for pair in gamma] for i in (0, 1))
     both = (np.concatenate(a), np.concatenate(b)) if gamma else None
-    return thetas[0]._replace(values=np.concatenate([theta.values for theta in thetas]), gamma=both)
+    gaps = [theta.log_gaps for theta in thetas if theta.log_gaps is not None]
+    log_gaps = (np.concatenate([mean for mean, _ in gaps]), np.concatenate([cov for _, cov in gaps])) if gaps else None
+    values = np.concatenate([theta.values for theta in thetas])
+    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps)
 
 
 class Components(NamedTuple):

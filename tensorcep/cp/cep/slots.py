@@ -6,6 +6,8 @@ import functools
 from collections import namedtuple
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorcep.cp.free_columns import Places
 from tensorcep.kernels.layout import layout
 
@@ -71,6 +73,8 @@ class Rule(NamedTuple):
         Keep messages positive (see `update.first_order`).
     tilted_noise : bool
         Messages to the noise count y in the moments of f (`update.squared_errors`).
+    cuts : (L + 1,) float64
+        Where ordered levels are cut; nothing for other likelihoods.
     """
 
     step: float
@@ -83,3 +87,4 @@ class Rule(NamedTuple):
     order: int
     positive: bool
     tilted_noise: bool
+    cuts: np.ndarray

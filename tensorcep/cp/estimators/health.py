@@ -105,11 +105,11 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
         "above_1_1": np.mean(found > 1.1),
         "effective_size": np.median(sizes),
         "least_effective_size": sizes.min(),
-        "disagreement": _disagreement(likelihood, draws, state.theta_at(place), weights / weights.sum()),
+        "disagreement": _disagreement(*state.predictive_at(place, likelihood), draws, weights / weights.sum()),
     }
 
 
-def _disagreement(likelihood: Likelihood, draws: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> float:
+def _disagreement(likelihood: Likelihood, theta: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:
     """The share of the variance of new observations that lies between the halves of the chains.
 
     Latent values are (C, D, n), the likelihood's parameter is (C, n), the weights of the chains are (C,).

@@ -5,7 +5,7 @@ In the burn-in chains leave some entries out, which then tell how far each chain
 For likelihoods that are not Gaussian in f an auxiliary variable per entry (`tensorcep.likelihoods.augmentation`), then
 the rows of one mode after the other, then the precision of the entries, where there is one. A dispersion comes first,
 given the latent values, with the auxiliary variables integrated out: drawn given an old variable, whose law depends on
-it, it would change the stationary law.
+it, it would change the stationary law. So do the thresholds of ordered levels.
 
 Two samplers differ in the auxiliary variable alone. "gibbs" has normal latent values: real values, censored or not
 (Chib 1992), and probit labels (Albert and Chib 1993). "pg-gibbs" has Polya-Gamma variables: labels with the logit link,
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.components import EntryTheta
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.chains import (
@@ -51,7 +52,8 @@ from tensorcep.cp.gibbs.held_out import (
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
-from tensorcep.cp.parameters import Learned, learned_parameter
+from tensorcep.cp.parameters import Learned, in_places_of, learned_levels, learned_parameter
+from tensorcep.cp.predict import with_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
@@ -59,6 +61,8 @@ from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds
 
 
 class GibbsState(NamedTuple):
@@ -103,6 +107,28 @@ class GibbsState(NamedTuple):
         theta = self.chains.theta[c]
         return np.full(shape, theta[0]) if self.learned is None else self.learned.groups.per_entry(theta)
 
+    def given(self, c: int, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """What kernels take as y and theta of every entry in chain c, (n_blocks, LANES) each."""
+        if problem.likelihood.levels is not None:
+            return in_places_of(problem, problem.entries.y, self.chains.theta[c])
+        return problem.entries.y, self.theta(c, problem.entries.y.shape)
+
+    def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """The same of the entries at these places in every chain, (C, n) each."""
+        y, levels = problem.entries.y.ravel()[place], problem.likelihood.levels
+        if levels is None:
+            theta = self.theta_at(place)
+            return np.broadcast_to(y, theta.shape), theta
+        low, high = zip(*(levels.between(y, theta) for theta in self.chains.theta), strict=True)
+        return np.stack(low), np.stack(high)
+
+    def predictive_at(self, place: np.ndarray, likelihood: Likelihood) -> tuple[Likelihood, np.ndarray]:
+        """The likelihood of new observations at these places, and its parameter in every chain, (C, n)."""
+        if learned_levels(likelihood) is None:
+            return likelihood, self.theta_at(place)
+        found, theta = with_parameter(likelihood, EntryTheta(self.chains.theta))
+        return found, np.broadcast_to(theta.values, (len(theta.values), len(place)))
+
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
     """Every chain at its start, a precision at that of the data, any other parameter at its own start.
@@ -113,6 +139,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
+    levels = learned_levels(problem.likelihood)
+    if levels is not None:
+        theta = np.tile(levels.start, (C, 1))
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
     chains = start_chains(problem, options, theta, augmentation is not None, left_out)
@@ -156,8 +185,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
-        of_entries = state.theta_at(left_out.place)
-        held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
+        given = state.given_at(left_out.place, problem)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, problem.likelihood)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
@@ -186,6 +215,9 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
         _draw_dispersion(c, state, state.learned, problem, executor)
+    levels = learned_levels(problem.likelihood)
+    if levels is not None:
+        _draw_thresholds(c, state, levels, problem, executor)
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
     n = len(problem.entries.permutation)
@@ -198,7 +230,8 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     if state.learned is not None and state.learns_precision:
         _draw_precision(c, state, state.learned, squares, n, problem.seed)
     if augmentation is not None:
-        return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
+        y, theta = state.given(c, problem)
+        return train_score(problem, state.f[c], theta, y)
     tau = float(chains.theta[c, 0])
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
@@ -224,13 +257,22 @@ def _draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Probl
     chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
 
 
+def _draw_thresholds(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
+    """Draw the thresholds of chain c given its latent values, latent normals integrated out."""
+    chains, entries = state.chains, problem.entries
+    rng = generator(problem.seed, Stream.THRESHOLDS, chains.sweeps, c)
+    known = LevelEntries(entries.y, entries.weight, state.f[c])
+    chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
+
+
 def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    record = (entries.y, entries.weight, f, state.theta(c, f.shape), key, *sites)
+    y, theta = state.given(c, problem)
+    record = (y, entries.weight, f, theta, key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 
 
@@ -248,7 +290,10 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     learned, held = state.learned, state.held
     mode = None if learned is None else learned.groups.mode
     shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
-    draws = collect(state.chains, problem, mode, learned is not None, shares)
+    levels = learned_levels(problem.likelihood)
+    draws = collect(state.chains, problem, mode, learned is not None or levels is not None, shares)
+    if levels is not None:
+        draws = draws._replace(n_thresholds=levels.n - 2)
     if held is None:
         return draws
     if state.noise_held and draws.theta is not None:
@@ -268,6 +313,7 @@ GIBBS = Method(
     learns_prior=True,
     takes_features=True,
     takes_limits=True,
+    takes_levels=True,
 )
 PG_GIBBS = replace(
     GIBBS,
