@@ -56,9 +56,7 @@ class EntryTheta(NamedTuple):
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
         given = (self.gamma is None and self.log_gaps is None) or is_precision
-        return self._replace(
-            values=draws, gamma=None, log_gaps=None, at_mean=None if given else self.values[which]
-        )
+        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=None if given else self.values[which])
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""

@@ -179,9 +179,7 @@ def gaussian_rows(
     return rows
 
 
-def _given(
-    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries
-) -> tuple[np.ndarray, np.ndarray]:
+def _given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> tuple[np.ndarray, np.ndarray]:
     """What kernels take as y and theta of the new entries in component c, (N,); a new row's is the mean over rows."""
     own = c if belief.theta is not None else 0
     if likelihood.levels is not None:

@@ -147,9 +147,7 @@ def _exceeding(cuts: np.ndarray, logistic: bool) -> Callable[..., np.ndarray]:
     return above
 
 
-def probabilities_of_levels(
-    likelihood: Likelihood, m: np.ndarray, v: np.ndarray, theta: np.ndarray
-) -> np.ndarray:
+def probabilities_of_levels(likelihood: Likelihood, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Probabilities (n, L) of the levels under equally likely components, whose m, v and theta are (C, n)."""
     levels = likelihood.levels
     if levels is None:
