@@ -161,7 +161,7 @@ def logistic_loglik(y, f, theta, value, d1, d2):
 
 @kernel
 def _mode(a, b, m, v):
-    """Return where the log of the tilted density, which is concave, is largest: slopes of log P are between -1 and 1."""
+    """Return where the log of the tilted density, which is concave, is largest: log P has slopes between -1 and 1."""
     low, high = m - v, m + v
     f = m
     for _ in range(NEWTON):

@@ -126,7 +126,7 @@ class Levels(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What entries and prior say of thresholds at a point: log density, slopes (m,), minus second derivatives (m, m)."""
+    """What entries and prior say of thresholds somewhere: log density, slopes (m,), minus second derivatives (m, m)."""
 
     value: float
     slope: np.ndarray

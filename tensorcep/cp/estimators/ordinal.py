@@ -97,7 +97,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
         known = copy.copy(self)
-        vars(known).update(coding)
+        known.__dict__ |= coding
         return known
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:

@@ -75,9 +75,8 @@ def sweep(
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
-    y, theta_of_entries = in_places_of(
-        problem, np.full(f.shape, theta), None if state.cut is None else state.cut.thresholds
-    )
+    cut = None if state.cut is None else state.cut.thresholds
+    y, theta_of_entries = in_places_of(problem, np.full(f.shape, theta), cut)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
@@ -144,9 +143,12 @@ def _with_learned_parameter(state: MessageState, problem: Problem, executor: Exe
     mean, cov = state.rows.mean, state.rows.cov
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    step = state.pace.step
     if state.cut is not None:
-        return state._replace(cut=thresholds_of_rows(problem, state.cut, mean, cov, state.pace.step, executor))
-    return state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, state.pace.step))
+        state = state._replace(cut=thresholds_of_rows(problem, state.cut, mean, cov, step, executor))
+    if state.learned is not None:
+        state = state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, step))
+    return state
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
