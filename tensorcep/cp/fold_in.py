@@ -219,6 +219,7 @@ def drawn_row(
     n, blocks = len(entries.y), -(-len(entries.y) // LANES)
     y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
     y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = given, 1.0, 1.0, theta
+    weight[:] = 1.0  # where it is not drawn
     rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
     values = draw_rows(*moments(rows, executor), 1, rng)[0]
     for sweep in range(GIBBS_ROUNDS):
