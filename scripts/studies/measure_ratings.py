@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.common import Row, parser, report, row, words
 from tensorcep import CPOrdinalClassifier, CPRegressor, Features
 from tensorcep.metrics import rmse
 
@@ -79,9 +79,11 @@ def log_scores(model: Any, X: np.ndarray, stars: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(mass[np.arange(len(stars)), stars.astype(int) - 1], LEAST_MASS)))
 
 
-def measure(name: str, where: Path, fold: int, given: dict[str, Any]) -> list[Row]:
-    """Fit one model to a fold and score it."""
+def measure(name: str, where: Path, fold: int, entries: int | None, given: dict[str, Any]) -> list[Row]:
+    """Fit one model to a fold, or to so many of its entries, and score it."""
     train, test = ratings(where, fold)
+    if entries is not None:
+        train = train.sample(min(entries, len(train)), random_state=fold)
     shape = tuple(1 + int(max(train[c].max(), test[c].max())) for c in COLUMNS)
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     model = model_of(name, where, {"shape": shape, **given})
@@ -103,17 +105,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--rank", default="auto", help="components (default: auto)")
     options.add_argument("--method", default="auto", help="inference method (default: auto)")
     options.add_argument("--sweeps", default="auto", help="sweeps of every chain (default: auto)")
+    options.add_argument("--entries", type=int, help="training entries (default: all of the fold)")
     args = options.parse_args(argv)
     where = folder()
     if where is None:
-        say(f"skipped: no {FOLDER}/u1.test.gz to u5.test.gz in the folder that TENSORCEP_DATA names; see --help")
+        reason = f"no {FOLDER}/u1.test.gz to u5.test.gz in the folder that TENSORCEP_DATA names; see --help"
+        report([row("log_score", None, data=FOLDER, skipped=reason)], args.json)
         return
     given = {"random_state": args.seed, "method": args.method, "n_jobs": 1}
     given |= {"rank": _number(args.rank), "max_iter": _number(args.sweeps)}
     rows: list[Row] = []
     for fold in args.folds:
         for name in args.models:
-            rows += measure(name, where, fold, given)
+            rows += measure(name, where, fold, args.entries, given)
     report(rows, args.json)
 
 

@@ -80,7 +80,9 @@ def test_levels_without_entries_keep_their_place(rng):
     assert (gaps > 1e-4).all()
     none = entries._replace(used=np.zeros_like(entries.used))
     np.testing.assert_allclose(
-        np.diff(law_of_thresholds(levels, levels.start, none, ALONE).thresholds, prepend=0.0), 1.0 / levels.rate, rtol=1e-4
+        np.diff(law_of_thresholds(levels, levels.start, none, ALONE).thresholds, prepend=0.0),
+        1.0 / levels.rate,
+        rtol=1e-4,
     )
 
 

@@ -39,7 +39,9 @@ def data():
 
 def new(method="vmp", **params):
     given = {"rank": 1, "interactions": "main+cp", "max_iter": 40, "tol": 1e-2, "random_state": 0, "shape": SHAPE}
-    return tc.CPOrdinalClassifier(**{**given, "method": METHODS.get(method, method) if isinstance(method, str) else method, **params})
+    return tc.CPOrdinalClassifier(
+        **{**given, "method": METHODS.get(method, method) if isinstance(method, str) else method, **params}
+    )
 
 
 @cache
