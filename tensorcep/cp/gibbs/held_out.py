@@ -72,8 +72,10 @@ class HeldOut(NamedTuple):
     score, mean_of_all : (n,) float64
         Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
         the burn-in.
-    share, constant, constant_theta : float
-        What all together count beside the constant, its latent value, and its parameter of the likelihood.
+    share, constant : float
+        What all together count beside the constant, and its latent value.
+    constant_theta : float, or (m,) float64
+        Its parameter of the likelihood; of ordered levels its thresholds.
     """
 
     place: np.ndarray
@@ -90,7 +92,7 @@ class HeldOut(NamedTuple):
     mean_of_all: np.ndarray
     share: float = 1.0
     constant: float = 0.0
-    constant_theta: float = 1.0
+    constant_theta: Any = 1.0
 
     @property
     def heaviest(self) -> float:

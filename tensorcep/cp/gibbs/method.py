@@ -62,7 +62,7 @@ from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds
+from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds, law_of_thresholds
 
 
 class GibbsState(NamedTuple):
@@ -148,6 +148,10 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     f = np.zeros((C, 0, 0))
     if augmentation is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
+    if levels is not None:  # where the rows ask for them: rows that meet others lose their components
+        for c in range(C):
+            known = LevelEntries(problem.entries.y, problem.entries.weight, f[c])
+            chains.theta[c] = law_of_thresholds(levels, levels.start, known, executor).thresholds
     state = GibbsState(chains, f, augmentation, learned, held, False)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)

@@ -340,3 +340,22 @@ def test_methods_are_compared():
     table = tc.compare(train, test, ["vmp", "laplace"], estimator=new(tol=0.1, max_iter=20))
     assert {"rmse", "log_score", "coverage"} <= set(table.columns)
     assert np.isfinite(table["log_score"]).all()
+
+
+def test_levels_that_are_noise_are_predicted_by_their_shares():
+    X, _ = data()
+    y = np.random.default_rng(2).choice(4, 400, p=[0.1, 0.2, 0.3, 0.4])
+    model = tc.CPOrdinalClassifier(3, max_iter=60, random_state=0).fit(X, y)
+    shares = np.bincount(y) / 400.0
+    assert np.abs(model.predict_proba(X) - shares).mean() < 0.06
+    assert model.diagnostics_.weights["constant"] > 0.5
+
+
+def test_features_of_rows_predict_the_levels_of_rows_without_entries():
+    X, y = data()
+    known = X[:, 0] < 11
+    signal = np.array([y[X[:, 0] == i].mean() for i in range(14)])
+    side = pd.DataFrame({"size": signal})
+    model = new(prior={0: tc.Features(side)}).fit(X[known], y[known])
+    constant = np.log((np.bincount(y[known]) / known.sum()))[y[~known]]
+    assert model.log_score(X[~known], y[~known]).mean() > constant.mean() + 0.05
