@@ -7,12 +7,12 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_shape
-from tensorcep.core.components import Components, EntryTheta, draw_rows, joined, moments_of_rows
+from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, joined, moments_of_rows
 from tensorcep.core.packing import offsets, pack
 from tensorcep.core.records import Sized
 
@@ -43,19 +43,6 @@ class Dispersion(NamedTuple):
     mode: int | None
     a: Annotated[np.ndarray, Sized("m")]
     b: Annotated[np.ndarray, Sized("m")]
-
-
-class Thresholds(NamedTuple):
-    """Posterior of the thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps.
-
-    Attributes
-    ----------
-    mean : (t,) float64
-    cov : (t, t) float64
-    """
-
-    mean: Annotated[np.ndarray, Sized("t")]
-    cov: Annotated[np.ndarray, Sized("t t")]
 
 
 class Slopes(NamedTuple):
@@ -129,8 +116,7 @@ class Posterior(NamedTuple):
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
         if self.thresholds is not None:
-            mean, cov = self.thresholds
-            return EntryTheta(np.cumsum(np.exp(mean))[None], log_gaps=(mean[None], cov[None]))
+            return self.thresholds.theta
         if self.dispersion is None:
             return None
         mode, a, b = self.dispersion
@@ -173,8 +159,9 @@ class Draws(NamedTuple):
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        sizes = row_dims(self.shape, self.rank, self.theta_mode)
-        return {**sizes, "m": self.n_thresholds} if self.n_thresholds else sizes
+        return row_dims(self.shape, self.rank, self.theta_mode) | (
+            {"m": self.n_thresholds} if self.n_thresholds else {}
+        )
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
@@ -203,13 +190,6 @@ class Draws(NamedTuple):
     def within(self, belief: Components) -> Draws:
         """The same draws as a part of the array of their components, so that they are stored once."""
         return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
-
-
-def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for draws (n_chains, n_draws, n_rows, R) of known rows, and as many of unknown ones: parts of one."""
-    chains, draws, n, R = sizes
-    whole = np.empty((chains, draws, n + n_unknown, R), dtype)
-    return whole[:, :, :n], whole[:, :, n:]
 
 
 class PointEstimate(NamedTuple):

@@ -7,11 +7,12 @@ What is predicted is the mean over the components.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.packing import pack, unpack
+from tensorcep.core.records import Sized
 from tensorcep.kernels.rows import row_moments
 
 # Elements of the dense matrices of rows that exist at a time.
@@ -81,6 +82,24 @@ class EntryTheta(NamedTuple):
             return self.values[which % len(self.values)]
         a, b = self.gamma
         return rng.gamma(a[which], 1.0 / b[which])
+
+
+class Thresholds(NamedTuple):
+    """Posterior of the thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps.
+
+    Attributes
+    ----------
+    mean : (t,) float64
+    cov : (t, t) float64
+    """
+
+    mean: Annotated[np.ndarray, Sized("t")]
+    cov: Annotated[np.ndarray, Sized("t t")]
+
+    @property
+    def theta(self) -> EntryTheta:
+        """The same as the likelihood's parameter of one component."""
+        return EntryTheta(np.cumsum(np.exp(self.mean))[None], log_gaps=(self.mean[None], self.cov[None]))
 
 
 def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
@@ -163,3 +182,10 @@ def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Ge
         root = np.linalg.cholesky(unpack(cov[part], R))
         out[:, part] = mean[part] + np.einsum("nij,dnj->dni", root, out[:, part])
     return out
+
+
+def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for draws (n_chains, n_draws, n_rows, R) of known rows, and as many of unknown ones: parts of one."""
+    chains, draws, n, R = sizes
+    whole = np.empty((chains, draws, n + n_unknown, R), dtype)
+    return whole[:, :, :n], whole[:, :, n:]

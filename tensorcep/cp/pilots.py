@@ -24,8 +24,9 @@ from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import held_places
-from tensorcep.cp.gibbs.method import GibbsState, with_weights
+from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.gibbs.shrinkage import with_constant
+from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.problem import Problem

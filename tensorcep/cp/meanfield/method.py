@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior, Thresholds
+from tensorcep.core.belief import Posterior
+from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior, Thresholds
+from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows

@@ -357,5 +357,5 @@ def test_features_of_rows_predict_the_levels_of_rows_without_entries():
     signal = np.array([y[X[:, 0] == i].mean() for i in range(14)])
     side = pd.DataFrame({"size": signal})
     model = new(prior={0: tc.Features(side)}).fit(X[known], y[known])
-    constant = np.log((np.bincount(y[known]) / known.sum()))[y[~known]]
+    constant = np.log(np.bincount(y[known]) / known.sum())[y[~known]]
     assert model.log_score(X[~known], y[~known]).mean() > constant.mean() + 0.05
