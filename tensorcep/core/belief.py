@@ -137,8 +137,7 @@ class Draws(NamedTuple):
     rank : int
     rows : (n_chains, n_draws, n_rows, R) float64 or float32
     theta : (n_chains, n_draws, m) float64 or None
-        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds between
-        ordered levels, `n_thresholds` of them.
+        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds.
     theta_mode : int or None
         The mode whose rows have a parameter of their own; None when all entries share one.
     seen : (n_rows,) bool
@@ -159,9 +158,8 @@ class Draws(NamedTuple):
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, self.theta_mode) | (
-            {"m": self.n_thresholds} if self.n_thresholds else {}
-        )
+        sizes = row_dims(self.shape, self.rank, self.theta_mode)
+        return {**sizes, "m": self.n_thresholds or sizes["m"]}
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""

@@ -6,8 +6,8 @@ constant. The mean m of all of them is then better multiplied by the slope b of 
 the entries' own squared residuals (White 1980, Econometrica 48, p. 817). Where nothing is to be shrunk this costs about
 1 / (2 n) of the squared error for n entries.
 
-Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log scores
-of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
+Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
+scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
 
 In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves.
 """
