@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CollectiveMatrixFactorization,
         CPClassifier,
         CPCountRegressor,
+        CPOrdinalClassifier,
         CPRegressor,
         GaussianProcessClassifier,
         GaussianProcessCountRegressor,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
+    "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "cp.estimators.regressor": ("CPRegressor",),
     "cp.select_rank": ("RankSelection",),
     "cp.simulate": ("simulate_cp",),
@@ -82,6 +84,7 @@ __all__ = [
     "BayesianProbitRegression",
     "CPClassifier",
     "CPCountRegressor",
+    "CPOrdinalClassifier",
     "CPRegressor",
     "CollectiveMatrixFactorization",
     "Features",

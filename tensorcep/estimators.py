@@ -12,6 +12,7 @@ from tensorcep.core.store import StoredModel, complete, open_model, parameters
 from tensorcep.core.store import read_attributes as read_plain
 from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
+from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.settings.names import params_of_file as cp_params
@@ -44,6 +45,7 @@ __all__ = [
     "BayesianProbitRegression",
     "CPClassifier",
     "CPCountRegressor",
+    "CPOrdinalClassifier",
     "CPRegressor",
     "CollectiveMatrixFactorization",
     "GaussianProcessClassifier",
@@ -54,7 +56,9 @@ __all__ = [
 
 # By class name: the estimators of tensors, of matrices, of feature vectors, and Gaussian processes. `load` knows them
 # all.
-ESTIMATORS: dict[str, Any] = {cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor)}
+ESTIMATORS: dict[str, Any] = {
+    cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor, CPOrdinalClassifier)
+}
 FACTOR_MODELS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (BayesianPCA, BayesianFactorAnalysis, CollectiveMatrixFactorization, BayesianCCA, GroupFactorAnalysis)

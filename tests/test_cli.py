@@ -857,9 +857,43 @@ def test_cli_datasets_fetches_and_writes_published_parts(
     np.testing.assert_array_equal(read_tensor(tmp_path / "e.npz").coords, tensorcep.datasets.load_enron(2).test.coords)
 
 
+def test_cli_fits_predicts_and_evaluates_levels(tmp_path, capsys):
+    rng = np.random.default_rng(3)
+    X = np.stack(np.unravel_index(rng.choice(240, 180, replace=False), (16, 15)), axis=1)
+    f = rng.standard_normal(16)[X[:, 0]] + rng.standard_normal(15)[X[:, 1]]
+    stars = 1.0 + np.searchsorted([-1.0, 0.0, 1.0], f + rng.standard_normal(180))
+    path, model = tmp_path / "stars.tns", tmp_path / "m.npz"
+    write_tensor(SparseTensor.from_coo(X, stars, (16, 15)), path)
+    options = ["--rank", 1, "--method", "vmp", "--max-iter", 30, "--tol", 0.1]
+    assert cli("fit", path, "-o", model, *options) == 0
+    assert "for levels such as stars --likelihood ordinal" in capsys.readouterr().out
+    assert cli("fit", path, "-o", model, "--likelihood", "ordinal", *options) == 0
+    assert "thresholds  0, " in capsys.readouterr().out
+    table, fitted = predictions(capsys, model, path), load(model)
+    assert list(table.columns)[2:] == [
+        "level",
+        "mean",
+        "sd",
+        "lower",
+        "upper",
+        *(f"probability_{k}" for k in range(1, 5)),
+    ]
+    np.testing.assert_allclose(table["mean"], fitted.expected_value(X), rtol=1e-6)
+    np.testing.assert_array_equal(table["level"], fitted.predict(X))
+    assert cli("evaluate", model, path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["accuracy"] == pytest.approx(fitted.score(X, stars))
+    assert found["log_likelihood"] == pytest.approx(fitted.log_score(X, stars).mean())
+    assert {"rmse", "mae", "coverage_80"} <= set(found)
+    with pytest.raises(SystemExit):
+        cli("stream", path, "-o", model, "--likelihood", "ordinal")
+    assert "invalid choice: 'ordinal'" in capsys.readouterr().err
+
+
 def test_cli_offers_every_likelihood_that_an_estimator_offers():
     from tensorcep.cli._fit import LIKELIHOODS
     from tensorcep.likelihoods import names_of
 
     offered = {name for kind in ("values", "labels", "counts") for name in names_of(kind)}
-    assert set(LIKELIHOODS) == offered | {"counts"}  # of which the estimator chooses one
+    # of counts the estimator chooses one, and levels are cut as each fit learns
+    assert set(LIKELIHOODS) == offered | {"counts", "ordinal"}

@@ -27,6 +27,7 @@ Score a model's predictions of the entries of DATA, which should not be those th
   real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
   counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a lower limit
+  levels        the same of the expected level, and accuracy
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
 predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     if args.figure is not None and not (hasattr(model, "predict_proba") or model.has_uncertainty()):
         fail_value(f"--figure draws uncertainty, and the model in '{args.model}' is a point estimate; leave it out.")
     queries = read_queries(args.data, args, model, with_values=True)
-    y = model._coded(queries.y)
+    y = queries.y if hasattr(model, "expected_value") else model._coded(queries.y)
     if args.figure is not None:
         save_figure(args.figure, *drawings(model, queries.X, y))
     found = {"entries": len(queries.columns), **scores(model, queries.X, y)}
@@ -69,7 +70,7 @@ def drawings(model: Any, X: Any, y: np.ndarray) -> list[Callable[[Any], Any]]:
     """What shows the uncertainty of the model's kind of data, each on axes that it gets."""
     from tensorcep import plots
 
-    if hasattr(model, "predict_proba"):
+    if hasattr(model, "predict_proba") and not hasattr(model, "expected_value"):
         p = model.predict_proba(X)[:, 1]
         return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
     intervals = {level: model.predict_interval(X, level) for level in LEVELS}
@@ -80,10 +81,21 @@ def drawings(model: Any, X: Any, y: np.ndarray) -> list[Callable[[Any], Any]]:
     return found
 
 
+def _scores_of_levels(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
+    """Scores of levels, which in a shell are numbers."""
+    from tensorcep import metrics
+
+    intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
+    found = metrics.evaluate_counts(y, model.expected_value(X), model.log_score(X, y), intervals)
+    return {**found, "accuracy": float((model.predict(X) == y).mean())}
+
+
 def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     """The scores that fit the model's kind of data."""
     from tensorcep import metrics
 
+    if hasattr(model, "expected_value"):
+        return _scores_of_levels(model, X, y)
     if hasattr(model, "predict_proba"):
         return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
     if not model.has_uncertainty():

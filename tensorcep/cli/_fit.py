@@ -6,6 +6,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -25,6 +27,9 @@ from tensorcep.cp.settings.names import SETTINGS
 if TYPE_CHECKING:
     from tensorcep.entries.tensor import SparseTensor
 
+# From more different values on they are no levels.
+MOST_LEVELS = 20
+
 DESCRIPTION = f"""\
 Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MODEL.
 
@@ -39,6 +44,7 @@ LIKELIHOODS = {
     "counts": ("CPCountRegressor", "likelihood"),
     "poisson": ("CPCountRegressor", "likelihood"),
     "negbinomial": ("CPCountRegressor", "likelihood"),
+    "ordinal": ("CPOrdinalClassifier", None),
 }
 # Options that are settings of a method.
 SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
@@ -80,7 +86,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
-        "counts: the one of these two that they ask for",
+        "counts: the one of these two that they ask for; ordinal: ordered levels such as stars",
     )
     add_structure_options(group)
     add_special_options(group)
@@ -267,7 +273,8 @@ def _default_likelihood(tensor: SparseTensor) -> str:
     if ((y == 0) | (y == 1)).all():
         return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
     if ((y >= 0) & (y == y.round())).all():
-        return f"{text}; every value is a whole number >= 0: for counts say --likelihood counts"
+        levels = " and for levels such as stars --likelihood ordinal" if len(np.unique(y)) <= MOST_LEVELS else ""
+        return f"{text}; every value is a whole number >= 0: for counts say --likelihood counts{levels}"
     return text
 
 

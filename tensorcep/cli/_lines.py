@@ -31,6 +31,9 @@ def noise_lines(model: Any) -> list[str]:
     """What is known of the noise of real values, and of their limit; of the dispersion of counts."""
     if getattr(model, "dispersion_", None) is not None:
         return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
+    if hasattr(model, "thresholds_"):
+        cuts = ", ".join(f"{cut:.3g}" for cut in model.thresholds_)
+        return [f"thresholds  {cuts} between the levels {', '.join(map(str, model.classes_.tolist()))}"]
     if not hasattr(model, "noise_precision_"):
         return []
     known = {} if model.diagnostics_ is None else model.diagnostics_.lines()

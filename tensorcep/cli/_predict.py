@@ -25,6 +25,7 @@ Predict the cells of DATA and write them as csv: the mode columns of DATA, and
 
   mean, sd, lower, upper       of a new observation, for real values and counts
   probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
+  level, mean, sd, lower, upper, probability_1, ...  of levels: the most probable one, and what is known of a new one
 
 A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
 and upper of real values, mean and sd of counts, and probability of labels.
@@ -69,18 +70,29 @@ def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float)
     table.columns = [f"mode_{name}" if isinstance(name, int) else name for name in columns.columns]
     for name in table.columns[table.dtypes == "float64"]:
         table[name] = table[name].map(repr)  # labels keep every digit
-    found = {}
-    if hasattr(model, "predict_proba"):
+    found: dict[str, Any] = {}
+    if hasattr(model, "expected_value"):
+        found = _of_levels(model, X, coverage)
+    elif hasattr(model, "predict_proba"):
         found["probability"] = model.predict_proba(X)[:, 1]
     else:
         found["mean"] = model.predict(X)
-    if model.has_uncertainty():
+    if model.has_uncertainty() and not hasattr(model, "expected_value"):
         if "mean" in found:
             found["sd"] = model.predict(X, return_std=True)[1]
         found["lower"], found["upper"] = model.predict_interval(X, coverage).T
     for name, numbers in found.items():
         table[f"predicted_{name}" if name in columns.columns else name] = numbers
     return table
+
+
+def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
+    """What a model of ordered levels says; a shell's levels are numbers."""
+    mean, sd = model.expected_value(X, return_std=True)
+    lower, upper = model.predict_interval(X, coverage).T
+    p = model.predict_proba(X)
+    found = {"level": model.classes_[p.argmax(axis=1)], "mean": mean, "sd": sd, "lower": lower, "upper": upper}
+    return found | {f"probability_{level:g}": p[:, k] for k, level in enumerate(model.classes_.tolist())}
 
 
 COMMAND = Command(

@@ -96,7 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", choices=("cp", "pca", "fa"), default="cp", help="cp: a tensor (default); pca, fa: rows of a matrix"
     )
     add_rank_option(group)
-    group.add_argument("--likelihood", choices=LIKELIHOODS, default="gaussian", help="as for fit (default: gaussian)")
+    known = [name for name in LIKELIHOODS if name != "ordinal"]  # thresholds are not learned by batches
+    group.add_argument("--likelihood", choices=known, default="gaussian", help="as for fit (default: gaussian)")
     add_structure_options(group)
     add_special_options(group)
     group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")

@@ -7,12 +7,12 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_shape
-from tensorcep.core.components import Components, EntryTheta, draw_rows, joined, moments_of_rows
+from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, joined, moments_of_rows
 from tensorcep.core.packing import offsets, pack
 from tensorcep.core.records import Sized
 
@@ -91,6 +91,8 @@ class Posterior(NamedTuple):
         Posterior of the dispersion of negative-binomial counts.
     mode_prior : ModePrior or None
         The learned prior of the rows of each mode; None where the prior was given.
+    thresholds : Thresholds or None
+        Posterior of the thresholds between ordered levels.
     """
 
     shape: tuple[int, ...]
@@ -101,6 +103,7 @@ class Posterior(NamedTuple):
     seen: Annotated[np.ndarray, Sized("n", "b")]
     dispersion: Dispersion | None = None
     mode_prior: ModePrior | None = None
+    thresholds: Thresholds | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -112,6 +115,8 @@ class Posterior(NamedTuple):
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
+        if self.thresholds is not None:
+            return self.thresholds.theta
         if self.dispersion is None:
             return None
         mode, a, b = self.dispersion
@@ -132,12 +137,14 @@ class Draws(NamedTuple):
     rank : int
     rows : (n_chains, n_draws, n_rows, R) float64 or float32
     theta : (n_chains, n_draws, m) float64 or None
-        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`.
+        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds.
     theta_mode : int or None
         The mode whose rows have a parameter of their own; None when all entries share one.
     seen : (n_rows,) bool
     unknown : (n_chains, n_draws, K, R) float64 or None
         A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
+    n_thresholds : int
+        0 where there are none.
     """
 
     shape: tuple[int, ...]
@@ -147,10 +154,12 @@ class Draws(NamedTuple):
     theta_mode: int | None
     seen: Annotated[np.ndarray, Sized("n", "b")]
     unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+    n_thresholds: int = 0
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, self.theta_mode)
+        sizes = row_dims(self.shape, self.rank, self.theta_mode)
+        return {**sizes, "m": self.n_thresholds or sizes["m"]}
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
@@ -179,13 +188,6 @@ class Draws(NamedTuple):
     def within(self, belief: Components) -> Draws:
         """The same draws as a part of the array of their components, so that they are stored once."""
         return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
-
-
-def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for draws (n_chains, n_draws, n_rows, R) of known rows, and as many of unknown ones: parts of one."""
-    chains, draws, n, R = sizes
-    whole = np.empty((chains, draws, n + n_unknown, R), dtype)
-    return whole[:, :, :n], whole[:, :, n:]
 
 
 class PointEstimate(NamedTuple):

@@ -7,11 +7,12 @@ What is predicted is the mean over the components.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.packing import pack, unpack
+from tensorcep.core.records import Sized
 from tensorcep.kernels.rows import row_moments
 
 # Elements of the dense matrices of rows that exist at a time.
@@ -33,6 +34,8 @@ class EntryTheta(NamedTuple):
         Shapes and rates of its Gamma distributions; None where the values are all that is known.
     at_mean : (C, m) float64, or None
         Of draws of a dispersion: the means that it was drawn about. See `predictive`.
+    log_gaps : (C, m), (C, m, m) float64, or None
+        Of thresholds between ordered levels: mean and covariance of the logs of the gaps between them.
     """
 
     values: np.ndarray
@@ -40,6 +43,7 @@ class EntryTheta(NamedTuple):
     first: int = 0
     gamma: tuple[np.ndarray, np.ndarray] | None = None
     at_mean: np.ndarray | None = None
+    log_gaps: tuple[np.ndarray, np.ndarray] | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -52,8 +56,8 @@ class EntryTheta(NamedTuple):
 
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
-        at_mean = None if self.gamma is None or is_precision else self.values[which]
-        return self._replace(values=draws, gamma=None, at_mean=at_mean)
+        given = (self.gamma is None and self.log_gaps is None) or is_precision
+        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=None if given else self.values[which])
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
@@ -64,12 +68,38 @@ class EntryTheta(NamedTuple):
         index = rows[:, self.mode] - self.first
         return extended[:, np.where((index >= 0) & (index < m), index, m)]
 
+    def averaged(self) -> EntryTheta:
+        """The mean over the components, as one of them."""
+        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first)
+
     def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw (n, m) from each of these components (n,)."""
+        if self.log_gaps is not None:
+            mean, cov = self.log_gaps
+            each = [rng.multivariate_normal(mean[c], cov[c], method="cholesky") for c in which]
+            return np.cumsum(np.exp(np.array(each).reshape(len(which), -1)), axis=1)
         if self.gamma is None:
             return self.values[which % len(self.values)]
         a, b = self.gamma
         return rng.gamma(a[which], 1.0 / b[which])
+
+
+class Thresholds(NamedTuple):
+    """Posterior of the thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps.
+
+    Attributes
+    ----------
+    mean : (t,) float64
+    cov : (t, t) float64
+    """
+
+    mean: Annotated[np.ndarray, Sized("t")]
+    cov: Annotated[np.ndarray, Sized("t t")]
+
+    @property
+    def theta(self) -> EntryTheta:
+        """The same as the likelihood's parameter of one component."""
+        return EntryTheta(np.cumsum(np.exp(self.mean))[None], log_gaps=(self.mean[None], self.cov[None]))
 
 
 def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
@@ -79,7 +109,10 @@ def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     gamma = [theta.gamma for theta in thetas if theta.gamma is not None]
     a, b = ([pair[i] for pair in gamma] for i in (0, 1))
     both = (np.concatenate(a), np.concatenate(b)) if gamma else None
-    return thetas[0]._replace(values=np.concatenate([theta.values for theta in thetas]), gamma=both)
+    gaps = [theta.log_gaps for theta in thetas if theta.log_gaps is not None]
+    log_gaps = (np.concatenate([mean for mean, _ in gaps]), np.concatenate([cov for _, cov in gaps])) if gaps else None
+    values = np.concatenate([theta.values for theta in thetas])
+    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps)
 
 
 class Components(NamedTuple):
@@ -149,3 +182,10 @@ def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Ge
         root = np.linalg.cholesky(unpack(cov[part], R))
         out[:, part] = mean[part] + np.einsum("nij,dnj->dni", root, out[:, part])
     return out
+
+
+def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for draws (n_chains, n_draws, n_rows, R) of known rows, and as many of unknown ones: parts of one."""
+    chains, draws, n, R = sizes
+    whole = np.empty((chains, draws, n + n_unknown, R), dtype)
+    return whole[:, :, :n], whole[:, :, n:]

@@ -96,6 +96,8 @@ class Method(Generic[Prob, Opts, State]):
         Whether the rows' prior can depend on their features.
     takes_limits : bool
         Whether the method knows what a censored value says.
+    takes_levels : bool
+        Whether the method learns the thresholds between ordered levels.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Method(Generic[Prob, Opts, State]):
     learns_prior: bool = False
     takes_features: bool = False
     takes_limits: bool = False
+    takes_levels: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
@@ -118,6 +121,8 @@ class Method(Generic[Prob, Opts, State]):
             return [f"one of the likelihoods {list(self.likelihoods)}"]
         if likelihood.censored and not self.takes_limits:
             return ["values without a limit (lower_limit=None)"]
+        if likelihood.levels is not None and not self.takes_levels:
+            return ["values without thresholds to learn"]
         return [part for part in self.needs if getattr(likelihood, part) is None]
 
 

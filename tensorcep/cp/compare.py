@@ -48,7 +48,7 @@ def compare(
     methods : iterable of str or records of settings, optional
         Names, or records from `tensorcep.methods`, whose text is then their name here: ``["vmp", CEP(order=2)]``; by
         default every method that fits the estimator's likelihood and prior, with its default settings.
-    estimator : CPRegressor, CPClassifier or CPCountRegressor, optional
+    estimator : CPRegressor, CPClassifier, CPCountRegressor or CPOrdinalClassifier, optional
         The model and what all methods share: rank, priors, tolerance, seed. It is cloned, not fitted. What is "auto"
         may come to different models for different methods. Default: ``CPRegressor(random_state=0)``.
     params : mapping, optional
@@ -168,8 +168,10 @@ def _warm_up(model: Any, train: SparseTensor) -> None:
 def scores(model: Any, test: SparseTensor, coverage: float) -> dict[str, float]:
     """Accuracy, log score, coverage and calibration error of a fitted estimator's predictions of `test`."""
     y = test.values
-    binary, point = hasattr(model, "predict_proba"), not model.has_uncertainty()
-    predicted = model.predict_proba(test)[:, 1] if binary else model.predict(test)
+    levels, point = hasattr(model, "expected_value"), not model.has_uncertainty()
+    binary = hasattr(model, "predict_proba") and not levels
+    mean = model.expected_value if levels else model.predict
+    predicted = model.predict_proba(test)[:, 1] if binary else mean(test)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
         log_score = float(model.log_score(test, y).mean())

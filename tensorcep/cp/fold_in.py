@@ -161,16 +161,16 @@ def gaussian_rows(
 ) -> Natural:  # fmt: skip
     """The new rows under component c, for entries that are Gaussian in f given their auxiliary variables, if any."""
     have = sources(belief, c, by_new_row(entries), free)
-    theta = _theta(belief, c, likelihood, entries)
+    y, theta = _given(belief, c, likelihood, entries)
     precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
     if augmentation is None:
-        return updated(prior, have, precision, precision * entries.y, executor)
+        return updated(prior, have, precision, precision * y, executor)
     rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
     before, parts = np.zeros(len(entries.y)), [np.zeros(len(entries.y)) for _ in range(4)]
     for _ in range(ROUNDS):
         mean, variance = _latent(belief, c, entries, in_all(rows, free), executor)
         square = mean * mean + variance if augmentation.weighted or augmentation.matched else mean
-        augmentation.expected(entries.y, mean, square, theta, *parts)
+        augmentation.expected(y, mean, square, theta, *parts)
         rows = updated(prior, have, precision * parts[0], precision * parts[1], executor)
         change = np.linalg.norm(mean - before) / max(np.linalg.norm(mean), np.finfo(float).tiny)
         if change < SETTLED:
@@ -179,10 +179,13 @@ def gaussian_rows(
     return rows
 
 
-def _theta(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> np.ndarray:
-    """The likelihood's parameter of the new entries in component c, (N,); that of a new row is the mean over rows."""
+def _given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> tuple[np.ndarray, np.ndarray]:
+    """What kernels take as y and theta of the new entries in component c, (N,); a new row's is the mean over rows."""
+    own = c if belief.theta is not None else 0
+    if likelihood.levels is not None:
+        return likelihood.levels.between(entries.y, theta_of(belief, likelihood).values[own])
     rows = np.insert(entries.others, entries.mode, -1, axis=1)
-    return np.ascontiguousarray(theta_of(belief, likelihood).of(rows)[c if belief.theta is not None else 0])
+    return entries.y, np.ascontiguousarray(theta_of(belief, likelihood).of(rows)[own])
 
 
 def _latent(
@@ -211,11 +214,12 @@ def drawn_row(
     if augmentation is None:
         rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
         return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)
-    have, theta = sources(belief, c, by_new_row(entries), free), _theta(belief, c, likelihood, entries)
+    have, (given, theta) = sources(belief, c, by_new_row(entries), free), _given(belief, c, likelihood, entries)
     precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
     n, blocks = len(entries.y), -(-len(entries.y) // LANES)
     y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
-    y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = entries.y, 1.0, 1.0, theta
+    y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = given, 1.0, 1.0, theta
+    weight[:] = 1.0  # where it is not drawn
     rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
     values = draw_rows(*moments(rows, executor), 1, rng)[0]
     for sweep in range(GIBBS_ROUNDS):

@@ -75,6 +75,7 @@ def _state_without(old: MessageState, left: np.ndarray, work: Plan, executor: An
     if problem.noise_prior is not None:
         noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
     state = new._replace(messages=messages, rows=rows, prior=prior, noise=noise, law=old.law, sweeps=old.sweeps)
+    state = state._replace(cut=old.cut)
     return state._replace(f=latent_values(rows.mean, problem, executor), max_variance=old.max_variance)
 
 

@@ -61,12 +61,21 @@ def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
     if not len(weak):
         return None
     coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
+    problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
     rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
     more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
     n = min(len(weak), more.n_found)
     for k, factor in enumerate(more.factors):
         start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
     return problem._replace(start=start) if n else None
+
+
+def _with_thresholds_of(fitted: Posterior, likelihood: Likelihood) -> Likelihood:
+    """The likelihood of ordered levels whose thresholds start where a fit left them; any other as it is."""
+    theta, levels = fitted.theta, likelihood.levels
+    if theta is None or levels is None:
+        return likelihood
+    return likelihood._replace(levels=levels._replace(start=theta.values[0]))
 
 
 def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:
@@ -118,6 +127,8 @@ def working_values(likelihood: Likelihood, y: np.ndarray, f: np.ndarray | None =
     Without f the step is from the constant that fits best.
     """
     theta, steps = np.full_like(y, likelihood.default_theta), 1 if f is not None else SCORING_STEPS
+    if likelihood.levels is not None:
+        y, theta = likelihood.levels.between(y, likelihood.levels.start)
     value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
     f, score, information = np.zeros_like(y) if f is None else f, 0.0, 1.0
     for step in range(steps):

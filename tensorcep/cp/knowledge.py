@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.components import Components
-from tensorcep.cp.predict import CHUNK, latent_components, latent_quantiles, theta_of
+from tensorcep.cp.predict import CHUNK, latent_components, latent_quantiles, with_parameter
 from tensorcep.likelihoods.record import Likelihood
 
 # Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.
@@ -29,19 +29,22 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
     The ends of the interval are those of the latent value, as observations.
     """
     mean, sd = np.empty(len(rows)), np.empty(len(rows))
+    typical = None if belief.theta is None else belief.theta.averaged()
+    at_ends, parameter_at_ends = with_parameter(likelihood, typical)
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
     nodes, weights = np.polynomial.hermite_e.hermegauss(1 if belief.cov is None else NODES)
     weights = weights / weights.sum()
     step = max(1, 16 * CHUNK // (belief.size * len(nodes)))
     for part in (slice(a, a + step) for a in range(0, len(rows), step)):
         m, v = latent_components(belief, rows[part])
-        theta = np.broadcast_to(theta_of(belief, likelihood).of(rows[part]), m.shape)
+        theta = np.broadcast_to(parameter.of(rows[part]), m.shape)
         each = np.stack([_expected(likelihood, m + x * np.sqrt(v), theta) for x in nodes])
         mean[part] = np.einsum("x,xcn->n", weights, each) / belief.size
         sd[part] = np.sqrt(np.einsum("x,xcn->n", weights, (each - mean[part]) ** 2) / belief.size)
     tail = 0.5 * (1.0 - coverage)
-    theta = theta_of(belief, likelihood).of(rows).mean(axis=0)
+    theta = parameter_at_ends.of(rows)[0]
     ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
-    lower, upper = (_expected(likelihood, end, theta) for end in ends.T)
+    lower, upper = (_expected(at_ends, end, theta) for end in ends.T)
     return Knowledge(mean, sd, lower, upper)
 
 

@@ -8,14 +8,18 @@ import numpy as np
 
 from tensorcep.core.belief import Dispersion, GammaNoise
 from tensorcep.core.checks import check_int
+from tensorcep.core.executor import Executor
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma, Parameter
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
 ENOUGH = 10_000
+# Blocks of entries whose coordinates are copied at a time.
+BLOCKS_OF_MOMENTS = 4096
 
 
 class Groups(NamedTuple):
@@ -100,6 +104,51 @@ def law_of_rows(
     latent_moments(rows, mean, cov, m, v)
     new = learned.law_of_marginals(law, problem, index, m, v)
     return Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step))
+
+
+def learned_levels(likelihood: Likelihood) -> Levels | None:
+    """The levels whose thresholds are learned; None where there are none."""
+    levels = likelihood.levels
+    return levels if levels is not None and levels.learned else None
+
+
+def first_thresholds(problem: Problem) -> ThresholdLaw | None:
+    """The law of the thresholds to begin with; None where none are learned."""
+    levels = learned_levels(problem.likelihood)
+    return None if levels is None else levels.first_law()
+
+
+def cuts_of(problem: Problem, law: ThresholdLaw | None) -> np.ndarray:
+    """Where ordered levels are cut, (L + 1,); nothing where the likelihood has none."""
+    levels = problem.likelihood.levels
+    if levels is None:
+        return np.zeros(0)
+    return levels.cuts(levels.start if law is None else law.thresholds)
+
+
+def in_places_of(problem: Problem, theta: np.ndarray, thresholds: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """What kernels take as y and theta of every entry, (n_blocks, LANES) each: of ordered levels the cuts around it."""
+    y, levels = problem.entries.y, problem.likelihood.levels
+    if levels is None:
+        return y, theta
+    return levels.between(y, levels.start if thresholds is None else thresholds)
+
+
+def thresholds_of_rows(
+    problem: Problem, law: ThresholdLaw, mean: np.ndarray, cov: np.ndarray, step: float, executor: Executor
+) -> ThresholdLaw:
+    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows."""
+    entries, levels = problem.entries, learned_levels(problem.likelihood)
+    if levels is None:
+        return law
+    m, v = np.zeros(entries.y.shape), np.zeros(entries.y.shape)
+    for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
+        part = slice(b, b + BLOCKS_OF_MOMENTS)
+        rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, len(problem.shape)), np.int64)
+        latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
+    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v))
+    new = law_of_thresholds(levels, law.thresholds, known, executor)
+    return new._replace(mean=law.mean + step * (new.mean - law.mean))
 
 
 def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:

@@ -10,6 +10,7 @@ Where entries are many, chains draw the columns alone that the best pilot uses.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,9 @@ from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import held_places
-from tensorcep.cp.gibbs.method import GibbsState, with_weights
+from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.gibbs.shrinkage import with_constant
+from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.problem import Problem
@@ -67,13 +69,23 @@ def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
 def _narrowed(best: Flown, plan: Plan) -> Sampled:
     """The sampler in the columns that the best pilot uses, from its means."""
     problem = best.pilot.problem
-    strength = strengths(problem, best.mean)
     main = np.zeros(problem.rank, dtype=bool) if problem.free is None else problem.free.sum(axis=0) == 1
+    strength = strengths(problem, _without_constant(best.mean, main, problem))
     used = np.flatnonzero(main | (strength > UNUSED * strength.max(initial=0.0)))
     used = used if len(used) else np.arange(problem.rank)
     # the seed of the whole tells which entries are left out
     small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), used)
     return Sampled(plan._replace(problem=small), best.pilot.columns[used])
+
+
+def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:
+    """Row means whose main effects are centred: the constant in them, which levels have, is no component's rival."""
+    if problem.free is None:
+        return mean
+    mean = mean.copy()
+    for own, (a, b) in zip(problem.free, itertools.pairwise(problem.entries.offsets.tolist()), strict=True):
+        mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
+    return mean
 
 
 def _started(best: Flown, plan: Plan) -> Plan:

@@ -6,6 +6,7 @@ What is predicted is the mean over the components: each has the latent value's m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
@@ -16,6 +17,7 @@ from tensorcep.cp.model import latent_moments
 from tensorcep.cp.points import latent_of_points
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
+from tensorcep.likelihoods.ordinal import probabilities_of_levels
 from tensorcep.likelihoods.record import Likelihood
 
 CHUNK = 1 << 16
@@ -100,14 +102,25 @@ def theta_of(belief: Components, likelihood: Likelihood) -> EntryTheta:
     return EntryTheta(np.array([[likelihood.default_theta]])) if belief.theta is None else belief.theta
 
 
+def with_parameter(likelihood: Likelihood, theta: EntryTheta | None) -> tuple[Likelihood, EntryTheta]:
+    """The likelihood and its parameter of one number per entry, whatever was learned of it in each component."""
+    if theta is None:
+        return likelihood, EntryTheta(np.array([[likelihood.default_theta]]))
+    if likelihood.by_component is None:
+        return likelihood, theta
+    return likelihood.by_component(theta.values), EntryTheta(np.arange(len(theta.values), dtype=float)[:, None])
+
+
 def observed_moments(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of a new observation at packed rows (n, K)."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
 
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+
     def write(part: slice) -> None:
-        m, v, theta = _given(likelihood, belief, rows[part])
+        m, v, theta = _given(parameter, belief, rows[part])
         if belief.cov is None and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
         else:
@@ -122,9 +135,10 @@ def observed_logpdf(
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, t = _given(likelihood, belief, rows[part])
+        m, v, t = _given(parameter, belief, rows[part])
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
         out[part] = logsumexp(each, axis=0) - np.log(len(each))
 
@@ -144,10 +158,12 @@ def observed_tails(
     """
     if likelihood.tails is None:
         raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
-    lower, upper, tails = np.empty(len(rows)), np.empty(len(rows)), likelihood.tails
+    lower, upper = np.empty(len(rows)), np.empty(len(rows))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
-        m, v, t = _given(likelihood, belief, rows[part])
+        m, v, t = _given(parameter, belief, rows[part])
         each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
         lower[part], upper[part] = (side.mean(axis=0) for side in each)
 
@@ -163,11 +179,12 @@ def observed_quantiles(
     Over several components they are those of the mixture, or of the pool of evenly spaced quantiles of all.
     """
     out = np.empty((len(rows), len(levels)))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
     pooled = likelihood.mixture_quantile is None and belief.size > 1
     evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
 
     def write(part: slice) -> None:
-        given = _given(likelihood, belief, rows[part])
+        given = _given(parameter, belief, rows[part])
         if pooled:
             pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
             out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T
@@ -188,10 +205,24 @@ def _evenly_spaced(belief: Components) -> np.ndarray:
     return (np.arange(n) + 0.5) / n
 
 
-def _given(likelihood: Likelihood, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def observed_levels(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
+) -> np.ndarray:
+    """Probabilities (n, L) of the levels of a new observation at packed rows (n, K)."""
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    out = np.empty((len(rows), 0 if likelihood.levels is None else likelihood.levels.n))
+
+    def write(part: slice) -> None:
+        out[part] = probabilities_of_levels(likelihood, *_given(parameter, belief, rows[part]))
+
+    _in_blocks(write, belief, len(rows), executor, COPIES)
+    return out
+
+
+def _given(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
     m, v = latent_components(belief, rows)
-    return m, v, np.broadcast_to(theta_of(belief, likelihood).of(rows), m.shape)
+    return m, v, np.broadcast_to(parameter.of(rows), m.shape)
 
 
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

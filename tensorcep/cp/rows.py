@@ -133,10 +133,13 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
     return None if hidden.size and not hidden.any() else augmentation
 
 
-def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray) -> float:
-    """Mean log likelihood of the training entries at latent values f (n_blocks, LANES); theta is a number or like f."""
+def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None) -> float:
+    """Mean log likelihood of the training entries at latent values f (n_blocks, LANES).
+
+    theta is a number or like f; y are the entries' values, unless kernels take others.
+    """
     used = problem.entries.weight > 0
-    y, f = problem.entries.y[used], f[used]
+    y, f = (problem.entries.y if y is None else y)[used], f[used]
     theta = theta[used] if isinstance(theta, np.ndarray) else theta
     if y.size == 0:
         return np.nan

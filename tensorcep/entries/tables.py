@@ -106,7 +106,10 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     modes = check_mode_columns(list(frame.columns), modes, value if named else None, "X")
     if y is None and not named:
         return SparseTensor.from_pandas(frame, modes, None), None
-    return frame[modes], frame[value].to_numpy() if named else y
+    if named:
+        column = frame[value]  # of a Categorical the order of its categories may matter
+        y = column if isinstance(column.dtype, pd.CategoricalDtype) else column.to_numpy()
+    return frame[modes], y
 
 
 def split_like(names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Parameter
+from tensorcep.likelihoods.thresholds import Levels
 
 
 class Likelihood(NamedTuple):
@@ -63,7 +64,7 @@ class Likelihood(NamedTuple):
     rough : callable or None
         ``rough(y, theta) -> (tau, nu)``: Gaussians in f that say about what y says, for methods whose first step from
         the prior could be far too long.
-    observes : {"values", "labels", "counts"} or None
+    observes : {"values", "labels", "counts", "levels"} or None
         The kind of data whose estimators offer it by name; None where none does.
     tails : callable or None
         ``tails(y, m, v, theta) -> (lower, upper)``: the probabilities of an observation that is at most, and at least,
@@ -71,6 +72,12 @@ class Likelihood(NamedTuple):
     of_points : callable or None
         ``of_points(f, theta) -> (mean, variance)`` for (S, n) arrays: those (n,) of a new observation under equally
         likely latent values, where they can be had faster than by `predict` at variance 0.
+    levels : Levels or None
+        Of ordered levels, how a latent value is cut into them. Kernels then take the cuts below and above an entry's
+        level (`Levels.between`) in the places of y and theta; everywhere else y is the level.
+    by_component : callable or None
+        ``by_component(values) -> Likelihood``: where the parameter has m numbers for all entries together, the record
+        whose theta is the number of a line of these (C, m).
     """
 
     name: str
@@ -96,6 +103,8 @@ class Likelihood(NamedTuple):
     observes: str | None = None
     tails: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
     of_points: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
+    levels: Levels | None = None
+    by_component: Callable[[np.ndarray], Likelihood] | None = None
 
     @property
     def mean_field(self) -> Augmentation | None:

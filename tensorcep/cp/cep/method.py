@@ -21,6 +21,7 @@ from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
+from tensorcep.cp.parameters import cuts_of, first_thresholds
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
@@ -71,6 +72,7 @@ def _rule(problem: Problem, options: passing.CEP, censored: bool) -> Rule:
         narrow=address_of(narrow, NARROW_SIGNATURE) if nearest else 0,
         loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE) if nearest else 0,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
+        cuts=cuts_of(problem, first_thresholds(problem)),
     )
 
 
@@ -106,4 +108,5 @@ CEP = Method(
     trial_sweeps=trial_sweeps,
     learns_prior=True,
     takes_limits=True,
+    takes_levels=True,
 )

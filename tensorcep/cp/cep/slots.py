@@ -6,6 +6,8 @@ import functools
 from collections import namedtuple
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorcep.cp.free_columns import Places
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.nearest import SCRATCH
@@ -77,6 +79,8 @@ class Rule(NamedTuple):
         Addresses of that projection and of the log likelihood, or 0.
     tilted_noise : bool
         Messages to the noise count y in the moments of f (`update.squared_errors`).
+    cuts : (L + 1,) float64
+        Where ordered levels are cut; nothing for other likelihoods.
     """
 
     step: float
@@ -92,3 +96,4 @@ class Rule(NamedTuple):
     narrow: int
     loglik: int
     tilted_noise: bool
+    cuts: np.ndarray

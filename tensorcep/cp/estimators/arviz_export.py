@@ -36,8 +36,10 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         f"factor_{k}": ((*DRAWS, modes[k], "component"), by_chain(factors[:, a:b]))
         for k, (a, b) in enumerate(itertools.pairwise(offsets(model.shape_)))
     }
-    parameter = model._likelihood().parameter
-    name = None if parameter is None else parameter.name
+    likelihood = model._likelihood()
+    name = None if likelihood.parameter is None else likelihood.parameter.name
+    if likelihood.levels is not None and likelihood.levels.learned:
+        posterior["thresholds"] = ((*DRAWS, "threshold"), by_chain(theta.values))
     if name is not None:
         dims, drawn = _parameter(theta, len(values), modes)
         posterior[name] = (dims, by_chain(drawn))

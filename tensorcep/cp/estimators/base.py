@@ -109,6 +109,10 @@ class BaseCP(
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
+    def _knowing(self, coding: dict[str, Any]) -> BaseCP:
+        """The estimator as the plan of a fit sees it; what says how its entries are coded may be needed there."""
+        return self
+
     @with_callbacks
     def fit(
         self,
@@ -181,7 +185,7 @@ class BaseCP(
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
         if power is not None:
-            plan = plan_fit(self, entries, X) if plan is None else plan
+            plan = plan_fit(self._knowing(coding), entries, X) if plan is None else plan
             plan = plan._replace(work=with_power(plan.work, power))
         self._fit_entries(entries, coding, X, runner, plan)
         end_fit(self, *given)
@@ -203,7 +207,7 @@ class BaseCP(
         A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
         """
         is_given = plan is not None
-        plan = plan_fit(self, entries, source) if plan is None else plan
+        plan = plan_fit(self._knowing(coding), entries, source) if plan is None else plan
         warn_of_labels(entries[3])
         keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
         if keeps:

@@ -42,7 +42,13 @@ STREAM_RANK = 8
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
-SAMPLERS = {"gaussian": "gibbs", "tobit": "gibbs", "probit": "gibbs", "logit": "pg-gibbs"}
+SAMPLERS = {
+    "gaussian": "gibbs",
+    "tobit": "gibbs",
+    "probit": "gibbs",
+    "logit": "pg-gibbs",
+    "ordinal_probit": "gibbs",
+}
 # Counts: variational message passing fits them as well as CEP in a tenth of the time.
 OTHERWISE = {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods that CEP fits best by the CP component, and by main effects and pairs.

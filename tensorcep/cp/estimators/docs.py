@@ -10,9 +10,9 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of one of them from
         `tensorcep.methods`, which sets what belongs to that method alone: ``CEP(order=2, damping=0.5)``. "auto" is
-        "gibbs" for real values, "pg-gibbs" for labels, and "cep" for counts, in streams (`partial_fit`), and with
-        `revisit`. A fit is kept within 0.5 GB and 4 kB per entry (at most 12 GB): where that takes it, "auto" keeps
-        fewer draws, then float32 ones, takes a lower rank, then "vmp" or "pg-vb", or CEP(messages="averaged").
+        "gibbs" for real values and levels, "pg-gibbs" for labels, "cep" for counts, in streams (`partial_fit`), and
+        with `revisit`. A fit is kept within 0.5 GB and 4 kB per entry (at most 12 GB): where that takes it, "auto"
+        keeps fewer draws, then float32 ones, takes a lower rank, then "vmp" or "pg-vb", or CEP(messages="averaged").
     prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features by mode, default="auto"
         What is known of the factors beforehand. "fixed": the scale and mean below. "learned": mean and covariance of
         the rows of each mode are inferred (Normal-Wishart); "ard": one precision per component (Gamma), so that

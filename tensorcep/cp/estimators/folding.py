@@ -163,7 +163,10 @@ class Folding(CPPredictions):
         if self.method_ in KERNELS:
             gaussian = likelihood.name == "gaussian" and self.method_ == "cep" and getattr(settings, "order", 1) == 1
             if not gaussian:
-                theta = float(theta_of(belief, likelihood).values[c % len(theta_of(belief, likelihood).values)].mean())
+                values = theta_of(belief, likelihood).values[c % len(theta_of(belief, likelihood).values)]
+                theta = float(values.mean())
+                if likelihood.levels is not None:
+                    likelihood = likelihood._replace(levels=likelihood.levels._replace(start=values))
                 how = (theta, entries, in_all(prior, free), every, settings, executor)
                 return in_all(message_rows(belief, c, likelihood, *how), free)
             augmentation = None

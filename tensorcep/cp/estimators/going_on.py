@@ -71,6 +71,8 @@ def _summary(model: BaseCP, draws: Draws, what: str) -> Summary:
     """
     free = free_columns(model.interactions_, len(model.shape_))
     parameter = model._likelihood().parameter
+    if model._likelihood().levels is not None:  # thresholds are learned anew
+        draws = draws._replace(theta=None, n_thresholds=0)
     laws = laws_of(draws, parameter is not None and parameter.is_precision, model.n_samples_seen_)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict

@@ -98,6 +98,7 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
     draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
+    likelihood, theta = state.predictive_at(place, likelihood)
     return {
         "n_chains": n_chains,
         "r_hat": found.max(),
@@ -105,11 +106,11 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
         "above_1_1": np.mean(found > 1.1),
         "effective_size": np.median(sizes),
         "least_effective_size": sizes.min(),
-        "disagreement": _disagreement(likelihood, draws, state.theta_at(place), weights / weights.sum()),
+        "disagreement": _disagreement(likelihood, theta, draws, weights / weights.sum()),
     }
 
 
-def _disagreement(likelihood: Likelihood, draws: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> float:
+def _disagreement(likelihood: Likelihood, theta: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:
     """The share of the variance of new observations that lies between the halves of the chains.
 
     Latent values are (C, D, n), the likelihood's parameter is (C, n), the weights of the chains are (C,).

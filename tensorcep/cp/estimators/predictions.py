@@ -28,6 +28,7 @@ from tensorcep.cp.predict import (
     observed_logpdf,
     observed_moments,
     observed_quantiles,
+    with_parameter,
 )
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
@@ -185,8 +186,8 @@ class CPPredictions(CPComponents):
 
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
-        each = np.broadcast_to(theta.predictive().of(rows), f.shape)
-        likelihood = self._likelihood_of_new()
+        likelihood, parameter = with_parameter(self._likelihood_of_new(), theta.predictive())
+        each = np.broadcast_to(parameter.of(rows), f.shape)
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:

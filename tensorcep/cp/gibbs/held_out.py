@@ -72,8 +72,10 @@ class HeldOut(NamedTuple):
     score, mean_of_all : (n,) float64
         Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
         the burn-in.
-    share, constant, constant_theta : float
-        What all together count beside the constant, its latent value, and its parameter of the likelihood.
+    share, constant : float
+        What all together count beside the constant, and its latent value.
+    constant_theta : float, or (m,) float64
+        Its parameter of the likelihood; of ordered levels its thresholds.
     """
 
     place: np.ndarray
@@ -90,7 +92,7 @@ class HeldOut(NamedTuple):
     mean_of_all: np.ndarray
     share: float = 1.0
     constant: float = 0.0
-    constant_theta: float = 1.0
+    constant_theta: Any = 1.0
 
     @property
     def heaviest(self) -> float:
@@ -156,7 +158,12 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
 
 
 def update_held(
-    held: HeldOut, sweep: int, burn_in: int, factors: np.ndarray, theta: np.ndarray, likelihood: Likelihood
+    held: HeldOut,
+    sweep: int,
+    burn_in: int,
+    factors: np.ndarray,
+    given: tuple[np.ndarray, np.ndarray],
+    likelihood: Likelihood,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -165,8 +172,8 @@ def update_held(
     held : HeldOut
     sweep, burn_in : int
     factors : (C, n_rows, R) float64
-    theta : (C, n) float64
-        The likelihood's parameter of the entries left out.
+    given : (C, n), (C, n) float64
+        What kernels take as y and theta of the entries left out.
     likelihood : Likelihood
     """
     f = np.empty_like(held.mean)
@@ -178,14 +185,14 @@ def update_held(
     noise = np.maximum(2.0 * of_mean - np.mean((held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta))
+        density = np.logaddexp(density, _log_likelihoods(likelihood, *given, f))
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, log_density=density)
 
 
-def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray) -> np.ndarray:
     """log p(y | f) for latent values f (C, n)."""
-    flat = np.broadcast_to(y, f.shape).ravel(), f.ravel(), theta.ravel()
+    flat = y.ravel(), f.ravel(), theta.ravel()
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
     likelihood.loglik(*flat, value, d1, d2)
     return value.reshape(f.shape)

@@ -5,7 +5,7 @@ In the burn-in chains leave some entries out, which then tell how far each chain
 For likelihoods that are not Gaussian in f an auxiliary variable per entry (`tensorcep.likelihoods.augmentation`), then
 the rows of one mode after the other, then the precision of the entries, where there is one. A dispersion comes first,
 given the latent values, with the auxiliary variables integrated out: drawn given an old variable, whose law depends on
-it, it would change the stationary law.
+it, it would change the stationary law. So do the thresholds of ordered levels.
 
 Two samplers differ in the auxiliary variable alone. "gibbs" has normal latent values: real values, censored or not
 (Chib 1992), and probit labels (Albert and Chib 1993). "pg-gibbs" has Polya-Gamma variables: labels with the logit link,
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.chains import (
-    Chains,
     collect,
     draw_factors,
     draw_priors,
@@ -49,9 +48,10 @@ from tensorcep.cp.gibbs.held_out import (
     weighed,
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.model import Entries
-from tensorcep.cp.parameters import Learned, learned_parameter
+from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
@@ -59,49 +59,7 @@ from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
-
-
-class GibbsState(NamedTuple):
-    """The state of a sampler.
-
-    Attributes
-    ----------
-    chains : Chains
-    f : (C, n_blocks, LANES)
-        Latent values of the entries; no blocks where no entry has an auxiliary variable.
-    augmentation : Augmentation or None
-        None where no entry has an auxiliary variable.
-    learned : Learned or None
-        What is learned of the likelihood.
-    held : HeldOut or None
-        Entries that the burn-in leaves out.
-    noise_held : bool
-        Whether these tell the noise.
-    """
-
-    chains: Chains
-    f: np.ndarray
-    augmentation: Augmentation | None
-    learned: Learned | None
-    held: HeldOut | None
-    noise_held: bool
-
-    @property
-    def learns_precision(self) -> bool:
-        """Whether the entries have a precision that is learned."""
-        return self.learned is not None and self.learned.parameter.is_precision
-
-    def theta_at(self, place: np.ndarray) -> np.ndarray:
-        """The likelihood's parameter of the entries at these places in every chain, (C, n)."""
-        theta = self.chains.theta
-        if self.learned is None or self.learned.groups.mode is None:
-            return np.broadcast_to(theta[:, :1], (len(theta), len(place)))
-        return theta[:, self.learned.groups.of_entry.ravel()[place]]
-
-    def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
-        """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
-        theta = self.chains.theta[c]
-        return np.full(shape, theta[0]) if self.learned is None else self.learned.groups.per_entry(theta)
+from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds, law_of_thresholds
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
@@ -113,12 +71,19 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
+    levels = learned_levels(problem.likelihood)
+    if levels is not None:
+        theta = np.tile(levels.start, (C, 1))
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
     chains = start_chains(problem, options, theta, augmentation is not None, left_out)
     f = np.zeros((C, 0, 0))
     if augmentation is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
+    if levels is not None:  # where the rows ask for them: rows that meet others lose their components
+        for c in range(C):
+            known = LevelEntries(problem.entries.y, problem.entries.weight, f[c])
+            chains.theta[c] = law_of_thresholds(levels, levels.start, known, executor).thresholds
     state = GibbsState(chains, f, augmentation, learned, held, False)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
@@ -156,8 +121,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
-        of_entries = state.theta_at(left_out.place)
-        held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
+        given = state.given_at(left_out.place, problem)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, problem.likelihood)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
@@ -186,6 +151,9 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
         _draw_dispersion(c, state, state.learned, problem, executor)
+    levels = learned_levels(problem.likelihood)
+    if levels is not None:
+        _draw_thresholds(c, state, levels, problem, executor)
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
     n = float(problem.weights.sum())
@@ -198,7 +166,8 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     if state.learned is not None and state.learns_precision:
         _draw_precision(c, state, state.learned, squares, n, problem.seed)
     if augmentation is not None:
-        return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
+        y, theta = state.given(c, problem)
+        return train_score(problem, state.f[c], theta, y)
     tau = float(chains.theta[c, 0])
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
@@ -224,13 +193,22 @@ def _draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Probl
     chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
 
 
+def _draw_thresholds(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
+    """Draw the thresholds of chain c given its latent values, latent normals integrated out."""
+    chains, entries = state.chains, problem.entries
+    rng = generator(problem.seed, Stream.THRESHOLDS, chains.sweeps, c)
+    known = LevelEntries(entries.y, entries.weight, state.f[c])
+    chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
+
+
 def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
     chains, entries, f = state.chains, problem.entries, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    record = (entries.y, problem.weights, f, state.theta(c, f.shape), key, *sites)
+    y, theta = state.given(c, problem)
+    record = (y, problem.weights, f, theta, key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 
 
@@ -248,7 +226,10 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     learned, held = state.learned, state.held
     mode = None if learned is None else learned.groups.mode
     shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
-    draws = collect(state.chains, problem, mode, learned is not None, shares)
+    levels = learned_levels(problem.likelihood)
+    draws = collect(state.chains, problem, mode, learned is not None or levels is not None, shares)
+    if levels is not None:
+        draws = draws._replace(n_thresholds=levels.n - 2)
     if held is None:
         return draws
     if state.noise_held and draws.theta is not None:
@@ -268,6 +249,7 @@ GIBBS = Method(
     learns_prior=True,
     takes_features=True,
     takes_limits=True,
+    takes_levels=True,
 )
 PG_GIBBS = replace(
     GIBBS,

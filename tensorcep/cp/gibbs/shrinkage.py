@@ -6,8 +6,8 @@ constant. The mean m of all of them is then better multiplied by the slope b of 
 the entries' own squared residuals (White 1980, Econometrica 48, p. 817). Where nothing is to be shrunk this costs about
 1 / (2 n) of the squared error for n entries.
 
-Labels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log scores of
-those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
+Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
+scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
 
 In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves.
 """
@@ -24,20 +24,24 @@ from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import evidence_of_shares, mean_share
+from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.thresholds import Levels
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def is_shrunk(likelihood: Likelihood) -> bool:
-    """Whether predictions can be shrunk: of labels and values; samplers of counts are asked for by name."""
+    """Whether predictions can be shrunk: of labels, levels and values; samplers of counts are asked for by name."""
     real = likelihood.parameter is not None and likelihood.parameter.is_precision
-    return real or likelihood.observes == "labels"
+    return real or likelihood.observes in ("labels", "levels")
 
 
 def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
+    if likelihood.levels is not None:
+        return _beside_levels(held, likelihood.levels, problem)
     if likelihood.observes == "labels" or likelihood.censored:
         law = _law_of_others(held, problem)
         return held if law is None else _beside_law(held, law, problem)
@@ -57,6 +61,18 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
+
+
+def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
+    """Beside the shares of the levels among the entries that were not left out."""
+    if _main_column(problem.free) is None:
+        return held
+    y, link = problem.entries.y.ravel()[: len(problem.entries.permutation)], "logit" if levels.logistic else "probit"
+    shares = shares_of(np.delete(y, held.place), levels.n)
+    record = ordinal(link, shares)
+    law = ConstantLaw(constant_of(link, shares), record.default_theta)
+    found = _beside_law(held, law, problem._replace(likelihood=record))
+    return found._replace(constant_theta=record.levels.start) if record.levels is not None else found
 
 
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:

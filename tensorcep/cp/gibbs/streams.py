@@ -22,6 +22,7 @@ class Stream(IntEnum):
     UNKNOWN_ROWS = 5
     HELD_OUT = 6
     PILOT = 7
+    THRESHOLDS = 8
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     # in place of the number of the sweep: the rows that chains start from

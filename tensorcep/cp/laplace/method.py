@@ -19,6 +19,7 @@ from tensorcep.cp.laplace.sweep import Rule, laplace_chunks, laplace_slots, plac
 from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
+from tensorcep.cp.parameters import cuts_of, first_thresholds
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
 
@@ -40,6 +41,7 @@ def init(problem: Problem, options: passing.Laplace, executor: Executor) -> Mess
         loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE),
         gaussian=problem.noise_prior is not None,
         marginal=options.curvature == "marginal",
+        cuts=cuts_of(problem, first_thresholds(problem)),
     )
     return first_state(
         problem,
@@ -69,4 +71,5 @@ LAPLACE = Method(
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
+    takes_levels=True,
 )

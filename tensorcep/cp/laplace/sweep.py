@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import NamedTuple
 
+import numpy as np
+
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import Places
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
@@ -53,6 +55,8 @@ class Rule(NamedTuple):
         Address of the likelihood's log-likelihood kernel.
     marginal : bool
         Curvature of the marginal of a row rather than of the row given the others (see `message`).
+    cuts : (L + 1,) float64
+        Where ordered levels are cut; nothing for other likelihoods.
     """
 
     step: float
@@ -61,6 +65,7 @@ class Rule(NamedTuple):
     loglik: int
     gaussian: bool
     marginal: bool
+    cuts: np.ndarray
 
 
 @inlined

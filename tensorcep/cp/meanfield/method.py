@@ -2,9 +2,9 @@
 
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
 update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
-updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion after all. A learned
-prior is a factor of q too (`tensorcep.cp.row_prior`), updated before the rows in every sweep that is not annealed. The
-lower bound of the log evidence cannot fall.
+updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
+all. A learned prior is a factor of q too (`tensorcep.cp.row_prior`), updated before the rows in every sweep that is not
+annealed. The lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
 labels with the probit link; to counts it matches a Gaussian per entry, with which the best Gaussian rows are a fixed
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import Posterior
+from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
@@ -34,7 +35,14 @@ from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mo
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import entries_by_row
-from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
+from tensorcep.cp.parameters import (
+    Learned,
+    first_thresholds,
+    learned_levels,
+    learned_parameter,
+    own_law,
+    sampled_entries,
+)
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, rows_bound, with_unseen_rows
 from tensorcep.cp.rows import (
@@ -48,6 +56,7 @@ from tensorcep.cp.rows import (
 )
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
@@ -89,6 +98,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
         counts=_counts(learned, problem),
         sweeps=0,
+        cut=first_thresholds(problem),
     )
     refresh_numbers(0, n_rows, state)
     if orders is not None:
@@ -123,7 +133,7 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
         state = state._replace(sites=state.sites._replace(square=latent_squares(problem, second, executor)))
     if augmentation.matched or not state.weighted:
         state = _with_latent(state, problem, executor)
-    update_sites(state.sites, augmentation, state.theta(), problem, executor)
+    update_sites(state.sites, augmentation, state.given(problem), problem, executor)
     return state
 
 
@@ -143,10 +153,13 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         state = _with_latent(state, problem, executor)
     if state.counts:
         state = _with_counts(state, problem, executor)
+    if state.cut is not None:
+        state = _with_thresholds(state, problem, executor)
+    y, theta = state.given(problem)
     sweep = Sweep(
         change=relative_change(state.f, old),
         noise_precision=state.precision() if state.learns_precision else np.nan,
-        train_score=train_score(problem, state.f, state.theta()),
+        train_score=train_score(problem, state.f, theta, y),
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
     return state._replace(sweeps=state.sweeps + 1), sweep
@@ -179,9 +192,21 @@ def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) ->
     return _with_law(state, law, problem, executor)
 
 
+def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The thresholds at which the bound is highest, and the auxiliary variables that go with them."""
+    levels, law = learned_levels(problem.likelihood), state.cut
+    if levels is None or law is None:
+        return state
+    used = problem.entries.weight if problem.power is None else problem.power
+    known = LevelEntries(problem.entries.y, used, state.sites.f)
+    return _with_law(
+        state._replace(cut=law_of_thresholds(levels, law.thresholds, known, executor)), state.law, problem, executor
+    )
+
+
 def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
     state = state._replace(law=law)
-    update_sites(state.sites, state.augmentation, state.theta(), problem, executor)  # type: ignore[arg-type]
+    update_sites(state.sites, state.augmentation, state.given(problem), problem, executor)  # type: ignore[arg-type]
     return state
 
 
@@ -199,12 +224,17 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
         return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(sites.constant.sum())
     square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if state.weighted else state.square
     rest += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
+    levels = learned_levels(problem.likelihood)
+    if levels is not None and state.cut is not None:
+        return rest + prior_of_thresholds(levels, state.cut.thresholds).value
     return rest + learned.parameter.bound_of_counts(learned.prior, state.law, state.counts) if learned else rest
 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
-    theta = {"noise": None} if state.learned is None else state.learned.result(state.law)
+    theta: dict[str, Any] = {"noise": None} if state.learned is None else state.learned.result(state.law)
+    if state.cut is not None:
+        theta["thresholds"] = Thresholds(*state.cut)
     rows = with_unseen_rows(state.rows, state.small, state.prior.now)
     return posterior_of_rows(rows, problem, state.prior.now.modes, **theta)
 
@@ -221,6 +251,7 @@ VMP = Method(
     learns_prior=True,
     takes_features=True,
     takes_limits=True,
+    takes_levels=True,
 )
 PG_VB = replace(
     VMP,

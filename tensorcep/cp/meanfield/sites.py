@@ -50,12 +50,20 @@ def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
 
 
 def update_sites(
-    sites: Sites, augmentation: Augmentation, theta: np.ndarray, problem: Problem, executor: Executor
+    sites: Sites,
+    augmentation: Augmentation,
+    given: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    executor: Executor,
 ) -> None:
-    """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
+    """The best laws of the auxiliary variables at the latent values that `sites` has, in place.
+
+    `given` is what kernels take as y and theta of every entry.
+    """
+    y, theta = given
     square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
-    per_entry((problem.entries.y, sites.f, square, theta), results, augmentation.expected, problem, executor)
+    per_entry((y, sites.f, square, theta), results, augmentation.expected, problem, executor)
     if problem.power is not None:
         for part in results:
             part *= problem.power

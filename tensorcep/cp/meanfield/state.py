@@ -10,12 +10,13 @@ from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.parameters import Learned
+from tensorcep.cp.parameters import Learned, in_places_of
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import PriorFactor
 from tensorcep.cp.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.thresholds import ThresholdLaw
 
 
 class MeanFieldState(NamedTuple):
@@ -41,6 +42,8 @@ class MeanFieldState(NamedTuple):
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
     counts : tuple of three arrays
         The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    cut : ThresholdLaw or None
+        Law of the thresholds between ordered levels; they count as known, at its middle.
     """
 
     small: Problem
@@ -59,6 +62,7 @@ class MeanFieldState(NamedTuple):
     law: Gamma
     counts: tuple[np.ndarray, ...]
     sweeps: int
+    cut: ThresholdLaw | None = None
 
     @property
     def f(self) -> np.ndarray:
@@ -89,3 +93,7 @@ class MeanFieldState(NamedTuple):
         if self.learned is None:
             return np.full(self.sites.weight.shape, self.law.mean[0])
         return self.learned.groups.per_entry(self.law.mean)
+
+    def given(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """What kernels take as y and theta of every entry, (n_blocks, LANES) each."""
+        return in_places_of(problem, self.theta(), None if self.cut is None else self.cut.thresholds)

@@ -32,6 +32,10 @@ def load_values(b, with_own, entries, messages, noise, rule, w, at):
         w[at.ok, lane] = 1.0 if entries.weight[b, lane] > 0.0 else 0.0
         w[at.y, lane] = entries.y[b, lane]
         w[at.theta, lane] = rule.theta
+        if len(rule.cuts) > 0:  # of an ordered level, the cuts around it
+            level = int(entries.y[b, lane])
+            w[at.y, lane] = rule.cuts[level]
+            w[at.theta, lane] = rule.cuts[level + 1]
         if rule.gaussian and with_own:
             w[at.theta, lane] = noise[0] / noise[1]
         elif rule.gaussian:

@@ -18,7 +18,7 @@ from tensorcep.core.loop import Sweep
 from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.kernels import add_sums, scale_messages
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values, unsend
-from tensorcep.cp.parameters import law_of_rows
+from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
@@ -58,7 +58,8 @@ def sweep(
         problem.noise_prior is not None,
     )
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
-    state = state._replace(rule=state.rule._replace(step=step, power=power, theta=float(state.law.mean[0])))
+    rule = state.rule._replace(step=step, power=power, theta=float(state.law.mean[0]))
+    state = state._replace(rule=rule._replace(cuts=cuts_of(problem, state.cut)))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         alone = modes[1] == modes[0] + 1
@@ -74,17 +75,19 @@ def sweep(
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
-    state = _with_learned_parameter(state, problem)
+    state = _with_learned_parameter(state, problem, executor)
     f = latent_values(state.rows.mean, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
+    cut = None if state.cut is None else state.cut.thresholds
+    y, theta_of_entries = in_places_of(problem, np.full(f.shape, theta), cut)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=train_score(problem, f, theta),
+        train_score=train_score(problem, f, theta_of_entries, y),
     )
     pace = adapted(state.pace, change, skipped) if options.damping == "adaptive" else state.pace
     return state._replace(f=f, sweeps=state.sweeps + 1, pace=pace), info
@@ -138,14 +141,19 @@ def _updated(
     return state._replace(noise=(a, b))
 
 
-def _with_learned_parameter(state: MessageState, problem: Problem) -> MessageState:
-    """Move the law of the likelihood's parameter, if one is learned, as far as the messages move."""
-    if state.learned is None:
+def _with_learned_parameter(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """Move the law of the likelihood's parameter or thresholds, if they are learned, as far as the messages move."""
+    if state.learned is None and state.cut is None:
         return state
     mean, cov = state.rows.mean, state.rows.cov
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
-    return state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, state.pace.step))
+    step = state.pace.step
+    if state.cut is not None:
+        state = state._replace(cut=thresholds_of_rows(problem, state.cut, mean, cov, step, executor))
+    if state.learned is not None:
+        state = state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, step))
+    return state
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:

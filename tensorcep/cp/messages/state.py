@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
-from tensorcep.cp.parameters import Learned, learned_parameter, own_law
+from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     RowState,
@@ -24,6 +25,7 @@ from tensorcep.cp.rows import (
 )
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.thresholds import ThresholdLaw
 from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
@@ -88,7 +90,9 @@ class MessageState(NamedTuple):
     max_variance : float
         The largest variance that a row may have.
     rule : NamedTuple
-        How the method's kernel computes messages. It has at least the fields step, power, theta and gaussian.
+        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    cut : ThresholdLaw or None
+        Law of the thresholds between ordered levels, at whose middle messages are computed.
     """
 
     messages: Messages
@@ -105,6 +109,7 @@ class MessageState(NamedTuple):
     max_variance: float
     columns: Columns
     rule: Any
+    cut: ThresholdLaw | None = None
 
 
 def first_state(
@@ -160,6 +165,7 @@ def first_state(
         max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
         columns=columns,
         rule=rule,
+        cut=first_thresholds(problem),
     )
 
 
@@ -207,4 +213,6 @@ def finish(state: MessageState, problem: Problem) -> Posterior:
     learned = {} if state.learned is None else state.learned.result(state.law)
     if problem.noise_prior is not None:
         learned["noise"] = GammaNoise(*state.noise)
+    if state.cut is not None:
+        learned["thresholds"] = Thresholds(*state.cut)
     return posterior_of_rows(state.rows, problem, state.prior.modes, **{"noise": None, **learned})

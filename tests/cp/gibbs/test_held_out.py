@@ -100,7 +100,8 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     held = held_of(y, zeros, zeros - np.inf)
     for sweep in range(sweeps):
         draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
-        held = update_held(held, sweep, sweeps, draws[:, :, None], np.full((C, n), 1.0 / 3.0), GAUSSIAN)
+        given = np.broadcast_to(held.y, (C, n)), np.full((C, n), 1.0 / 3.0)
+        held = update_held(held, sweep, sweeps, draws[:, :, None], given, GAUSSIAN)
     held = weighed(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
     # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)

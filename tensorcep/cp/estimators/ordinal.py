@@ -1,0 +1,226 @@
+"""Bayesian CP decomposition of ordered levels, such as stars."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.executor import threads_of
+from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.entries import Entries
+from tensorcep.cp.estimators.levels import classes_of, coded, worth_of
+from tensorcep.cp.estimators.scoring import scored_entries
+from tensorcep.cp.predict import observed_levels
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.likelihoods.arrays import log_density
+from tensorcep.likelihoods.ordinal import LINKS, constant_of, ordinal, shares_of
+from tensorcep.likelihoods.record import Likelihood
+
+
+@document("is 1")
+@dataclass(eq=False, repr=False)
+class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
+    """Bayesian CP decomposition of a sparse tensor of ordered levels: stars, grades, "never" to "always".
+
+    Entries are samples: X holds their integer coordinates (N, K), y their levels, 2 to 20 different ones: numbers or
+    text, whose order is that of sorting, or an ordered Categorical, whose order is its own. The level of an entry
+    counts how many thresholds f plus noise exceeds, where f = sum_r prod_k U_k[i_k, r] is its latent value. The noise
+    has the variance of the link's distribution and the first threshold is 0, which sets unit and origin of f; the other
+    thresholds are learned: drawn by "gibbs", and otherwise where the lower bound ("vmp") or the expected log
+    likelihood under the posterior of f ("cep", "laplace") is highest. Two levels are those of `CPClassifier`.
+
+    "auto" is "gibbs" for the probit link and "cep" for the logit, whose thresholds no sampler here learns. Streams
+    (`partial_fit`), "wopt", "pg-gibbs" and "pg-vb" are refused.
+
+    Parameters
+    ----------
+    <parameters>
+    link : {"probit", "logit"}, default="probit"
+        Normal or logistic noise. "logit" is for "cep" and "laplace".
+
+    Attributes
+    ----------
+    <attributes>
+    classes_ : ndarray (L,)
+        The levels in their order.
+    thresholds_ : ndarray (L - 1,)
+        Posterior means (middles, but for "gibbs") of the thresholds, in the units of the noise.
+    thresholds_std_ : ndarray (L - 1,)
+        Their posterior standard deviations given the rows, for "gibbs" those of the draws; the first is 0.
+    link_ : {"probit", "logit"}
+
+    References
+    ----------
+    McCullagh (1980), Regression models for ordinal data; Albert and Chib (1993), Bayesian analysis of binary and
+    polychotomous response data, sec. 4; Cowles (1996), Accelerating Monte Carlo Markov chain convergence for
+    cumulative-link generalized linear models.
+
+    Examples
+    --------
+    >>> import numpy as np, tensorcep as tc
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.stack(np.unravel_index(rng.choice(600, 300, replace=False), (30, 20)), axis=1)
+    >>> f = rng.normal(size=30)[X[:, 0]] + rng.normal(size=20)[X[:, 1]] + 0.5 * rng.normal(size=300)
+    >>> stars = 1 + np.searchsorted([-1.0, 0.0, 1.5], f)
+    >>> model = tc.CPOrdinalClassifier(1, method="vmp", random_state=0).fit(X, stars)
+    >>> model.classes_.tolist(), model.predict_proba(X[:2]).shape
+    ([1, 2, 3, 4], (2, 4))
+    """
+
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_shares", "_classes")
+    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit
+    _shares: ClassVar[list[float]] = [1.0, 1.0]
+    link_: ClassVar[str] = "probit"
+
+    _: KW_ONLY
+    link: str = "probit"
+
+    def _likelihood(self) -> Likelihood:
+        return ordinal(self.link_, self._shares, worth_of(self._classes))
+
+    def _asked_likelihood(self) -> Likelihood:
+        return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
+
+    def _decide_likelihood(
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        shares = shares_of(y, len(self._classes)).tolist()
+        return ordinal(self.link, shares, worth_of(self._classes)), {"link_": self.link, "_shares": shares}
+
+    def _knowing(self, coding: dict[str, Any]) -> BaseCP:
+        known = copy.copy(self)
+        known.__dict__ |= coding
+        return known
+
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+        """The latent value that makes every level as likely as it is among y."""
+        return constant_of("logit" if _levels(likelihood).logistic else "probit", shares_of(y, _levels(likelihood).n))
+
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        """A step up the log likelihood from the constant."""
+        levels, constant = _levels(likelihood), self._intercept(y, likelihood)
+        low, high = levels.between(y, levels.start)
+        return constant + log_density(likelihood.loglik, low, constant, high)[1]
+
+    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
+        given = X.values if isinstance(X, SparseTensor) and y is None else y
+        if given is None or np.size(given) == 0:
+            return super()._training_entries(X, y)
+        classes = classes_of(given)
+        if isinstance(X, SparseTensor):
+            (coords, values, shape, labels), _ = super()._training_entries(X, y)
+            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
+        return super()._training_entries(X, coded(y, classes))[0], {"_classes": classes}
+
+    def _coded(self, y: Any) -> np.ndarray:
+        return coded(y, self._classes)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The levels in their order."""
+        check_is_fitted(self, "posterior_")
+        return np.array(self._classes)
+
+    @property
+    def thresholds_(self) -> np.ndarray:
+        """Posterior means of the thresholds (L - 1,); the first is 0."""
+        theta = self._fitted_belief().theta
+        return np.zeros(1) if theta is None else np.append(0.0, theta.values.mean(axis=0))
+
+    @property
+    def thresholds_std_(self) -> np.ndarray:
+        """Posterior standard deviations of the thresholds (L - 1,); the first is 0."""
+        theta = self._fitted_belief().theta
+        if theta is None:
+            return np.zeros(1)
+        variance = theta.values.var(axis=0)
+        if theta.log_gaps is not None:  # to first order in the log gaps
+            mean, cov = theta.log_gaps
+            to_thresholds = np.tril(np.ones(cov.shape[1:])) * np.exp(mean)[:, None, :]
+            within = np.einsum("cij,cjk,cik->ci", to_thresholds, cov, to_thresholds)
+            variance = variance + within.mean(axis=0)
+        return np.append(0.0, np.sqrt(variance))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predictive probabilities of the levels, (n, L), the posterior of the factors integrated out."""
+        belief, rows = self._fitted_belief(), self._rows(X)
+        with threads_of(self.n_jobs) as executor:
+            return observed_levels(self._likelihood_of_new(), belief, rows, executor)
+
+    def predict(self, X: Any, by: str = "mode") -> np.ndarray:
+        """The most probable level of each entry, (n,); by="mean" its expected value, where levels are numbers.
+
+        Raises
+        ------
+        TypeError
+            If the mean of levels is asked for that are no numbers.
+        """
+        if check_choice("by", by, ("mode", "mean")) == "mean":
+            return self.expected_value(X)
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+
+    def expected_value(self, X: Any, return_std: bool = False) -> Any:
+        """The expected level of each entry, (n,), and, if asked, the standard deviation of a new one.
+
+        Raises
+        ------
+        TypeError
+            If levels are no numbers.
+        """
+        check_is_fitted(self, "posterior_")
+        if isinstance(self._classes[0], str):
+            raise TypeError("levels must be numbers to have a mean; got text; use predict or predict_proba.")
+        return self._predicted(X, return_std)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """The levels, (n, 2), between which a new one lies with at least this probability, as much outside on a side.
+
+        As levels jump, more of them lie inside than `coverage` says.
+        """
+        ends = self._observation_interval(X, coverage)
+        return np.asarray(self.classes_[ends.astype(np.int64)])
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Share of the levels that are predicted.
+
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        """
+        return float(super().score(*scored_entries(self, X, y), sample_weight))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw new levels of the entries X, (n_samples, n)."""
+        drawn = super().sample_y(X, n_samples, random_state)
+        return np.asarray(self.classes_[drawn.astype(np.int64)])
+
+    def partial_fit(self, X: Any, y: Any = None, **others: Any) -> Any:
+        """Refuse: thresholds are learned from all entries together.
+
+        Raises
+        ------
+        ValueError
+        """
+        fail_value(
+            "CPOrdinalClassifier learns its thresholds from all entries together, and no streams; use fit, or "
+            "CPRegressor for streams of stars."
+        )
+
+    def stream(self, source: Any, **others: Any) -> Any:
+        """Refuse, as `partial_fit` does.
+
+        Raises
+        ------
+        ValueError
+        """
+        return self.partial_fit(source)
+
+
+def _levels(likelihood: Likelihood) -> Any:
+    return likelihood.levels

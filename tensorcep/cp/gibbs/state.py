@@ -1,0 +1,81 @@
+"""The state of a Gibbs sampler of the CP model, and what it gives to kernels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.components import EntryTheta
+from tensorcep.cp.gibbs.chains import Chains
+from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
+from tensorcep.cp.predict import with_parameter
+from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.record import Likelihood
+
+
+class GibbsState(NamedTuple):
+    """The state of a sampler.
+
+    Attributes
+    ----------
+    chains : Chains
+    f : (C, n_blocks, LANES)
+        Latent values of the entries; no blocks where no entry has an auxiliary variable.
+    augmentation : Augmentation or None
+        None where no entry has an auxiliary variable.
+    learned : Learned or None
+        What is learned of the likelihood.
+    held : HeldOut or None
+        Entries that the burn-in leaves out.
+    noise_held : bool
+        Whether these tell the noise.
+    """
+
+    chains: Chains
+    f: np.ndarray
+    augmentation: Augmentation | None
+    learned: Learned | None
+    held: HeldOut | None
+    noise_held: bool
+
+    @property
+    def learns_precision(self) -> bool:
+        """Whether the entries have a precision that is learned."""
+        return self.learned is not None and self.learned.parameter.is_precision
+
+    def theta_at(self, place: np.ndarray) -> np.ndarray:
+        """The likelihood's parameter of the entries at these places in every chain, (C, n)."""
+        theta = self.chains.theta
+        if self.learned is None or self.learned.groups.mode is None:
+            return np.broadcast_to(theta[:, :1], (len(theta), len(place)))
+        return theta[:, self.learned.groups.of_entry.ravel()[place]]
+
+    def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
+        """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
+        theta = self.chains.theta[c]
+        return np.full(shape, theta[0]) if self.learned is None else self.learned.groups.per_entry(theta)
+
+    def given(self, c: int, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """What kernels take as y and theta of every entry in chain c, (n_blocks, LANES) each."""
+        if problem.likelihood.levels is not None:
+            return in_places_of(problem, problem.entries.y, self.chains.theta[c])
+        return problem.entries.y, self.theta(c, problem.entries.y.shape)
+
+    def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """The same of the entries at these places in every chain, (C, n) each."""
+        y, levels = problem.entries.y.ravel()[place], problem.likelihood.levels
+        if levels is None:
+            theta = self.theta_at(place)
+            return np.broadcast_to(y, theta.shape), theta
+        low, high = zip(*(levels.between(y, theta) for theta in self.chains.theta), strict=True)
+        return np.stack(low), np.stack(high)
+
+    def predictive_at(self, place: np.ndarray, likelihood: Likelihood) -> tuple[Likelihood, np.ndarray]:
+        """The likelihood of new observations at these places, and its parameter in every chain, (C, n)."""
+        if learned_levels(likelihood) is None:
+            return likelihood, self.theta_at(place)
+        found, theta = with_parameter(likelihood, EntryTheta(self.chains.theta))
+        return found, np.broadcast_to(theta.values, (len(theta.values), len(place)))
