@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior, Posterior, Slopes
+from tensorcep.core.belief import ModePrior, Posterior
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
+from tensorcep.core.mode_laws import Slopes
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
