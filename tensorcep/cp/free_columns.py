@@ -13,7 +13,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior, Posterior
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
-from tensorcep.core.mode_laws import Slopes
+from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
@@ -176,6 +176,12 @@ def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor
     return f
 
 
+def all_free(problem: Problem) -> np.ndarray:
+    """Columns that are not clamped, (K, R) bool."""
+    whole = np.ones((len(problem.shape), problem.rank), dtype=bool)
+    return whole if problem.free is None else problem.free
+
+
 def free_problem(problem: Problem) -> Problem:
     """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
 
@@ -278,7 +284,8 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
             mean[k, where] = modes.mean[k, :n]
     if modes is not None:
         slopes = tuple(_slopes_of_all(own, row) for own, row in zip(modes.slopes, free, strict=False))
-        modes = ModePrior(mean, precision, slopes)
+        drifts = tuple(_drift_of_all(own, row) for own, row in zip(modes.drifts, free, strict=False))
+        modes = ModePrior(mean, precision, slopes, drifts)
     return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
 
 
@@ -289,3 +296,12 @@ def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
     coef = np.zeros((len(slopes.coef), len(free)))
     coef[:, free] = slopes.coef[:, : int(free.sum())]
     return slopes._replace(coef=coef)
+
+
+def _drift_of_all(drift: Drift | None, free: np.ndarray) -> Drift | None:
+    """The drift of all columns (R,) of a mode; those that are clamped have none."""
+    if drift is None:
+        return None
+    length, season = np.zeros(len(free)), np.zeros((len(drift.season), len(free)))
+    length[free], season[:, free] = drift.length[: int(free.sum())], drift.season[:, : int(free.sum())]
+    return Drift(length, season)

@@ -159,7 +159,7 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def _with_tables(begun: Axis) -> Axis:
     """The axis with what its lengths need: determinants, and K in the phases."""
-    grid, n, P = begun.grid, len(begun.place), begun.n_phases
+    grid, n = begun.grid, len(begun.place)
     L = len(grid.lengths)
     shares = np.stack([begun.steps.T @ part.T for part in (grid.near, grid.between)])  # (2, E, L)
     log_det = np.empty(L)

@@ -89,6 +89,11 @@ def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[
     return mean * used, np.where(used, scale, 1.0), used
 
 
+def clocks_of(prior: RowPrior) -> tuple[Any, ...]:
+    """The axis of each mode that is a series (`series.Clock`), None of others; nothing where none is."""
+    return tuple(getattr(prior, "clocks", ()))
+
+
 class Conditional(NamedTuple):
     """The prior that the rows have at present.
 

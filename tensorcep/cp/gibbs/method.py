@@ -253,7 +253,7 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         return draws
     if state.noise_held and draws.theta is not None:
         draws = draws._replace(theta=draws.theta / held.noise_ratio)
-    return draws if held.beside.any() else with_constant(draws, held, problem.free)
+    return draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
 
 
 GIBBS = Method(

@@ -160,7 +160,7 @@ def _product(q, R, others, source, clamped, z):
 
 
 @block_kernel
-def _sum_row(begin, end, others, source, clamped, entries, R, room, gram):
+def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
     """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
     base, weight, target = entries
     z, wz, rest = room.z, room.weighted, room.rest
@@ -225,7 +225,7 @@ def draw_rows(
             room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
         for lane in range(used):
             i = offset + group + lane
-            squares = _sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
+            squares = sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
             room.squares[lane] = squares
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)

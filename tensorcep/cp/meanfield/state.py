@@ -16,6 +16,7 @@ from tensorcep.cp.row_prior import PriorFactor
 from tensorcep.cp.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.priors.blocks import Marginals
 
 
 class MeanFieldState(NamedTuple):
@@ -41,6 +42,8 @@ class MeanFieldState(NamedTuple):
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
     counts : tuple of three arrays
         The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    found : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
     """
 
     small: Problem
@@ -59,6 +62,7 @@ class MeanFieldState(NamedTuple):
     law: Gamma
     counts: tuple[np.ndarray, ...]
     sweeps: int
+    found: tuple[Marginals | None, ...]
 
     @property
     def f(self) -> np.ndarray:

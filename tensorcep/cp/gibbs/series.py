@@ -1,0 +1,93 @@
+"""The Gibbs step of the rows of a mode that is a series: one joint draw of all rows with entries, linear in them.
+
+What the entries say of each row is summed as for rows that are drawn by themselves (`tensorcep.cp.gibbs.sweep`). Rows
+without entries are drawn once, with the draws that are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.jit import block_kernel
+from tensorcep.core.packing import offsets
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.sweep import Rooms, sum_row
+from tensorcep.cp.problem import Problem
+from tensorcep.kernels.rows import packed_products
+from tensorcep.priors.ahead import draw_at, laws_of, n_lines
+from tensorcep.priors.axis import Links
+from tensorcep.priors.blocks import draw
+from tensorcep.priors.record import clocks_of
+
+
+@block_kernel
+def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
+    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
+
+    The first D columns are free, those that follow are columns of zeros. The arguments are those of `sweep.draw_rows`.
+    """
+    R, D = len(columns.free), eta.shape[1]
+    start, end, others = lists
+    gram = room.gram[0]
+    S = gram.shape[1]
+    for i in range(first, last):
+        j = offset + i
+        squares[i] = sum_row(start[j], end[j], others, source, columns.clamped, entries, R, room, gram)
+        for a in range(D):
+            eta[i, a] = gram[S, a]
+            for b in range(a + 1):
+                Lam[i, a * (a + 1) // 2 + b] = gram[a, b]
+
+
+def draw_series(
+    prior: Links,
+    cuts: np.ndarray,
+    record: tuple[Any, ...],
+    precision: float,
+    key: tuple[int, int, int],
+    factors: np.ndarray,
+    rooms: Rooms,
+    executor: Executor,
+) -> float:
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); gives the sum of (target - f)^2.
+
+    `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
+    """
+    offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
+    Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
+    rooms.start()
+    executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
+    place, product = prior.of.place, np.zeros((len(prior.of.place), D))
+    said, linear = Lam[place], eta[place]
+    rows = draw(prior, precision * said, precision * linear, key)
+    factors[(offset + place)[:, None], columns.free[columns.free >= 0]] = rows
+    packed_products(0, len(rows), said, rows, product)
+    return float(squares.sum() + np.einsum("nd,nd->", rows, product - 2.0 * linear))
+
+
+def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
+    """Sums of the rows cuts[first]:cuts[last]."""
+    sum_rows(int(cuts[first]), int(cuts[last]), *record)
+
+
+def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
+    """Draw the rows of series that have no entries, in place in all draws that are kept, each (C, n_rows, R)."""
+    first, at = offsets(small.shape), 0
+    for k, clock in enumerate(clocks_of(small.prior)):
+        if clock is None:
+            continue
+        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
+        at = lines.stop
+        if own.all() or not own.any():
+            continue
+        laws = laws_of(np.concatenate([draw[:, lines] for draw in drifts]))
+        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
+        rows = np.concatenate([draw[:, known] for draw in kept]).astype(np.float64)
+        noise = generator(small.seed, Stream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
+        found = draw_at(clock, clock.times[own], rows, laws, clock.times[~own], noise, joint=True)
+        for draw, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
+            draw[:, gaps] = found[a:b]
