@@ -176,12 +176,6 @@ def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor
     return f
 
 
-def all_free(problem: Problem) -> np.ndarray:
-    """Columns that are not clamped, (K, R) bool."""
-    whole = np.ones((len(problem.shape), problem.rank), dtype=bool)
-    return whole if problem.free is None else problem.free
-
-
 def free_problem(problem: Problem) -> Problem:
     """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
 
@@ -299,9 +293,9 @@ def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
 
 
 def _drift_of_all(drift: Drift | None, free: np.ndarray) -> Drift | None:
-    """The drift of all columns (R,) of a mode; those that are clamped have none."""
+    """The drift of all columns (R,) of a mode."""
     if drift is None:
         return None
-    length, season = np.zeros(len(free)), np.zeros((len(drift.season), len(free)))
-    length[free], season[:, free] = drift.length[: int(free.sum())], drift.season[:, : int(free.sum())]
-    return Drift(length, season)
+    n, lines = int(free.sum()), np.zeros((1 + len(drift.season), len(free)))
+    lines[0, free], lines[1:, free] = drift.length[:n], drift.season[:, :n]
+    return Drift(lines[0], lines[1:])

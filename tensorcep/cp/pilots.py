@@ -19,7 +19,7 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.cp.flights import MANY, Flown, best_of, fly_all, refitted
-from tensorcep.cp.free_columns import all_free, some_columns
+from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import stacked, taken
 from tensorcep.cp.gibbs.held_out import held_places
@@ -91,7 +91,7 @@ def _embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.nda
 
     Clamped columns, which draws of a pilot's Gaussian hold at 1 to six digits only, are 1.
     """
-    free, out = all_free(problem), rows
+    free, out = problem.every_free, rows
     if len(columns) < problem.rank:
         out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
         out[:, :, columns] = rows
@@ -102,7 +102,7 @@ def _embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.nda
 
 def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
     """Parameters of series in some columns as those of all columns, of which the others are 0 for good."""
-    free = all_free(problem)
+    free = problem.every_free
     places = [np.where(own[columns], columns, -1) for own in free]
     return in_columns(lines, clocks_of(problem.prior), places, free)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ MOST_PAIRS = 1_000_000
 READ = "numbers, Timestamps, Timedeltas, dates or Periods"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Series:
     """Rows of a mode that drift: ``CPRegressor(prior={"day": Series()})``.
 
@@ -49,13 +49,17 @@ class Series:
     --------
     >>> from tensorcep import Series
     >>> Series(period="7D")
-    Series(kind='auto', period='7D', cyclic=False, order=None)
+    Series(period='7D')
     """
 
     kind: str = "auto"
     period: Any = None
     cyclic: bool = False
     order: Sequence[Any] | None = None
+
+    def __repr__(self) -> str:
+        given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        return f"Series({', '.join(f'{name}={value!r}' for name, value, usual in given if value is not usual)})"
 
 
 class Clock(NamedTuple):

@@ -159,7 +159,7 @@ def checked_prior_kind(prior: Any) -> Any:
         return "auto"
     if not isinstance(prior, str):
         fail_value(
-            f"prior must be one of {PRIORS}, a tensorcep.Prior, or a dict of Features or Series by mode; got {prior!r}."
+            f"prior must be one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series; got {prior!r}."
         )
     return check_choice("prior", prior, PRIORS)
 

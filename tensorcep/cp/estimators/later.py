@@ -92,13 +92,14 @@ def _extended(
         mean = np.concatenate([belief.mean, _drawn(belief, result, model, k, times, joint)], axis=1)
         return belief._replace(mean=mean)
     members: tuple[Posterior, ...] = result.members if isinstance(result, Mixture) else (result,)
-    found: list[Any] = []
+    found, before = [], belief.cov
+    if before is None:
+        raise TypeError("a posterior has covariances.")
     for c, member in enumerate(members):
-        known = (clock.times, belief.mean[c, own], belief.cov[c, own])  # type: ignore[index]
-        found.append(moments_at(clock, *known, laws_of_mode(member.mode_prior, k), times))  # type: ignore[arg-type]
+        laws = laws_of_mode(member.mode_prior, k)  # type: ignore[arg-type]
+        found.append(moments_at(clock, clock.times, belief.mean[c, own], before[c, own], laws, times))
     mean, cov = (np.stack(part) for part in zip(*found, strict=True))
-    more = np.concatenate([belief.mean, mean], axis=1), np.concatenate([belief.cov, cov], axis=1)  # type: ignore[list-item]
-    return belief._replace(mean=more[0], cov=more[1])
+    return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
 
 
 def _drawn(
@@ -120,3 +121,16 @@ def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
     """Standard normal numbers (S, R) that belong to a time."""
     bits = int(np.float64(time + 0.0).view(np.uint64))
     return np.random.default_rng([bits, k]).standard_normal(size)
+
+
+def described_rows(model: CPPredictions) -> np.ndarray | None:
+    """Whether a packed row has features, or is of a series, (n_rows,) bool; None where none is."""
+    if not any(model._features) and not model._series:
+        return None
+    rows = [np.zeros(n, dtype=bool) for n in model.posterior_.shape]
+    for mine, own in zip(rows, model._features, strict=bool(model._features)):
+        if own is not None:  # rows that were added later have none
+            mine[: len(own.described)] = own.described
+    for mine, clock in zip(rows, model._series, strict=bool(model._series)):
+        mine |= clock is not None
+    return np.concatenate(rows)

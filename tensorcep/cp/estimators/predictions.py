@@ -19,7 +19,7 @@ from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
-from tensorcep.cp.estimators.later import placed
+from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     draw,
@@ -97,19 +97,7 @@ class CPPredictions(CPComponents):
 
     def _row_knowledge(self) -> tuple[Any, str, np.ndarray | None]:
         """What tells which rows are known."""
-        return self.posterior_, self.unknown, self._described_rows()
-
-    def _described_rows(self) -> np.ndarray | None:
-        """Whether a packed row has features, or is of a series, (n_rows,) bool; None where none is."""
-        if not any(self._features) and not self._series:
-            return None
-        rows = [np.zeros(n, dtype=bool) for n in self.shape_]
-        for mine, own in zip(rows, self._features, strict=bool(self._features)):
-            if own is not None:  # rows that were added later have none
-                mine[: len(own.described)] = own.described
-        for mine, clock in zip(rows, self._series, strict=bool(self._series)):
-            mine[:] |= clock is not None
-        return np.concatenate(rows)
+        return self.posterior_, self.unknown, described_rows(self)
 
     def has_uncertainty(self) -> bool:
         """Whether the method gave a posterior, not a point estimate."""

@@ -68,8 +68,8 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
             sizes[k], known[k] = mode.size, mode.labels
         if isinstance(own, Series):
             clocks[k] = clock(own, mode)
-    found = tuple(tuple(parts) if any(part is not None for part in parts) else () for parts in (designs, clocks))
-    return Described(tuple(sizes), tuple(known), found[0], found[1])
+    own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if has_series(prior) else ()
+    return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
 
 
 def check_mode_priors(prior: Mapping[Any, Any]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
-from tensorcep.cp.estimators.later import placed
+from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
@@ -55,7 +55,7 @@ class Spotting(CPPredictions):
         coords = coords_to_predict(X, self.labels_)
         values = likelihood.check_y(check_values(self._coded(y), len(coords), name="y"))
         found = placed(self, X)
-        belief, (rows, unseen) = found.belief, placed_rows(found.coords, self.posterior_, self._described_rows())
+        belief, (rows, unseen) = found.belief, placed_rows(found.coords, self.posterior_, described_rows(self))
         rows = found.rows(rows)
         if self.unknown == "error":
             self._at(X)

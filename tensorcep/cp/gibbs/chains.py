@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
-from tensorcep.cp.free_columns import FreeColumns, all_free, columns_of, free_problem, latent_at
+from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
@@ -205,7 +205,7 @@ def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
 def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains:
     draw = chains.factors.astype(dtype)
     unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
-    drifts = () if not clocks_of(problem.prior) else (_drifts(chains, all_free(problem)),)
+    drifts = () if not clocks_of(problem.prior) else (_drifts(chains, problem.every_free),)
     return chains._replace(
         kept=(*chains.kept, draw),
         kept_theta=(*chains.kept_theta, chains.theta.copy()),

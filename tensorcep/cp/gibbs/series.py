@@ -12,35 +12,15 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import block_kernel
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.gibbs.sweep import Rooms, sum_row
+from tensorcep.cp.gibbs.sweep import Rooms, sum_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import packed_products
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
 from tensorcep.priors.axis import Links
 from tensorcep.priors.blocks import draw
 from tensorcep.priors.record import clocks_of
-
-
-@block_kernel
-def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
-    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
-
-    The first D columns are free, those that follow are columns of zeros. The arguments are those of `sweep.draw_rows`.
-    """
-    R, D = len(columns.free), eta.shape[1]
-    start, end, others = lists
-    gram = room.gram[0]
-    S = gram.shape[1]
-    for i in range(first, last):
-        j = offset + i
-        squares[i] = sum_row(start[j], end[j], others, source, columns.clamped, entries, R, room, gram)
-        for a in range(D):
-            eta[i, a] = gram[S, a]
-            for b in range(a + 1):
-                Lam[i, a * (a + 1) // 2 + b] = gram[a, b]
 
 
 def draw_series(
@@ -84,10 +64,10 @@ def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.nda
         at = lines.stop
         if own.all() or not own.any():
             continue
-        laws = laws_of(np.concatenate([draw[:, lines] for draw in drifts]))
+        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
         gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
-        rows = np.concatenate([draw[:, known] for draw in kept]).astype(np.float64)
+        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
         noise = generator(small.seed, Stream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
         found = draw_at(clock, clock.times[own], rows, laws, clock.times[~own], noise, joint=True)
-        for draw, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
-            draw[:, gaps] = found[a:b]
+        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
+            own_rows[:, gaps] = found[a:b]

@@ -186,6 +186,25 @@ def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
 
 
 @block_kernel
+def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
+    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
+
+    The first D columns are free, others are columns of zeros. The arguments are those of `draw_rows`.
+    """
+    R, D = len(columns.free), eta.shape[1]
+    start, end, others = lists
+    gram = room.gram[0]
+    S = gram.shape[1]
+    for i in range(first, last):
+        j = offset + i
+        squares[i] = sum_row(start[j], end[j], others, source, columns.clamped, entries, R, room, gram)
+        for a in range(D):
+            eta[i, a] = gram[S, a]
+            for b in range(a + 1):
+                Lam[i, a * (a + 1) // 2 + b] = gram[a, b]
+
+
+@block_kernel
 def _to_lanes(used, R, gram, w, A):
     """The packed lower triangles of gram[:used], of R lines, to slots from A of their lanes; then the last line."""
     S = gram.shape[2]
