@@ -285,17 +285,16 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
 
 def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
     """Slopes of all columns (R,) of a mode; those that are clamped have none."""
-    if slopes is None:
-        return None
-    coef = np.zeros((len(slopes.coef), len(free)))
-    coef[:, free] = slopes.coef[:, : int(free.sum())]
-    return slopes._replace(coef=coef)
+    return None if slopes is None else slopes._replace(coef=_in_all(slopes.coef, free))
 
 
 def _drift_of_all(drift: Drift | None, free: np.ndarray) -> Drift | None:
-    """The drift of all columns (R,) of a mode."""
-    if drift is None:
-        return None
-    n, lines = int(free.sum()), np.zeros((1 + len(drift.season), len(free)))
-    lines[0, free], lines[1:, free] = drift.length[:n], drift.season[:, :n]
-    return Drift(lines[0], lines[1:])
+    """The drift of all columns (R,) of a mode; those that are clamped have none."""
+    return None if drift is None else Drift(_in_all(drift.length[None], free)[0], _in_all(drift.season, free))
+
+
+def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Lines (n, R) of all columns, of which those that are not free are 0."""
+    full = np.zeros((len(lines), len(free)))
+    full[:, free] = lines[:, : int(free.sum())]
+    return full
