@@ -69,6 +69,7 @@ TINY = {
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "
         "--score-method vmp"
     ),
+    "studies.measure_series": "--data simulated --sweeps 12",
     "studies.measure_sampled_zeros": "--links logit --size 12 --rate 0.3 --seeds 1 --sweeps 10",
 }
 NEEDS_DATA = {

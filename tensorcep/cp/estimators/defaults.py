@@ -158,9 +158,8 @@ def checked_prior_kind(prior: Any) -> Any:
         check_mode_priors(prior)
         return "auto"
     if not isinstance(prior, str):
-        fail_value(
-            f"prior must be one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series; got {prior!r}."
-        )
+        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series"
+        fail_value(f"prior must be {allowed}; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
 
 
