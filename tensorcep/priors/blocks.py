@@ -42,6 +42,8 @@ class Marginals(NamedTuple):
 def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
     """A draw (n, D) of the rows whose entries say Lam (n, P), eta (n, D); the same for the same key.
 
+    Lam may be overwritten.
+
     Raises
     ------
     FloatingPointError
@@ -55,7 +57,7 @@ def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, in
 
 
 def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
-    """The moments of the rows whose entries say Lam (n, P), eta (n, D).
+    """The moments of the rows whose entries say Lam (n, P), eta (n, D); Lam may be overwritten.
 
     Raises
     ------
@@ -78,11 +80,12 @@ def _eliminated(blocks: Blocks) -> float:
 
 
 def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Blocks:
-    """The joint precision and natural mean of the rows; new arrays."""
+    """The joint precision and natural mean of the rows; Lam may be overwritten."""
     n, D = prior.own.shape
     diagonal = np.arange(D) * (np.arange(D) + 3) // 2
-    Lam, eta = np.array(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
-    Lam[:, diagonal] += prior.own
+    Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
+    for d, place in enumerate(diagonal.tolist()):
+        Lam[:, place] += prior.own[:, d]
     if not prior.of.closed:
         return Blocks(Lam, eta, np.ascontiguousarray(prior.between))
     between = prior.between
