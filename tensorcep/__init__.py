@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
+    from tensorcep.priors.series import Series
     from tensorcep.selection import compare, select_rank
 
 _NAMES = {
@@ -64,6 +65,7 @@ _NAMES = {
     "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
     "priors.features": ("Features",),
+    "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
     "matching": ("factor_match_score", "replicability"),
     "selection": ("compare", "select_rank"),
@@ -99,6 +101,7 @@ __all__ = [
     "PGGibbs",
     "Prior",
     "RankSelection",
+    "Series",
     "SparseTensor",
     "__version__",
     "compare",

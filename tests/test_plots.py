@@ -24,6 +24,7 @@ from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.estimators import CPRegressor
 from tensorcep.methods import Gibbs
+from tensorcep.priors.series import Series
 
 figures = pytest.importorskip("matplotlib.figure")
 
@@ -426,3 +427,24 @@ def test_every_figure_draws_on_given_axes() -> None:
         given = parameters.get("ax", parameters.get("figure"))  # a grid of several axes has a figure
         assert given is not None, name
         assert given.default is None, name
+
+
+def test_plot_series_draws_a_component_over_an_ordered_mode(ax: Any) -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2024-01-01", periods=20, freq="D")
+    i, j = (part.ravel() for part in np.indices((20, 5)))
+    table = pd.DataFrame({"day": days[i], "who": [f"w{n}" for n in j], "y": np.sin(i / 3.0) * (1 + j)})
+    table["y"] += 0.1 * rng.standard_normal(len(table))
+    tensor = SparseTensor.from_pandas(table, modes=["day", "who"], value="y")
+    shown = tensor.select(tensor.coords[:, 0] != 7)
+    model = CPRegressor(1, prior={"day": Series()}, method="vmp", random_state=0).fit(shown)
+    drawn = plots.plot_series(model, "day", ax=ax)
+    assert drawn is ax
+    mean, gaps = ax.lines[1], ax.lines[2]
+    assert len(mean.get_xdata()) == 20
+    assert len(gaps.get_xdata()) == 1
+    assert "over day" in ax.get_title()
+    with pytest.raises(ValueError, match="have no order"):
+        plots.plot_series(model, "who")
+    with pytest.raises(ValueError, match="component must be one of"):
+        plots.plot_series(model, "day", component=9)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorcep.core.checks import check_shape
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, joined, moments_of_rows
+from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import offsets, pack
 from tensorcep.core.records import Sized
 
@@ -45,30 +46,17 @@ class Dispersion(NamedTuple):
     b: Annotated[np.ndarray, Sized("m")]
 
 
-class Slopes(NamedTuple):
-    """How the prior mean of a mode's rows depends on their F features.
-
-    Attributes
-    ----------
-    coef : (F, R) float64
-        The mean of a row with the features x is that of its mode plus x coef.
-    strength : float
-        Precision of coef beside that of the rows.
-    """
-
-    coef: Annotated[np.ndarray, Sized("_ R")]
-    strength: float
-
-
 class ModePrior(NamedTuple):
     """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R).
 
-    The mean is that of a row without features; `slopes` has an item for each mode where a mode has some.
+    The mean is that of a row without features; `slopes` has an item for each mode where a mode has some. Of a series
+    both are those of a row far from others; `drifts` has an item for each mode where a mode is one.
     """
 
     mean: Annotated[np.ndarray, Sized("K R")]
     precision: Annotated[np.ndarray, Sized("K R R")]
     slopes: tuple[Slopes | None, ...] = ()
+    drifts: tuple[Drift | None, ...] = ()
 
 
 class Posterior(NamedTuple):
@@ -145,6 +133,9 @@ class Draws(NamedTuple):
         A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
     n_thresholds : int
         0 where there are none.
+    drifts : (n_chains, n_draws, n, R) float64 or None
+        Draws of the parameters of every mode that is a series: of each level, log precision and length, and the season
+        (see `Drift`); None where none is.
     """
 
     shape: tuple[int, ...]
@@ -154,6 +145,7 @@ class Draws(NamedTuple):
     theta_mode: int | None
     seen: Annotated[np.ndarray, Sized("n", "b")]
     unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+    drifts: Annotated[np.ndarray, Sized("chains draws _ R")] | None = None
     n_thresholds: int = 0
 
     def dims(self) -> dict[str, int]:

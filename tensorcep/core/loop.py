@@ -93,7 +93,7 @@ class Method(Generic[Prob, Opts, State]):
     learns_prior : bool
         Whether the method can learn the rows' prior (`Problem.prior`).
     takes_features : bool
-        Whether the rows' prior can depend on their features.
+        Whether the rows' prior can depend on their features, and rows on each other.
     takes_limits : bool
         Whether the method knows what a censored value says.
     takes_levels : bool

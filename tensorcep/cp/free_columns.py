@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior, Posterior, Slopes
+from tensorcep.core.belief import ModePrior, Posterior
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import kernel
+from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
@@ -277,14 +278,23 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
             mean[k, where] = modes.mean[k, :n]
     if modes is not None:
         slopes = tuple(_slopes_of_all(own, row) for own, row in zip(modes.slopes, free, strict=False))
-        modes = ModePrior(mean, precision, slopes)
+        drifts = tuple(_drift_of_all(own, row) for own, row in zip(modes.drifts, free, strict=False))
+        modes = ModePrior(mean, precision, slopes, drifts)
     return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
 
 
 def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
     """Slopes of all columns (R,) of a mode; those that are clamped have none."""
-    if slopes is None:
-        return None
-    coef = np.zeros((len(slopes.coef), len(free)))
-    coef[:, free] = slopes.coef[:, : int(free.sum())]
-    return slopes._replace(coef=coef)
+    return None if slopes is None else slopes._replace(coef=_in_all(slopes.coef, free))
+
+
+def _drift_of_all(drift: Drift | None, free: np.ndarray) -> Drift | None:
+    """The drift of all columns (R,) of a mode; those that are clamped have none."""
+    return None if drift is None else Drift(_in_all(drift.length[None], free)[0], _in_all(drift.season, free))
+
+
+def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Lines (n, R) of all columns, of which those that are not free are 0."""
+    full = np.zeros((len(lines), len(free)))
+    full[:, free] = lines[:, : int(free.sum())]
+    return full

@@ -30,6 +30,8 @@ from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.plan import Plan, continued
 from tensorcep.cp.problem import Problem
+from tensorcep.priors.ahead import in_columns, lines_of_modes
+from tensorcep.priors.record import clocks_of
 
 # A column of less than this share of the strongest is not used: it has a thousandth of its variance.
 UNUSED = 0.03
@@ -101,14 +103,20 @@ def _embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.nda
 
     Clamped columns, which draws of a pilot's Gaussian hold at 1 to six digits only, are 1.
     """
-    free = np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
-    out = rows
+    free, out = problem.every_free, rows
     if len(columns) < problem.rank:
         out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
         out[:, :, columns] = rows
     clamped = ~np.repeat(free, problem.shape, axis=0) if rows.shape[1] > len(free) else ~free
     out[:, clamped] = 1.0
     return out
+
+
+def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
+    """Parameters of series in some columns as those of all columns, of which the others are 0 for good."""
+    free = problem.every_free
+    places = [np.where(own[columns], columns, -1) for own in free]
+    return in_columns(lines, clocks_of(problem.prior), places, free)
 
 
 def _whole(sampled: Run, of: Sampled, problem: Problem) -> Run:
@@ -119,7 +127,9 @@ def _whole(sampled: Run, of: Sampled, problem: Problem) -> Run:
         return _embedded(rows.reshape(-1, *rows.shape[2:]), of.columns, problem).reshape(*rows.shape[:3], -1)
 
     unknown = None if draws.unknown is None else whole(draws.unknown)
-    return sampled._replace(posterior=draws._replace(rank=problem.rank, rows=whole(draws.rows), unknown=unknown))
+    drifts = None if draws.drifts is None else _lines(draws.drifts, of.columns, problem)
+    rows = whole(draws.rows)
+    return sampled._replace(posterior=draws._replace(rank=problem.rank, rows=rows, unknown=unknown, drifts=drifts))
 
 
 def _joined(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | None:
@@ -144,7 +154,9 @@ def _joined(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | 
             return None
         parts.append(draws)
         rows += list(draws.rows[0])
-    return sampled._replace(posterior=with_constant(_in_one_chain(parts, rows), held, plan.problem.free))
+    return sampled._replace(
+        posterior=with_constant(_in_one_chain(parts, rows), held, plan.problem.free, plan.problem.prior)
+    )
 
 
 def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws], list[np.ndarray]]:
@@ -157,7 +169,9 @@ def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws]
     unknown = None
     if own.unknown is not None:
         unknown = _embedded(own.unknown.reshape(-1, *own.unknown.shape[2:]), of.columns, plan.problem)[None].copy()
-    return [own._replace(rank=plan.problem.rank, rows=np.empty((1, 0, *rows[0].shape)), unknown=unknown)], rows
+    drifts = None if own.drifts is None else _lines(own.drifts, of.columns, plan.problem)
+    rank, none = plan.problem.rank, np.empty((1, 0, *rows[0].shape))
+    return [own._replace(rank=rank, rows=none, unknown=unknown, drifts=drifts)], rows
 
 
 def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | None:
@@ -179,13 +193,16 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     dtype = plan.settings.get_params()["dtype"]
     parts = (rows[:, :n_rows], rows[:, n_rows:])
     known, unknown = (_embedded(part, pilot.columns, whole)[None].astype(dtype, copy=False) for part in parts)
-    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
+    drifts, clocks = None, clocks_of(whole.prior)
+    if clocks:
+        drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), pilot.columns, whole)
+    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown, drifts)
 
 
 def _in_one_chain(parts: list[Draws], rows: list[np.ndarray]) -> Draws:
     """All draws, one chain after the other, in one; `rows` are theirs."""
     fields: dict[str, Any] = {}
-    for name in ("theta", "unknown"):
+    for name in ("theta", "unknown", "drifts"):
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]

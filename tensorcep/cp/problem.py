@@ -84,3 +84,8 @@ class Problem(NamedTuple):
     def rows_of_fixed(self) -> np.ndarray:
         """Whether a packed row stays as it is, (n_rows,) bool."""
         return np.repeat([self.is_fixed(k) for k in range(len(self.shape))], self.shape)
+
+    @property
+    def every_free(self) -> np.ndarray:
+        """Columns that are not clamped, (K, R) bool."""
+        return np.ones((len(self.shape), self.rank), dtype=bool) if self.free is None else self.free

@@ -7,17 +7,28 @@ before the rows of a sweep, from those of the sweep before: coordinate ascent, s
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, initial_prior
+from tensorcep.cp.rows import RowState, diagonal, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import Conditional, conditional_of_modes, for_kernel, in_modes, moments_per_mode, of_rows
+from tensorcep.priors.ahead import laws_of_mode, moments_at
+from tensorcep.priors.axis import LOG_2PI, Chained, ends
+from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.record import (
+    Conditional,
+    Coupled,
+    conditional_of_modes,
+    for_kernel,
+    in_modes,
+    moments_per_mode,
+    of_rows,
+)
 
 
 class PriorFactor(NamedTuple):
@@ -33,12 +44,19 @@ class PriorFactor(NamedTuple):
         log|Lam| / 2 of `now`.
     bound : float
         What uncertainty of the prior adds to the bound (0 for a fixed one).
+    chained : tuple of Chained or None
+        The prior of the rows of each mode that is a series, where it is learned.
     """
 
     now: Conditional
     mean: np.ndarray
     half_log_det: np.ndarray
     bound: float
+    chained: tuple[Chained | None, ...] = ()
+
+    def of_series(self, k: int) -> Chained | None:
+        """The prior of the rows of mode k, where they are coupled."""
+        return self.chained[k] if self.chained else None
 
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
@@ -52,26 +70,64 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
 
 
-def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
-    """The optimal factor of the prior given the rows; a fixed prior as it is."""
+def learned_from_rows(
+    prior: PriorFactor, problem: Problem, rows: RowState, found: tuple[Marginals | None, ...] = ()
+) -> PriorFactor:
+    """The optimal factor of the prior given the rows, `found` together where they are coupled; a fixed one as it is."""
     now = prior.now
     if now.modes is None:
         return prior
-    posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
+    coupled = [_coupled(k, problem, rows, found[k] if found else None) for k in range(len(problem.shape))]
+    posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape), coupled)
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
     own, new = (problem.prior, modes, problem.shape), conditional_of_modes(modes, now.seen)
     new, mean = new._replace(eta=of_rows(new.eta, *own, natural=True)), of_rows(modes.mean, *own)
-    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior))
+    drifts = getattr(posterior, "drifts", (None,) * len(problem.shape))
+    chained = tuple(None if q is None else q.chained for q in drifts)
+    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), chained)
 
 
-def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
+def _coupled(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
+    """Variances and covariances of the rows of a series, in order; None of other modes."""
+    of = problem.prior.axis(k)
+    if of is None:
+        return None
+    variance = rows.cov[offsets(problem.shape)[k] + of.place][:, diagonal(rows.mean.shape[1])]
+    cross = np.zeros((len(ends(len(of.place), of.closed)[0]), variance.shape[1]))
+    if found is not None:
+        cross[:, : found.cross.shape[1]] = found.cross
+    return Coupled(variance, cross)
+
+
+def rows_bound(
+    prior: PriorFactor,
+    rows: RowState,
+    shape: tuple[int, ...],
+    executor: Executor,
+    found: tuple[Marginals | None, ...] = (),
+) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
-    divergence = np.empty(len(rows.mean))
+    divergence, coupled = np.empty(len(rows.mean)), 0.0
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
+        series = prior.of_series(k)
+        if series is not None:
+            divergence[a:b], coupled = prior.half_log_det[a:b], coupled + _of_series(series, a, rows, found[k])
+            continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
-    return prior.bound - float((divergence - prior.half_log_det).sum())
+    return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
+
+
+def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | None) -> float:
+    """Minus the divergence of the rows of a series whose first packed row is `first`; independent if not `found`."""
+    own, D = first + series.links.of.place, series.mean.shape[1]
+    variance = rows.cov[own][:, diagonal(rows.mean.shape[1])][:, :D]
+    if found is None:
+        log_det = np.linalg.slogdet(unpack(rows.cov[own], rows.mean.shape[1])[:, :D, :D])[1].sum()
+        return series.expected(rows.mean[own, :D], variance) + 0.5 * float(log_det + len(own) * D * (1.0 + LOG_2PI))
+    entropy = 0.5 * (len(own) * D * (1.0 + LOG_2PI) - found.log_det)
+    return series.expected(rows.mean[own, :D], variance, found.cross) + entropy
 
 
 def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowState:
@@ -83,6 +139,12 @@ def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowS
         return rows
     Lam, eta = rows.Lam, rows.eta
     for k, (first, seen) in enumerate(zip(offsets(problem.shape), in_modes(now.seen, problem.shape), strict=False)):
+        drift = now.modes.drifts[k] if now.modes.drifts else None
+        if drift is not None and not seen.all():
+            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
+            own = slice(first, first + len(seen))
+            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen)
+            continue
         more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
             Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
@@ -90,3 +152,16 @@ def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowS
             Lam[unseen] /= 1.0 + more[:, None]
             eta[unseen] /= 1.0 + more[:, None]
     return rows._replace(Lam=Lam, eta=eta)
+
+
+def _in_gaps(
+    k: int, problem: Problem, now: Conditional, rows: RowState, own: slice, seen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of a series that have no entries, given those that have some."""
+    modes: Any = now.modes
+    clock, R = problem.prior.axis(k).clock, rows.mean.shape[1]
+    laws = laws_of_mode(modes, k)
+    known = (clock.times[seen], rows.mean[own][seen], rows.cov[own][seen])
+    mean, cov = moments_at(clock, *known, laws, clock.times[~seen])
+    precision = np.linalg.inv(unpack(cov, R))
+    return pack(precision), np.einsum("nij,nj->ni", precision, mean)

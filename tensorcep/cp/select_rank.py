@@ -20,7 +20,7 @@ from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.fitted import STOPPED
-from tensorcep.cp.estimators.row_features import has_features
+from tensorcep.cp.estimators.row_features import knows_rows
 from tensorcep.entries.tensor import SparseTensor
 
 RULES = ("one_standard_error", "best")
@@ -141,8 +141,10 @@ def select_rank(
     if "zero_rate" in base.get_params():
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
 
-    # features of rows go by the labels of a tensor, which coordinates alone do not have
-    entries = X.select if isinstance(X, SparseTensor) and has_features(estimator.prior) else coords.__getitem__
+    # what is known of rows goes by the labels of a tensor, which coordinates alone do not have
+    entries = (
+        X.select if isinstance(X, SparseTensor) and knows_rows(estimator.prior) is not None else coords.__getitem__
+    )
 
     def score(rank: int, fold: Fold) -> float:
         kept, held = fold

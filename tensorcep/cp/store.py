@@ -22,6 +22,7 @@ from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
+from tensorcep.priors.series import Clock
 
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
@@ -44,6 +45,7 @@ class FittedCP(NamedTuple):
     diagnostics: Diagnostics | None = None
     cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
     features: tuple[Design | None, ...] = ()
+    series: tuple[Clock | None, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -73,6 +75,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         diagnostics=model.diagnostics_,
         cells=model._cells,
         features=model._features,
+        series=model._series,
     )
     write_record(path, model, fitted, extra)
 
@@ -106,6 +109,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "diagnostics_": fitted.diagnostics,
             "_cells": fitted.cells,
             "_features": fitted.features,
+            "_series": fitted.series,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,
@@ -128,6 +132,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
         if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
+    for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
+        if clock is not None and (len(clock.times) != n or not clock.step > 0.0):
+            raise ValueError("its series do not fit its shape")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):

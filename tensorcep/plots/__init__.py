@@ -24,3 +24,4 @@ from tensorcep.plots.predictions import plot_reliability as plot_reliability
 from tensorcep.plots.processes import plot_decision as plot_decision
 from tensorcep.plots.processes import plot_rate as plot_rate
 from tensorcep.plots.report import report as report
+from tensorcep.plots.series import plot_series as plot_series

@@ -17,7 +17,7 @@ from scipy.special import digamma
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.gammas import divergences
-from tensorcep.priors.record import columns_of
+from tensorcep.priors.record import Coupled, columns_of
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3
@@ -62,7 +62,9 @@ class ARDPrior(NamedTuple):
             return np.broadcast_to(np.arange(self.free.shape[1]), self.free.shape)
         return self.component
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> PosteriorOfComponents:
+    def learn(
+        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
+    ) -> PosteriorOfComponents:
         """Posteriors of the precisions given the moments of the rows that have entries."""
         n_components = int(self.components.max()) + 1
         a, b = (np.full(n_components, self.strength * ARD_SHAPE) for _ in range(2))
@@ -99,6 +101,12 @@ class ARDPrior(NamedTuple):
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
         """Rows have no features."""
+
+    def axis(self, k: int) -> None:
+        """Rows do not depend on each other."""
+
+    def links(self, k: int, modes: ModePrior) -> None:
+        """Rows do not depend on each other."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""

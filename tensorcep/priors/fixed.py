@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
+from tensorcep.priors.record import Coupled
 
 ArrayPerMode = Sequence[ArrayLike]
 
@@ -69,7 +70,7 @@ class FixedPrior(NamedTuple):
     eta: np.ndarray
     learned: bool = False
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> None:
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> None:
         """Nothing is learned."""
 
     def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
@@ -93,6 +94,12 @@ class FixedPrior(NamedTuple):
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
         """Rows have no features."""
+
+    def axis(self, k: int) -> None:
+        """Rows do not depend on each other."""
+
+    def links(self, k: int, modes: ModePrior) -> None:
+        """Rows do not depend on each other."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:
         """The prior of other columns."""

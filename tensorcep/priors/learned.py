@@ -18,7 +18,7 @@ from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.kernels.wishart import draw_normal_wishart, scatter_of
-from tensorcep.priors.record import columns_of
+from tensorcep.priors.record import Coupled, columns_of
 
 # The prior of a mode's mean counts as this many rows, that of its covariance as as many as there are columns: weak,
 # but proper for any number of rows. Larger values widen the covariance of a mode whose mean is many deviations from 0.
@@ -66,7 +66,9 @@ class LearnedPrior(NamedTuple):
     strength: float = 1.0
     learned: bool = True
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> PosteriorOfModes:
+    def learn(
+        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
+    ) -> PosteriorOfModes:
         """Posterior of (mu_k, Lam_k) given the moments of the rows that have entries."""
         q = (self.posterior(k, means[k], covs[k]) if free.any() else None for k, free in enumerate(self.free))
         return PosteriorOfModes(tuple(q), tuple(len(mean) for mean in means))
@@ -113,6 +115,12 @@ class LearnedPrior(NamedTuple):
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
         """Rows have no features."""
+
+    def axis(self, k: int) -> None:
+        """Rows do not depend on each other."""
+
+    def links(self, k: int, modes: ModePrior) -> None:
+        """Rows do not depend on each other."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""

@@ -12,6 +12,13 @@ from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import offsets, pack, unpack
 
 
+class Coupled(NamedTuple):
+    """Moments of the rows of a series, in the order of its axis: variances (n, R), and covariances of neighbours."""
+
+    variance: np.ndarray
+    cross: np.ndarray
+
+
 class RowPrior(Protocol):
     """What is known of the rows of all modes before their data; a file of this room each.
 
@@ -35,8 +42,11 @@ class RowPrior(Protocol):
     @property
     def learned(self) -> bool: ...
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> Any:
-        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R)."""
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
+        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
+
+        `coupled` has an item for each mode whose rows have an axis.
+        """
 
     def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
         """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
@@ -62,6 +72,12 @@ class RowPrior(Protocol):
         None where their prior does not depend on features.
         """
 
+    def axis(self, k: int) -> Any:
+        """The rows with entries of mode k as a series (`drift.Axis`); None where rows do not depend on each other."""
+
+    def links(self, k: int, modes: ModePrior) -> Any:
+        """The prior of the rows with entries of mode k where they are coupled (`drift.Links`); None where not."""
+
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
 
@@ -71,6 +87,11 @@ def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[
     used, take = index >= 0, np.maximum(index, 0)
     mean, scale = (np.take_along_axis(a, take, axis=1) for a in (mean, scale))
     return mean * used, np.where(used, scale, 1.0), used
+
+
+def clocks_of(prior: RowPrior) -> tuple[Any, ...]:
+    """The axis of each mode that is a series (`series.Clock`), None of others; nothing where none is."""
+    return tuple(getattr(prior, "clocks", ()))
 
 
 class Conditional(NamedTuple):

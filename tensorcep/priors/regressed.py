@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from tensorcep.core.belief import ModePrior, Slopes
+from tensorcep.core.belief import ModePrior
+from tensorcep.core.mode_laws import Slopes
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import (
     MEAN_ROWS,
@@ -24,6 +25,7 @@ from tensorcep.priors.learned import (
     expected_log_det,
     inverse,
 )
+from tensorcep.priors.record import Coupled
 from tensorcep.priors.slopes import (
     RANGE,
     STRENGTH,
@@ -122,7 +124,9 @@ class FeaturesPrior(NamedTuple):
             return None
         return leverage(have, design.some(rows), slopes.strength)
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray]) -> Posteriors:
+    def learn(
+        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
+    ) -> Posteriors:
         """Posteriors of (mu_k, Lam_k, B_k) given the moments of the rows that have entries."""
         parts = zip(self.have, means, covs, strict=True)
         slopes = (None if have is None else self._posterior(k, have, *own) for k, (have, *own) in enumerate(parts))
@@ -165,6 +169,12 @@ class FeaturesPrior(NamedTuple):
             if q is not None and have is not None:
                 total += _bound(q, have)
         return total
+
+    def axis(self, k: int) -> None:
+        """Rows do not depend on each other."""
+
+    def links(self, k: int, modes: ModePrior) -> None:
+        """Rows do not depend on each other."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FeaturesPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Slopes
+from tensorcep.core.mode_laws import Slopes
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import draw_root
 

@@ -196,7 +196,7 @@ class BaseCP(
         check_flag("warm_start", warm_start)
         if not warm_start or "posterior_" not in vars(self):
             return run_plan
-        shape, labels, _ = described(self.prior, entries[2], entries[3])
+        shape, labels, *_ = described(self.prior, entries[2], entries[3])
         return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
 
     def _fit_entries(

@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.beginning import Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
-from tensorcep.cp.estimators.row_features import has_features
+from tensorcep.cp.estimators.row_features import has_features, has_series
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -113,6 +113,8 @@ def check_stream(model: BaseCP) -> None:
     """
     if has_features(model.prior) or any(model._features):
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
+    if has_series(model.prior) or any(clock is not None for clock in model._series):
+        fail_value("partial_fit cannot learn a Series; use fit, with all entries.")
     name, settings = checked_method(model.method)
     if "posterior_" not in vars(model) and "_stream" not in vars(model):
         check_choice("method", name, (*STREAMING, "auto"))

@@ -209,7 +209,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         check_is_fitted(self, "posterior_")
         if self.zero_rate_ < 1.0:
-            likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
+            likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
             one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)

@@ -16,7 +16,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import PILOTS, fits
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
-from tensorcep.cp.estimators.row_features import check_mode_priors, has_features
+from tensorcep.cp.estimators.row_features import check_mode_priors, knows_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -164,7 +164,8 @@ def checked_prior_kind(prior: Any) -> Any:
         check_mode_priors(prior)
         return "auto"
     if not isinstance(prior, str):
-        fail_value(f"prior must be one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode; got {prior!r}.")
+        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series"
+        fail_value(f"prior must be {allowed}; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
 
 
@@ -230,5 +231,5 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
     else:
         others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
         yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
-    if not likelihood.censored and not has_features(model.prior):
+    if not likelihood.censored and knows_rows(model.prior) is None:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

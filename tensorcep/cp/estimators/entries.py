@@ -237,17 +237,18 @@ def placed_rows(
 
 
 def distinct_unknown_rows(
-    rows: np.ndarray, coords: np.ndarray, shape: tuple[int, ...]
+    rows: np.ndarray, coords: np.ndarray, shape: tuple[int, ...], n_later: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Give each unknown row a row of its own, for draws: new rows (n, K), and the row of moments each one has.
 
     Two entries share an unknown row if they have the same index beyond the shape; an unknown label (-1) is not known to
-    be equal to another, so it is a row of its own.
+    be equal to another, so it is a row of its own. `n_later` rows at other times follow those of the prior; new rows
+    have them before those of the prior.
     """
     total, order = sum(shape), len(shape)
-    origin = [np.arange(total)]
-    result = rows.copy()
-    used = total
+    origin = [np.arange(total), total + order + np.arange(n_later)]
+    result = np.where(rows >= total + order, rows - order, rows)
+    used = total + n_later
     for k in range(order):
         beyond = rows[:, k] == total + k
         index = coords[beyond, k]

@@ -15,7 +15,7 @@ from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
-from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments
 from tensorcep.cp.fold_messages import KERNELS, message_rows
@@ -102,6 +102,8 @@ class Folding(CPPredictions):
             are not Gaussian.
         """
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
+        if self._series and self._series[k] is not None:
+            fail_value(f"transform cannot add rows to mode {mode!r}, which is a Series; predict takes later labels.")
         coords, given, labels, row = self._new_entries(X, y, k, modes, value)
         likelihood = self._likelihood()
         values = likelihood.check_y(check_values(self._coded(given), len(coords), name="y"))
@@ -141,7 +143,7 @@ class Folding(CPPredictions):
                     f"got {found[0]} to {found[-1]}."
                 )
             return coords, y, None, new - self.shape_[k]
-        column = _column_of(X, self.labels_, k, name)
+        column = column_of(X, self.labels_, k)
         labels, row = Labels.from_column(column, name=known.name)
         both = known.rows(labels.index, unknown="ignore") >= 0
         if both.any():
@@ -251,13 +253,3 @@ class Folding(CPPredictions):
         new.__dict__.update(posterior_=grown, shape_=grown.shape, labels_=tuple(all_labels))
         new._set_moments()
         return new
-
-
-def _column_of(X: Any, labels: Any, k: int, name: Any) -> Any:
-    """The labels of mode k of the entries X."""
-    if isinstance(X, pd.DataFrame):
-        names = names_of(labels)
-        return X[name] if set(names) <= set(X.columns) else X.iloc[:, k]
-    theirs = names_of(X.labels)
-    own = X.labels[theirs.index(name) if name in theirs else k]
-    return pd.Series(own.index.take(X.coords[:, theirs.index(name) if name in theirs else k]))

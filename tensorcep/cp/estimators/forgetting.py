@@ -11,7 +11,7 @@ from tensorcep.core.checks import check_not_empty, fail_value
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import has_features
+from tensorcep.cp.estimators.row_features import has_features, has_series
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.labels import Labels
@@ -74,6 +74,11 @@ class Forgetting(CPPredictions):
             fail_value(
                 f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which has features; take them "
                 "out of its Features and of the entries, and fit again."
+            )
+        if self._series and self._series[k] is not None:
+            fail_value(
+                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which is a Series; take them out "
+                "of the entries, and fit again."
             )
         dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
         coords, values, kept, source = self._entries_of_fit(data, y)
@@ -144,6 +149,8 @@ class Forgetting(CPPredictions):
             fail_value(
                 "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
             )
+        if self._series and not has_series(self.prior):
+            fail_value("the Series of the fit is no longer among the parameters; set prior= to it, as for the fit.")
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
         runner = runner_of(kept, ~gone, start, run_plan)

@@ -77,3 +77,13 @@ def by_mode(labels: AllLabels, given: Mapping[Any, Any] | None) -> dict[int, Any
             fail_value(f"mode {name!r} is given twice.")
         found[k] = value
     return found
+
+
+def column_of(X: Any, labels: AllLabels, k: int) -> Any:
+    """Return the labels of mode k of the entries X, a DataFrame or a SparseTensor."""
+    names = names_of(labels)
+    if isinstance(X, pd.DataFrame):
+        return X[names[k]] if set(names) <= set(X.columns) else X.iloc[:, k]
+    theirs = names_of(X.labels)
+    place = theirs.index(names[k]) if names[k] in theirs else k
+    return pd.Series(X.labels[place].index.take(X.coords[:, place]))

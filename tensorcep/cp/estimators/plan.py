@@ -12,7 +12,7 @@ from tensorcep.cp.estimators.defaults import Chosen, choose
 from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
-from tensorcep.cp.estimators.row_features import Designs, are_many, check_number, described, has_features
+from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -31,13 +31,14 @@ WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, the tensor's shape, their likelihood, and features of rows."""
+    """Entries, their values in the order of `Entries`, shape, likelihood, and features and axes of rows."""
 
     entries: Entries
     values: np.ndarray
     shape: tuple[int, ...]
     likelihood: Likelihood
     designs: Designs
+    clocks: Clocks
 
 
 class FitPlan(NamedTuple):
@@ -91,8 +92,8 @@ def plan_fit(
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming, prior)
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords)
-    method = get_method(chosen.method, likelihood, chosen.learns_prior, has_features(model.prior))
-    shape, labels, designs = described(model.prior, shape, labels)
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
+    shape, labels, designs, clocks = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
     own = own | model._source_attributes(source, first=True)
     options = checked_options(model)
@@ -106,7 +107,7 @@ def plan_fit(
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood, designs)
+    data = Data(packed, values, shape, likelihood, designs, clocks)
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs)
@@ -122,7 +123,7 @@ def plan_fit(
         "prior_": chosen.prior_name,
         "interactions_": chosen.parts,
     }
-    return FitPlan(work, rows.prior, labels, {**settled, "_features": designs, **own})
+    return FitPlan(work, rows.prior, labels, {**settled, "_features": designs, "_series": clocks, **own})
 
 
 def _worth_threads(size: Size) -> bool:
@@ -142,7 +143,7 @@ def _in_columns(
         shape=shape,
         rank=free.shape[1],
         likelihood=data.likelihood,
-        prior=rows.prior_of_rows(shape, free.shape[1], data.designs),
+        prior=rows.prior_of_rows(shape, free.shape[1], data.designs, data.clocks),
         start=rows.starts[0],
         noise_prior=model._noise_prior(data.values),
         seed=rows.seed,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
-from tensorcep.core.components import EntryTheta
+from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
@@ -19,6 +19,7 @@ from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
+from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     draw,
@@ -33,6 +34,7 @@ from tensorcep.cp.predict import (
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
+from tensorcep.priors.series import Clock
 
 
 class CPPredictions(CPComponents):
@@ -48,6 +50,7 @@ class CPPredictions(CPComponents):
         "forgotten_",
     )
     _features: ClassVar[tuple[Design | None, ...]] = ()  # until a fit with some
+    _series: ClassVar[tuple[Clock | None, ...]] = ()  # the same
     forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 
@@ -85,17 +88,17 @@ class CPPredictions(CPComponents):
     def _rows(self, X: Any) -> np.ndarray:
         """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
         check_is_fitted(self, "posterior_")
-        return packed_rows(coords_to_predict(X, self.labels_), self.posterior_, self.unknown, self._described_rows())
+        return packed_rows(coords_to_predict(X, self.labels_), *self._row_knowledge())
 
-    def _described_rows(self) -> np.ndarray | None:
-        """Whether a packed row has features, (n_rows,) bool; None where none has."""
-        if not any(self._features):
-            return None
-        rows = [np.zeros(n, dtype=bool) for n in self.shape_]
-        for mine, own in zip(rows, self._features, strict=True):
-            if own is not None:  # rows that were added later have none
-                mine[: len(own.described)] = own.described
-        return np.concatenate(rows)
+    def _at(self, X: Any) -> tuple[Components, np.ndarray]:
+        """The belief, with rows of series at other times where X asks for such, and its rows (n, K) of the entries."""
+        check_is_fitted(self, "posterior_")
+        found = placed(self, X)
+        return found.belief, found.rows(packed_rows(found.coords, *self._row_knowledge()))
+
+    def _row_knowledge(self) -> tuple[Any, str, np.ndarray | None]:
+        """What tells which rows are known."""
+        return self.posterior_, self.unknown, described_rows(self)
 
     def has_uncertainty(self) -> bool:
         """Whether the method gave a posterior, not a point estimate."""
@@ -122,14 +125,14 @@ class CPPredictions(CPComponents):
         -------
         mean, variance : ndarray of shape (n,)
         """
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief, rows = self._at(X)
         with threads_of(self.n_jobs) as executor:
             mean, variance = latent(belief, rows, executor)
         return mean + self._origin, variance
 
     def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief, rows = self._at(X)
         with threads_of(self.n_jobs) as executor:
             return observed_moments(self._likelihood_of_new(), belief, rows, executor)
 
@@ -142,7 +145,7 @@ class CPPredictions(CPComponents):
     def _latent_interval(self, X: Any, coverage: float) -> np.ndarray:
         """Central posterior interval of the latent value of each entry, (n, 2)."""
         self._check_has_uncertainty("predict_interval")
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief, rows = self._at(X)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
         with threads_of(self.n_jobs) as executor:
             return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
@@ -150,7 +153,7 @@ class CPPredictions(CPComponents):
     def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         self._check_has_uncertainty("predict_interval")
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief, rows = self._at(X)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
         likelihood = self._likelihood_of_new()
         with threads_of(self.n_jobs) as executor:
@@ -162,7 +165,7 @@ class CPPredictions(CPComponents):
 
     def log_score(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,)."""
-        likelihood, belief, rows = self._likelihood_of_new(), self._fitted_belief(), self._rows(X)
+        likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
         with threads_of(self.n_jobs) as executor:
             return observed_logpdf(likelihood, belief, rows, values, executor)
@@ -174,9 +177,12 @@ class CPPredictions(CPComponents):
 
         The latter are given twice: counting every unknown row as one of its own, and as `_rows` does.
         """
-        belief, rows = self._fitted_belief(), self._rows(X)
-        distinct, origin = distinct_unknown_rows(rows, coords_to_predict(X, self.labels_), self.shape_)
-        values, theta = draw_apart(belief, self._likelihood(), origin, n_samples, rng, n_known=sum(self.shape_))
+        check_is_fitted(self, "posterior_")
+        found = placed(self, X, joint=True)
+        belief, rows = found.belief, found.rows(packed_rows(found.coords, *self._row_knowledge()))
+        n_known, n_later = sum(self.shape_), belief.mean.shape[1] - sum(self.shape_) - len(self.shape_)
+        distinct, origin = distinct_unknown_rows(rows, found.coords, self.shape_, n_later)
+        values, theta = draw_apart(belief, self._likelihood(), origin, n_samples, rng, n_known=n_known + n_later)
         return values, theta, distinct, rows
 
     def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
@@ -281,7 +287,7 @@ class CPPredictions(CPComponents):
 
     def _chain_draws(self, X: Any) -> np.ndarray:
         """The latent values of entries in all draws, (chains, draws, n)."""
-        belief, rows = self._fitted_belief(), self._rows(X)
+        belief, rows = self._at(X)
         return latent_of_points(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
-from tensorcep.cp.estimators.row_features import Designs
+from tensorcep.cp.estimators.row_features import Clocks, Designs
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
+from tensorcep.priors.drifting import with_series
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import RowPrior
@@ -44,13 +45,16 @@ class Rows(NamedTuple):
     starts: tuple[np.ndarray | None, ...]
     seed: int
 
-    def prior_of_rows(self, shape: tuple[int, ...], rank: int, designs: Designs) -> RowPrior:
-        """The prior as methods take it, with the features of the rows, if any."""
+    def prior_of_rows(self, shape: tuple[int, ...], rank: int, designs: Designs, clocks: Clocks) -> RowPrior:
+        """The prior as methods take it, with the features of the rows, and the axes of modes, if any."""
         natural = natural_lines(self.prior, shape, rank)
         if self.learner is None:
             return FixedPrior(*natural)
         learned = self.learner(*natural)
-        return with_features(learned, designs) if designs and isinstance(learned, LearnedPrior) else learned
+        if not isinstance(learned, LearnedPrior):
+            return learned
+        known = with_features(learned, designs) if designs else learned
+        return with_series(known, clocks) if clocks else known
 
 
 def plan_rows(

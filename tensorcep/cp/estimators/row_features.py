@@ -1,4 +1,4 @@
-"""Features of rows in a fit: which modes have them, and the rows that they add."""
+"""What is known of rows in a fit: which modes have features, or are a series, and the rows that features add."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.features import Features, Mode, designed
+from tensorcep.priors.series import Clock, Series, clock
 from tensorcep.priors.slopes import MOST_DIRECT
 
-# What a mode may have beside Features.
+# What a mode may have beside Features and a Series.
 OTHERWISE = ("auto", "learned")
 
 Designs = tuple[Design | None, ...]
+Clocks = tuple[Clock | None, ...]
 
 
 class Described(NamedTuple):
-    """The rows of a fit: shape and labels with the rows that only features name, and the features of each mode."""
+    """The rows of a fit: shape and labels with the rows that only features name; features, and axis, of each mode."""
 
     shape: tuple[int, ...]
     labels: tuple[Labels | None, ...]
     designs: Designs
+    clocks: Clocks
 
 
 def has_features(prior: Any) -> bool:
@@ -33,23 +36,40 @@ def has_features(prior: Any) -> bool:
     return isinstance(prior, Mapping) and any(isinstance(own, Features) for own in prior.values())
 
 
+def has_series(prior: Any) -> bool:
+    """Whether the parameter `prior` says that a mode is a series."""
+    return isinstance(prior, Mapping) and any(isinstance(own, Series) for own in prior.values())
+
+
+def knows_rows(prior: Any) -> str | None:
+    """What the parameter `prior` knows of rows, in words; None where it knows nothing."""
+    if has_features(prior):
+        return "Features"
+    return "a Series" if has_series(prior) else None
+
+
 def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None]) -> Described:
-    """The rows of a fit with this parameter `prior`; no designs where it gives no features.
+    """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
 
     Raises
     ------
     ValueError, TypeError
-        If a mode is not known, or its features do not fit it.
+        If a mode is not known, or its features do not fit it, or it is no series.
     """
-    if not has_features(prior):
-        return Described(shape, tuple(labels), ())
+    if knows_rows(prior) is None:
+        return Described(shape, tuple(labels), (), ())
     sizes, known, names = list(shape), list(labels), names_of(labels)
     designs: list[Design | None] = [None] * len(shape)
+    clocks: list[Clock | None] = [None] * len(shape)
     for k, own in by_mode(labels, prior).items():
+        mode = Mode(names[k], known[k], sizes[k])
         if isinstance(own, Features):
-            designs[k], mode = designed(own, Mode(names[k], known[k], sizes[k]))
+            designs[k], mode = designed(own, mode)
             sizes[k], known[k] = mode.size, mode.labels
-    return Described(tuple(sizes), tuple(known), tuple(designs))
+        if isinstance(own, Series):
+            clocks[k] = clock(own, mode)
+    own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if has_series(prior) else ()
+    return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
 
 
 def check_mode_priors(prior: Mapping[Any, Any]) -> None:
@@ -60,8 +80,9 @@ def check_mode_priors(prior: Mapping[Any, Any]) -> None:
     ValueError
     """
     for name, own in prior.items():
-        if not (isinstance(own, Features) or (isinstance(own, str) and own in OTHERWISE)):
-            fail_value(f"prior of mode {name!r} must be a tensorcep.Features, or one of {OTHERWISE}; got {own!r}.")
+        if not (isinstance(own, (Features, Series)) or (isinstance(own, str) and own in OTHERWISE)):
+            allowed = f"a tensorcep.Features, a tensorcep.Series, or one of {OTHERWISE}"
+            fail_value(f"prior of mode {name!r} must be {allowed}; got {own!r}.")
 
 
 def check_number(designs: Designs, method: str, likelihood: Likelihood) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
+from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
@@ -43,7 +44,8 @@ class Spotting(CPPredictions):
             lower_tail, upper_tail : the probability of an observation as low, and as high, or more so
             unseen : whether a row of the entry had no training entries, so that its prior was used
         """
-        belief, likelihood, names = self._fitted_belief(), self._likelihood_of_new(), names_of(self.labels_)
+        self._fitted_belief()
+        likelihood, names = self._likelihood_of_new(), names_of(self.labels_)
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             X, y = split_like(names_of(self.labels_), X, y, modes, value)
@@ -52,9 +54,11 @@ class Spotting(CPPredictions):
         y = X.values if y is None else y
         coords = coords_to_predict(X, self.labels_)
         values = likelihood.check_y(check_values(self._coded(y), len(coords), name="y"))
-        rows, unseen = placed_rows(coords, self.posterior_)
+        found = placed(self, X)
+        belief, (rows, unseen) = found.belief, placed_rows(found.coords, self.posterior_, described_rows(self))
+        rows = found.rows(rows)
         if self.unknown == "error":
-            self._rows(X)
+            self._at(X)
         frame = self._cells_frame(X, coords, names)
         mean, variance = observed_moments(likelihood, belief, rows)
         lower, upper = observed_tails(likelihood, belief, rows, values)

@@ -17,6 +17,7 @@ from tensorcep.core.components import room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
+from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import Sites, in_order, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
@@ -27,7 +28,8 @@ from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.record import Conditional, of_mode, per_row
+from tensorcep.priors.ahead import in_columns, lines_of_modes
+from tensorcep.priors.record import Conditional, clocks_of, of_mode, per_row
 
 
 class Chains(NamedTuple):
@@ -52,6 +54,8 @@ class Chains(NamedTuple):
         Where they are learned, `modes` alone is kept up to date.
     kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
         The last are rows of the present priors; none where these are not learned.
+    kept_drifts : tuple of (C, n, R)
+        Parameters of the series (`Draws.drifts`); none where there is none.
     sweeps : int
     """
 
@@ -67,6 +71,7 @@ class Chains(NamedTuple):
     kept: tuple[np.ndarray, ...]
     kept_theta: tuple[np.ndarray, ...]
     kept_unknown: tuple[np.ndarray, ...]
+    kept_drifts: tuple[np.ndarray, ...]
     sweeps: int
 
 
@@ -94,7 +99,7 @@ def start_chains(
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
     rooms = tuple(Rooms(small.rank, mine) for mine in columns)
-    return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), 0)
+    return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
 
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
@@ -137,19 +142,14 @@ def draw_factors(
             continue
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
-        record = (
-            int(first[k]),
-            (by_row.start, end, by_row.others),
-            source,
-            columns,
-            in_order(chains.sites, k, by_row, weighted, executor),
-            *_prior_of_mode(chains.small, prior, k),
-            precision,
-            stream_key(problem.seed, chain, chains.sweeps, k),
-            fit,
-            factors,
-        )
-        cuts = by_row.chunks[k]
+        key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
+        entries = in_order(chains.sites, k, by_row, weighted, executor)
+        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, entries)
+        coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
+        if coupled is not None:
+            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, chains.rooms[k], executor)
+            continue
+        record = (*data, *_prior_of_mode(chains.small, prior, k), precision, key, fit, factors)
         chains.rooms[k].start()
         executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
     return float(fit.sum())
@@ -208,11 +208,20 @@ def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
 def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains:
     draw = chains.factors.astype(dtype)
     unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
+    drifts = () if not clocks_of(problem.prior) else (_drifts(chains, problem.every_free),)
     return chains._replace(
         kept=(*chains.kept, draw),
         kept_theta=(*chains.kept_theta, chains.theta.copy()),
         kept_unknown=(*chains.kept_unknown, *unknown),
+        kept_drifts=(*chains.kept_drifts, *drifts),
     )
+
+
+def _drifts(chains: Chains, free: np.ndarray) -> np.ndarray:
+    """The present parameters of all series in every chain, (C, n, R)."""
+    modes: list[Any] = [prior.modes for prior in chains.priors]
+    clocks, places = clocks_of(chains.small.prior), [own.free for own in chains.columns]
+    return np.stack([in_columns(lines_of_modes(own, clocks), clocks, places, free) for own in modes])
 
 
 def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
@@ -248,12 +257,18 @@ def collect(
     """
     if not chains.kept:
         chains = _with_current(chains, problem, "float64")
+    if chains.kept_drifts:
+        fill_gaps(chains.small, chains.kept, chains.kept_drifts, chains.priors[0].seen)
     which, D = taken(chains, shares), len(chains.kept)
     form = (len(chains.factors), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [chains.kept_unknown[d][c] for d, c in which] if chains.kept_unknown else []
     rows, unknown = stacked([chains.kept[d][c] for d, c in which], more, form)
     theta = np.stack([chains.kept_theta[d][c] for d, c in which]).reshape(*form, -1) if has_theta else None
-    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)
+    drifts = None
+    if chains.kept_drifts:
+        lines = np.stack([chains.kept_drifts[d][c] for d, c in which])
+        drifts = lines.reshape(*form, *lines.shape[1:])
+    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown, drifts)
 
 
 def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:

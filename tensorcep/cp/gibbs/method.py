@@ -203,7 +203,7 @@ def _draw_thresholds(c: int, state: GibbsState, levels: Levels, problem: Problem
 
 def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
-    chains, entries, f = state.chains, problem.entries, state.f[c]
+    chains, f = state.chains, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
@@ -234,7 +234,7 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         return draws
     if state.noise_held and draws.theta is not None:
         draws = draws._replace(theta=draws.theta / held.noise_ratio)
-    return draws if held.beside.any() else with_constant(draws, held, problem.free)
+    return draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
 
 
 GIBBS = Method(

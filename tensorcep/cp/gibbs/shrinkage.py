@@ -27,6 +27,8 @@ from tensorcep.cp.share import evidence_of_shares, mean_share
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.thresholds import Levels
+from tensorcep.priors.ahead import constant_lines
+from tensorcep.priors.record import RowPrior, clocks_of
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -102,7 +104,7 @@ def _slope(y: np.ndarray, mean: np.ndarray) -> float:
     return float(np.clip(slope - variance / slope, 0.0, 1.0))
 
 
-def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws:
+def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
     """Draws of which those that do not count, evenly spread, say nothing but the constant.
 
     Parameters
@@ -111,6 +113,8 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws
     held : HeldOut
     free : (K, R) bool or None
         Columns that are not held at 1; None when all are free.
+    prior : RowPrior or None
+        Which may say that some modes are series.
     """
     if held.share >= 1.0:
         return draws
@@ -129,7 +133,12 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws
     if theta is not None:
         theta = theta.copy()
         theta[off] = held.constant_theta
-    return draws._replace(rows=rows, unknown=unknown, theta=theta)
+    drifts = draws.drifts
+    if drifts is not None and prior is not None:
+        lines = [constant_lines(own, row) for own, row in zip(clocks_of(prior), one, strict=True) if own is not None]
+        drifts = drifts.copy()
+        drifts[off] = np.concatenate(lines)
+    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:

@@ -13,7 +13,7 @@ CHAINS = 1 << 16
 class Stream(IntEnum):
     """What is drawn. Rows of mode k have the compiled stream k.
 
-    The first six are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
+    The first seven are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
     """
 
     PRECISION = 2
@@ -23,6 +23,7 @@ class Stream(IntEnum):
     HELD_OUT = 6
     PILOT = 7
     THRESHOLDS = 8
+    GAPS = 9
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     # in place of the number of the sweep: the rows that chains start from

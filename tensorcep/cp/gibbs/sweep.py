@@ -160,7 +160,7 @@ def _product(q, R, others, source, clamped, z):
 
 
 @block_kernel
-def _sum_row(begin, end, others, source, clamped, entries, R, room, gram):
+def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
     """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
     base, weight, target = entries
     z, wz, rest = room.z, room.weighted, room.rest
@@ -184,6 +184,25 @@ def _sum_row(begin, end, others, source, clamped, entries, R, room, gram):
                 squares += rest[q] * rest[q]
             add_outer_products(n, R, z, z, rest, gram)
     return squares
+
+
+@block_kernel
+def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
+    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
+
+    The first D columns are free, others are columns of zeros. The arguments are those of `draw_rows`.
+    """
+    R, D = len(columns.free), eta.shape[1]
+    start, end, others = lists
+    gram = room.gram[0]
+    S = gram.shape[1]
+    for i in range(first, last):
+        j = offset + i
+        squares[i] = sum_row(start[j], end[j], others, source, columns.clamped, entries, R, room, gram)
+        for a in range(D):
+            eta[i, a] = gram[S, a]
+            for b in range(a + 1):
+                Lam[i, a * (a + 1) // 2 + b] = gram[a, b]
 
 
 @block_kernel
@@ -227,7 +246,7 @@ def draw_rows(
             room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
         for lane in range(used):
             i = offset + group + lane
-            squares = _sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
+            squares = sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
             room.squares[lane] = squares
         _to_lanes(used, R, room.gram, w, at.A)
         gather(room.prior_row, prior_Lam, w, at.Lam)

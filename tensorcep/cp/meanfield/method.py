@@ -99,6 +99,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         counts=_counts(learned, problem),
         sweeps=0,
         cut=first_thresholds(problem),
+        found=(None,) * len(problem.shape),
     )
     refresh_numbers(0, n_rows, state)
     if orders is not None:
@@ -141,7 +142,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     """One sweep: every mode once, with the auxiliary variables and a precision after each; then a dispersion."""
     annealed, old = state.sweeps < options.anneal, state.f
     if not annealed:
-        state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows))
+        state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows, state.found))
     for k in range(len(problem.shape)):
         if problem.is_fixed(k):
             continue
@@ -216,7 +217,8 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     With a learned precision, whose law is optimal given the rest, entries and precision together give the log
     normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
     """
-    rest, sites, learned = rows_bound(state.prior, state.rows, problem.shape, executor), state.sites, state.learned
+    rest = rows_bound(state.prior, state.rows, problem.shape, executor, state.found)
+    sites, learned = state.sites, state.learned
     if learned is not None and learned.parameter.is_precision:
         (a0, b0), n = learned.prior, total_weight(problem)
         a, b = float(state.law.a[0]), float(state.law.b[0])

@@ -15,8 +15,10 @@ from tensorcep.cp.meanfield.columns import Order, Orders
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import refresh_rows, times_in_sum
-from tensorcep.kernels.rows import arrange, second_moments
+from tensorcep.cp.rows import RowState, refresh_rows, times_in_sum
+from tensorcep.kernels.rows import arrange, row_moments, second_moments
+from tensorcep.priors.axis import Links
+from tensorcep.priors.blocks import Marginals, marginals
 from tensorcep.priors.record import of_mode
 
 
@@ -35,13 +37,30 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     # what the square owes to the columns that are clamped in this mode stays
     offset = _offsets(mine, state)
     rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, state)
-    prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))
-    rows.Lam[mine] = prior_Lam + precision * state.sum_Z2[mine, :P]
     linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
-    rows.eta[mine] = prior_eta + precision * linear
-    refresh_rows(rows, first, last, executor)
+    series = state.prior.of_series(k)
+    if series is not None:
+        found = _update_series(series.links, precision * state.sum_Z2[mine, :P], precision * linear, first, rows)
+        state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
+    else:
+        prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))
+        rows.Lam[mine] = prior_Lam + precision * state.sum_Z2[mine, :P]
+        rows.eta[mine] = prior_eta + precision * linear
+        refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state)
     return state._replace(square=rest + _square_of_rows(mine, offset, state))
+
+
+def _update_series(prior: Links, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
+    """The optimal joint q of the rows of a series, of which the entries say Lam (n, P), eta (n, Q)."""
+    found, own, good = marginals(prior, Lam[prior.of.place], eta[prior.of.place]), first + prior.of.place, rows.good
+    mean, cov = rows.mean[own], rows.cov[own]
+    mean[:, : found.mean.shape[1]], cov[:, : found.cov.shape[1]] = found.mean, found.cov
+    rows.mean[own], rows.cov[own] = mean, cov
+    natural, precision = np.empty_like(mean), np.empty_like(cov)
+    row_moments(0, len(own), cov, mean, natural, precision, good)  # of a covariance the "covariance" is the precision
+    rows.Lam[own], rows.eta[own] = precision, natural
+    return found
 
 
 def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:

@@ -17,6 +17,7 @@ from tensorcep.cp.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw
+from tensorcep.priors.blocks import Marginals
 
 
 class MeanFieldState(NamedTuple):
@@ -42,6 +43,8 @@ class MeanFieldState(NamedTuple):
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
     counts : tuple of three arrays
         The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    found : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
     cut : ThresholdLaw or None
         Law of the thresholds between ordered levels; they count as known, at its middle.
     """
@@ -62,6 +65,7 @@ class MeanFieldState(NamedTuple):
     law: Gamma
     counts: tuple[np.ndarray, ...]
     sweeps: int
+    found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
 
     @property

@@ -1,0 +1,136 @@
+"""What it is worth to know that rows follow each other: gaps and forecasts with and without `Series`.
+
+Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
+missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
+same weekday. New York's taxi trips (30 x 30 x 96 hours, counts): a fifth of the cells is held out at random. Both
+files come from the repository transdim (MIT licence); `--folder` says where they are. "simulated" needs no file.
+
+Nothing is chosen by the scores: the model is the default, and the series are those that the calendar gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import loadmat
+
+from scripts.lib.common import Row, parser, report, row, say, words
+from tensorcep import CPCountRegressor, CPRegressor, Series
+
+DAYS_AHEAD, WEEK, DAY = 7, 7, 24
+CASES = {
+    "simulated": ("random-40", "forecast"),
+    "birmingham": ("random-40", "random-60", "days-40", "forecast"),
+    "taxi": ("held-out-20",),
+}
+
+
+def tensor_of(name: str, options: argparse.Namespace) -> np.ndarray:
+    """The values of a data set, nan where there are none."""
+    if name == "simulated":
+        rng, n = np.random.default_rng(0), 5 * WEEK
+        week = np.repeat(rng.normal(0.0, 1.0, (1, WEEK)), 5, axis=0).ravel()
+        day = np.cumsum(rng.normal(0.0, 0.3, n)) + week
+        park, hour = rng.gamma(4.0, size=8), 2.0 + np.sin(np.linspace(0.0, np.pi, 6))
+        return park[:, None, None] * (10.0 + day[:, None]) * hour + rng.normal(0.0, 2.0, (8, n, 6))
+    file = {"birmingham": "birmingham.mat", "taxi": "nyc-taxi.mat"}[name]
+    found = loadmat(Path(options.folder) / file)
+    values = np.asarray(found[next(key for key in found if not key.startswith("__"))], dtype=float)
+    return np.where(values == 0.0, np.nan, values) if name == "birmingham" else values[:, :, : 4 * DAY]
+
+
+def is_hidden(case: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Which cells are not shown, as the protocol draws them."""
+    if case == "forecast":
+        return np.broadcast_to(np.arange(shape[1])[:, None] >= shape[1] - DAYS_AHEAD, shape)
+    if case == "held-out-20":
+        return np.random.default_rng(0).random(shape) >= 0.8
+    kind, rate = case.split("-")
+    state = np.random.RandomState(1000)
+    drawn = state.rand(*shape) if kind == "random" else state.rand(*shape[:2])[:, :, None]
+    return np.broadcast_to(np.round(drawn + 0.5 - int(rate) / 100) == 0.0, shape)
+
+
+def model_of(name: str, series: bool, options: argparse.Namespace) -> Any:
+    """The default model, with what the calendar says or without."""
+    how: dict[str, Any] = {"random_state": options.seed}
+    if options.sweeps:
+        how["max_iter"] = options.sweeps
+    if name == "taxi":
+        return CPCountRegressor(**how, prior={2: Series(period=DAY)} if series else "auto")
+    return CPRegressor(**how, prior={1: Series(period=WEEK), 2: Series()} if series else "auto")
+
+
+def scores(
+    y: np.ndarray, mean: np.ndarray, interval: np.ndarray | None = None, log_score: np.ndarray | None = None
+) -> dict[str, float]:
+    """RMSE, MAE, MAPE of cells that are not zero, and coverage and log score where there are some."""
+    some = y != 0.0
+    found = {
+        "rmse": float(np.sqrt(np.mean((y - mean) ** 2))),
+        "mae": float(np.mean(np.abs(y - mean))),
+        "mape": float(np.mean(np.abs(1.0 - mean[some] / y[some]))),
+    }
+    if interval is not None and log_score is not None:
+        found["coverage 90"] = float(np.mean((interval[:, 0] <= y) & (y <= interval[:, 1])))
+        found["log score"] = float(log_score.mean())
+    return found
+
+
+def measure(name: str, case: str, series: bool, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of one fit on the cells that it was not shown."""
+    values = tensor_of(name, options)
+    hidden, known = is_hidden(case, values.shape), ~np.isnan(values)
+    train, test = np.argwhere(known & ~hidden), np.argwhere(known & hidden)
+    y, held = (values[tuple(cells.T)] for cells in (train, test))
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = model_of(name, series, options).fit(train, y)
+        seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
+        found = scores(held, model.predict(test), model.predict_interval(test), model.log_score(test, held))
+    return {**found, "cpu_s": seconds}
+
+
+def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of the mean of the same weekday and hour of a car park, as a forecast."""
+    values = tensor_of(name, options)
+    hidden = is_hidden("forecast", values.shape)
+    shown = np.where(hidden, np.nan, values)
+    weekday = np.arange(values.shape[1]) % WEEK
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        means = np.stack([np.nanmean(shown[:, weekday == w], axis=1) for w in range(WEEK)], axis=1)[:, weekday]
+    test = hidden & ~np.isnan(values) & ~np.isnan(means)
+    return scores(values[test], means[test])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
+    p = parser(__doc__, data=["birmingham", "taxi"], sweeps=0, seed=0)
+    p.add_argument("--cases", type=words(*{c for own in CASES.values() for c in own}), default=None)
+    p.add_argument("--models", type=words("plain", "series"), default=["plain", "series"])
+    p.add_argument("--folder", default=os.path.join(os.environ.get("TENSORCEP_DATA", "data"), "traffic"))
+    options = p.parse_args(arguments)
+    rows: list[Row] = []
+    for name in options.data:
+        for case in CASES[name]:
+            if options.cases and case not in options.cases:
+                continue
+            tried = {kind: measure(name, case, kind == "series", options) for kind in options.models}
+            if case == "forecast":
+                tried["same weekday"] = same_weekday(name, options)
+            for kind, found in tried.items():
+                rows += [row(metric, value, data=name, case=case, model=kind) for metric, value in found.items()]
+                say(f"{name} {case} {kind}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
+    report(rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The Gibbs step of the rows of a mode that is a series: one joint draw of all rows with entries, linear in them.
+
+What the entries say of each row is summed as for rows that are drawn by themselves (`tensorcep.cp.gibbs.sweep`). Rows
+without entries are drawn once, with the draws that are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.packing import offsets
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.sweep import Rooms, sum_rows
+from tensorcep.cp.problem import Problem
+from tensorcep.kernels.rows import packed_products
+from tensorcep.priors.ahead import draw_at, laws_of, n_lines
+from tensorcep.priors.axis import Links
+from tensorcep.priors.blocks import draw
+from tensorcep.priors.record import clocks_of
+
+
+def draw_series(
+    prior: Links,
+    cuts: np.ndarray,
+    record: tuple[Any, ...],
+    precision: float,
+    key: tuple[int, int, int],
+    factors: np.ndarray,
+    rooms: Rooms,
+    executor: Executor,
+) -> float:
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); gives the sum of (target - f)^2.
+
+    `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
+    """
+    offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
+    Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
+    rooms.start()
+    executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
+    place, product = prior.of.place, np.zeros((len(prior.of.place), D))
+    in_order = len(place) == n and bool((np.diff(place) == 1).all())
+    said, linear = (Lam, eta) if in_order else (Lam[place], eta[place])
+    rows = draw(prior, precision * said, precision * linear, key)
+    factors[(offset + place)[:, None], columns.free[columns.free >= 0]] = rows
+    packed_products(0, len(rows), said, rows, product)
+    return float(squares.sum() + np.einsum("nd,nd->", rows, product - 2.0 * linear))
+
+
+def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
+    """Sums of the rows cuts[first]:cuts[last]."""
+    sum_rows(int(cuts[first]), int(cuts[last]), *record)
+
+
+def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
+    """Draw the rows of series that have no entries, in place in all draws that are kept, each (C, n_rows, R)."""
+    first, at = offsets(small.shape), 0
+    for k, clock in enumerate(clocks_of(small.prior)):
+        if clock is None:
+            continue
+        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
+        at = lines.stop
+        if own.all() or not own.any():
+            continue
+        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
+        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
+        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
+        noise = generator(small.seed, Stream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
+        found = draw_at(clock, clock.times[own], rows, laws, clock.times[~own], noise, joint=True)
+        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
+            own_rows[:, gaps] = found[a:b]

@@ -1,0 +1,269 @@
+"""The axis of a mode that is a series: which rows are neighbours, and what they say of each other at every length.
+
+The rows with entries of a column, in the order of their times, are a level and a season, and x, a stationary
+Ornstein-Uhlenbeck process of variance 1 / lam whose correlation falls as exp(-distance / length). With rho of two
+neighbours so far apart,
+
+    precision of x = lam K,   K = v I + sum over neighbours a, b of w1 (e_a e_a' + e_b e_b') - w2 (e_a e_b' + e_b e_a'),
+
+w1 = v rho^2 / (1 - rho^2) and w2 = v rho / (1 - rho^2); v = 1 on a line, and coth(circle / (2 length)) on a circle.
+
+Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, sec. 4.2.1 and B.2; Rue and Held (2005).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_solve_banded, cholesky_banded
+
+from tensorcep.priors.learned import MEAN_ROWS
+from tensorcep.priors.series import Clock
+
+# Lengths of the grid, in median steps the least, in ranges the largest; on a circle in its own lengths. Beyond the
+# largest one a process is a random walk.
+LENGTHS, LEAST_STEPS, MOST_RANGES, MOST_CIRCLES, WALK = 24, 0.3, 30.0, 3.0, 1000.0
+# Precisions of a season beside that of the process, of the grid.
+STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)
+# The prior shape of a precision.
+SHAPE = 0.5
+# Decimals to which steps are the same.
+SAME_STEP = 9
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Grid(NamedTuple):
+    """Lengths and, for each of them, how neighbours so far apart depend on each other.
+
+    Attributes
+    ----------
+    lengths : (L,) float64
+        0 for rows that do not depend on each other.
+    own : (L,) float64
+        v.
+    near, between : (L, J) float64
+        w1 and w2 of the J distinct distances.
+    """
+
+    lengths: np.ndarray
+    own: np.ndarray
+    near: np.ndarray
+    between: np.ndarray
+
+
+class Axis(NamedTuple):
+    """The rows with entries of a mode on its axis, made once.
+
+    Attributes
+    ----------
+    clock : Clock
+    place : (n,) int64
+        These rows of the mode, in the order of their times.
+    order : (n,) int64
+        The same among the rows with entries alone.
+    closed : bool
+        Whether the last row is a neighbour of the first one.
+    sums : tuple of three sparse matrices
+        Of numbers (n,) the sums that `Sums` has: (P, n), (J * P, n), (J * P, n).
+    steps : sparse matrix (J, E)
+        Sums over the pairs of neighbours of each distance.
+    grid : Grid
+    log_det : (L,) float64
+        log |K|.
+    strengths : (S,) float64
+    mean_rows, shape : float
+        As how many rows the prior of the level counts, and the prior shape of lam.
+    gram : (L, P) float64
+        K summed over the rows of a phase and all rows.
+    values, vectors : (L, P), (L, P, P) float64
+        Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none.
+    """
+
+    clock: Clock
+    place: np.ndarray
+    order: np.ndarray
+    closed: bool
+    sums: tuple[Any, Any, Any]
+    steps: Any
+    grid: Grid
+    log_det: np.ndarray
+    strengths: np.ndarray
+    mean_rows: float
+    shape: float
+    gram: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @property
+    def n_phases(self) -> int:
+        """P, one without a season."""
+        return len(self.clock.phases)
+
+
+def weights(lengths: np.ndarray, distances: np.ndarray, circle: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """v (L,), w1 and w2 (L, J)."""
+    with np.errstate(divide="ignore", over="ignore"):
+        apart = distances / lengths[:, None]
+        own = 1.0 / np.tanh(0.5 * circle / lengths) if circle > 0.0 else np.ones(len(lengths))
+        return own, own[:, None] / np.expm1(2.0 * apart), own[:, None] * 0.5 / np.sinh(np.minimum(apart, 700.0))
+
+
+def lengths_of(clock: Clock, times: np.ndarray) -> np.ndarray:
+    """The lengths of the grid."""
+    span = float(times[-1] - times[0])
+    if clock.kind == "rw":
+        return np.array([WALK * (clock.circle or span)])
+    most = MOST_CIRCLES * clock.circle if clock.circle else MOST_RANGES * span
+    found = np.geomspace(LEAST_STEPS * float(np.median(np.diff(times))), most, LENGTHS)
+    return np.append(0.0, found) if clock.kind == "auto" else found
+
+
+def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
+    """Prepare the rows with entries, (n_k,) bool; None where there are less than two.
+
+    `strength` is how many times as much as by default the prior of the parameters counts.
+    """
+    rows = np.flatnonzero(seen)
+    if len(rows) < 2:
+        return None
+    order = np.argsort(clock.times[rows], kind="stable")
+    place = rows[order]
+    times, n, P = clock.times[place], len(place), len(clock.phases)
+    closed = clock.circle > 0.0 and n > 2
+    left, right = ends(n, closed)
+    apart = np.diff(times)
+    if closed:
+        apart = np.append(apart, clock.circle - times[-1] + times[0])
+    distances, which = np.unique(np.round(apart, SAME_STEP), return_inverse=True)
+    lengths, J, E = lengths_of(clock, times), len(distances), len(apart)
+    grid = Grid(lengths, *weights(lengths, distances, clock.circle if closed else 0.0))
+    phase = np.maximum(clock.phase_of(times), 0)
+    ones, pairs = np.ones(2 * E), (np.append(left, right), np.append(right, left))
+    at = [np.tile(which.ravel() * P, 2) + phase[pairs[0]], pairs[0], pairs[1]]
+    sums = (
+        sparse.csr_array((np.ones(n), (phase, np.arange(n))), shape=(P, n)),
+        *(sparse.csr_array((ones, (at[0], column)), shape=(J * P, n)) for column in at[1:]),
+    )
+    steps = sparse.csr_array((np.ones(E), (which.ravel(), np.arange(E))), shape=(J, E))
+    prior, nothing = (strength * MEAN_ROWS, strength * SHAPE), 3 * (np.empty(0),)
+    return _with_tables(Axis(clock, place, order, closed, sums, steps, grid, nothing[0], np.ones(1), *prior, *nothing))
+
+
+def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are neighbours, (E,) and (E,)."""
+    left = np.arange(n if closed else n - 1)
+    return left, (left + 1) % n
+
+
+def _with_tables(begun: Axis) -> Axis:
+    """The axis with what its lengths need: determinants, and K in the phases."""
+    grid, n = begun.grid, len(begun.place)
+    L = len(grid.lengths)
+    shares = np.stack([begun.steps.T @ part.T for part in (grid.near, grid.between)])  # (2, E, L)
+    log_det = np.empty(L)
+    for i, (near, between) in enumerate(zip(*shares.swapaxes(1, 2), strict=True)):
+        own = np.full(n, grid.own[i])
+        for side in ends(n, begun.closed):
+            own[side] += near
+        root = cholesky_banded(_banded(own, between, begun.closed)[0], lower=True)
+        log_det[i] = 2.0 * np.log(root[0]).sum()
+    onehot = begun.sums[0].T
+    gram = times_k(begun, *((part @ onehot).toarray() for part in begun.sums))  # (L, P, P)
+    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
+    if not begun.clock.seasonal:
+        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
+    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
+    tables = (totals, np.maximum(values, 0.0), vectors)
+    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=tables[0], values=tables[1], vectors=tables[2])
+
+
+def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Sums over phases of K times numbers, for each length, (L, P, R), of what `Axis.sums` makes of these."""
+    P, grid = of.n_phases, of.grid
+    near, between = (part.reshape(len(grid.near.T), -1) for part in (near, between))
+    apart = (grid.near @ near - grid.between @ between).reshape(len(grid.own), P, -1)
+    return np.asarray(grid.own[:, None, None] * own + apart)
+
+
+class Links(NamedTuple):
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
+
+    Attributes
+    ----------
+    of : Axis
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean, in the order of the times.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
+    """
+
+    of: Axis
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+
+
+def links(of: Axis, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
+    """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
+    P, grid, (L, D) = of.n_phases, of.grid, scale.shape
+    left, right = ends(len(of.place), of.closed)
+    near, between = of.steps.T @ (grid.near.T @ scale), of.steps.T @ (grid.between.T @ scale)
+    own = np.repeat((grid.own @ scale)[None], len(of.place), axis=0)
+    for side in (left, right):
+        own[side] += near
+    each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
+    each = each + scale[:, None] * centre
+    flat = each.reshape(L, -1)
+    tables = [np.einsum("l,lpd->pd", grid.own, each)]
+    tables += [(part.T @ flat).reshape(-1, D) for part in (grid.near, -grid.between)]
+    field = sum(part.T @ table for part, table in zip(of.sums, tables, strict=True))
+    return Links(of, own, np.asarray(field), between)
+
+
+def folded(n: int) -> np.ndarray:
+    """The places of a circle's rows in an order in which neighbours are at most two apart."""
+    order = np.empty(n, dtype=np.int64)
+    order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
+    return order
+
+
+def _banded(own: np.ndarray, between: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The lower bands of the matrix, and the order of its rows."""
+    n = len(own)
+    order = folded(n) if closed else np.arange(n)
+    place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
+    place[order] = np.arange(n)
+    bands = np.zeros((3 if closed else 2, n))
+    bands[0] = own[order]
+    low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
+    bands[high - low, low] = -between
+    return bands, order
+
+
+class Chained(NamedTuple):
+    """Links, the log determinant of each column's precision, (D,), and the prior means (n, D)."""
+
+    links: Links
+    log_det: np.ndarray
+    mean: np.ndarray
+
+    def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
+        """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
+        left, right = ends(len(rows), self.links.of.closed)
+        square = np.einsum("nd,nd->", self.links.own, rows * rows + variance)
+        square -= 2.0 * np.einsum("nd,nd->", self.links.between, rows[left] * rows[right] + cross)
+        linear = np.einsum("nd,nd->", self.links.field, rows - 0.5 * self.mean)
+        return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
+
+
+def chained(prior: Links) -> Chained:
+    """The prior with its means and determinants, column by column."""
+    log_det, mean = np.empty(prior.own.shape[1]), np.empty_like(prior.field)
+    for r in range(len(log_det)):
+        bands, order = _banded(prior.own[:, r], prior.between[:, r], prior.of.closed)
+        root = cholesky_banded(bands, lower=True)
+        log_det[r] = 2.0 * np.log(root[0]).sum()
+        mean[order, r] = cho_solve_banded((root, True), prior.field[order, r])
+    return Chained(prior, log_det, mean)

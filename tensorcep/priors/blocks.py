@@ -1,0 +1,141 @@
+"""Rows of a series given their prior and what their entries say: a joint draw, or the moments of all of them.
+
+A circle is folded: block b holds the rows b and n - 1 - b, so that blocks are coupled by diagonals again. An odd number
+of rows gets one more, which is integrated out: a node of precision d that is coupled by d with both ends of the edge
+that closes the circle takes the place of that edge, if the ends' own precisions grow by d.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.packing import pack, unpack
+from tensorcep.kernels.chained import draw_back, eliminate, marginals_back
+from tensorcep.priors.axis import Links
+
+# Couplings below this are none.
+NO_COUPLING = 1e-50
+
+
+class Blocks(NamedTuple):
+    """Packed diagonal blocks (m, P), natural means (m, D), and couplings (m - 1, D)."""
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    between: np.ndarray
+
+
+class Marginals(NamedTuple):
+    """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
+
+    `log_det` is that of the joint precision.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray
+    cross: np.ndarray
+    log_det: float
+
+
+def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
+    """A draw (n, D) of the rows whose entries say Lam (n, P), eta (n, D); the same for the same key.
+
+    Lam may be overwritten.
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    blocks, n = _blocks(prior, Lam, eta), len(prior.own)
+    _eliminated(blocks)
+    out = np.empty_like(blocks.eta)
+    draw_back(blocks.Lam, blocks.eta, blocks.between, key, out)
+    return _unfolded(out, n) if prior.of.closed else out
+
+
+def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of the rows whose entries say Lam (n, P), eta (n, D); Lam may be overwritten.
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    blocks = _blocks(prior, Lam, eta)
+    log_det = _eliminated(blocks)
+    mean, cov, cross = np.empty_like(blocks.eta), np.empty_like(blocks.Lam), np.empty_like(blocks.between)
+    marginals_back(blocks.Lam, blocks.eta, blocks.between, mean, cov, cross)
+    found = Marginals(mean, cov, cross, log_det)
+    return _of_circle(found, prior) if prior.of.closed else found
+
+
+def _eliminated(blocks: Blocks) -> float:
+    log_det = float(eliminate(blocks.Lam, blocks.eta, blocks.between))
+    if not np.isfinite(log_det):
+        raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
+    return log_det
+
+
+def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Blocks:
+    """The joint precision and natural mean of the rows; Lam may be overwritten."""
+    n, D = prior.own.shape
+    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
+    Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
+    for d, place in enumerate(diagonal.tolist()):
+        Lam[:, place] += prior.own[:, d]
+    if not prior.of.closed:
+        return Blocks(Lam, eta, np.ascontiguousarray(prior.between))
+    between = prior.between
+    if n % 2:
+        used, d = _extra(prior)
+        more = np.zeros((1, Lam.shape[1]))
+        more[0, diagonal] = np.where(used, d, 1.0)
+        for end in (0, -1):
+            Lam[end, diagonal] += d
+        Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
+        between = np.concatenate([between[:-1], d[None], d[None]])
+    return _folded(Lam, eta, between)
+
+
+def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
+    """Which columns have a coupling of the last row with the first one, and it, (D,)."""
+    closing = prior.between[-1]
+    used = closing > NO_COUPLING
+    return used, np.where(used, closing, 0.0)
+
+
+def _folded(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
+    """Blocks of two rows each of an even number of rows on a circle."""
+    (n, D), m = eta.shape, len(eta) // 2
+    whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
+    whole[:, :D, :D], whole[:, D:, D:] = unpack(Lam[:m], D), unpack(Lam[: m - 1 : -1], D)
+    for block, edge in ((0, n - 1), (m - 1, m - 1)):
+        whole[block, i, D + i] -= between[edge]
+        whole[block, D + i, i] -= between[edge]
+    coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
+    return Blocks(pack(whole), np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1), np.ascontiguousarray(coupled))
+
+
+def _unfolded(blocks: np.ndarray, n: int) -> np.ndarray:
+    """Rows (n, D) of blocks of two."""
+    D = blocks.shape[1] // 2
+    return np.concatenate([blocks[:, :D], blocks[::-1, D:]])[:n]
+
+
+def _of_circle(found: Marginals, prior: Links) -> Marginals:
+    """The moments of rows on a circle from those of their blocks."""
+    n, D = prior.own.shape
+    m, i = len(found.mean), np.arange(D)
+    whole = unpack(found.cov, 2 * D)
+    cov = np.concatenate([whole[:, :D, :D], whole[::-1, D:, D:]])[:n]
+    ends = [whole[block, i, D + i][None] for block in (0, m - 1)]
+    cross = np.concatenate([found.cross[:, :D], ends[1], found.cross[::-1, D:], ends[0]])
+    log_det = found.log_det
+    if n % 2:  # the mean of the extra row given others is the sum of its neighbours
+        used, d = _extra(prior)
+        cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
+        log_det -= float(np.log(np.where(used, d, 1.0)).sum())
+    return Marginals(_unfolded(found.mean, n), pack(cov), cross, log_det)

@@ -1,0 +1,217 @@
+"""Rows of a mode that follow each other in time, as a user says it, and where they lie on the axis of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_choice, check_flag, fail_value
+from tensorcep.core.records import Sized
+from tensorcep.priors.features import Mode
+
+KINDS = ("auto", "ou", "rw")
+# Phases of a season, at most, and the share of a step within which two phases are one.
+MOST_PHASES, SAME_PHASE = 400, 1e-6
+# Distinct distances of neighbours times phases.
+MOST_PAIRS = 1_000_000
+# Numbers of labels: what pandas calls their kind, and how they count.
+READ = "numbers, Timestamps, Timedeltas, dates or Periods"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Series:
+    """Rows of a mode that drift: ``CPRegressor(prior={"day": Series()})``.
+
+    Each column of the factors, main effects included, follows an Ornstein-Uhlenbeck process along the labels of the
+    mode, which need not have equal steps; its mean, scale and length are learned, column by column. Rows between others
+    and beyond the last one, with or without entries, are predicted from their neighbours: forecasts spread as far as
+    the process does. Labels are numbers, Timestamps, Timedeltas, dates or Periods; rows without labels count from 0.
+
+    Parameters
+    ----------
+    kind : {"auto", "ou", "rw"}, default="auto"
+        "ou": an Ornstein-Uhlenbeck process, of equal steps an AR(1), of any length up to that of a random walk. "rw": a
+        random walk from a start that may be anywhere. "auto": as "ou", or rows that do not depend on each other.
+    period : number, str or Timedelta, optional
+        Of a season: rows that are a whole number of periods apart share a level, which is learned. In units of the
+        labels, of Periods in their number; of Timestamps a Timedelta or text such as "7D".
+    cyclic : bool, default=False
+        Whether the axis is a circle, as hours of the day are. Its length is `period`, by default the range of the
+        labels and one step; there is then no other season.
+    order : sequence of labels, optional
+        All labels in their order, for labels that do not tell it themselves, such as the categories of a column.
+
+    Examples
+    --------
+    >>> from tensorcep import Series
+    >>> Series(period="7D")
+    Series(period='7D')
+    """
+
+    kind: str = "auto"
+    period: Any = None
+    cyclic: bool = False
+    order: Sequence[Any] | None = None
+
+    def __repr__(self) -> str:
+        given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        return f"Series({', '.join(f'{name}={value!r}' for name, value, usual in given if value is not usual)})"
+
+
+class Clock(NamedTuple):
+    """Where the rows of a mode lie on its axis, in steps: the least distance of two rows is 1.
+
+    Attributes
+    ----------
+    kind : str
+        See `Series`.
+    reads : str
+        What labels are: "row", "number", "time", "delta", "order", or the frequency of Periods.
+    step : float
+        The unit in that of the labels; of times in seconds.
+    period, circle : float
+        Of the season, and the length of the axis where it is a circle; 0 where there is none.
+    order : tuple
+        The labels in order, if they were given.
+    times : (n,) float64
+    phases : (P,) float64
+        The phases of a season that occur; one, 0, without a season.
+    """
+
+    kind: str
+    reads: str
+    step: float
+    period: float
+    circle: float
+    order: tuple[Any, ...]
+    times: Annotated[np.ndarray, Sized("_")]
+    phases: Annotated[np.ndarray, Sized("_")]
+
+    @property
+    def seasonal(self) -> bool:
+        """Whether there is a season."""
+        return self.period > 0.0
+
+    def phase_of(self, times: np.ndarray) -> np.ndarray:
+        """Which of the phases times have, (n,); -1 where it is none of them."""
+        if not self.seasonal:
+            return np.zeros(len(times), dtype=np.int64)
+        apart = np.abs(np.mod(times, self.period)[:, None] - self.phases)
+        apart = np.minimum(apart, self.period - apart)
+        best = np.argmin(apart, axis=1)
+        return np.where(apart[np.arange(len(times)), best] <= SAME_PHASE, best, -1)
+
+    def times_of(self, labels: pd.Index) -> np.ndarray:
+        """The times of labels; nan of those that are none."""
+        read, raw = _read(labels, self.order)
+        return raw / self.step if read == self.reads else np.full(len(labels), np.nan)
+
+
+def clock(series: Series, mode: Mode) -> Clock:
+    """The axis of a mode.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter of the series is not allowed, or the labels have no order.
+    """
+    what = f"Series of mode {mode.name!r}"
+    check_choice(f"kind of the {what}", series.kind, KINDS)
+    check_flag(f"cyclic of the {what}", series.cyclic)
+    order = _checked_order(series.order, mode, what)
+    if mode.labels is None:
+        read, raw = "row", np.arange(mode.size, dtype=np.float64)
+    else:
+        read, raw = _read(mode.labels.index, order)
+        if not np.isfinite(raw).all():
+            bad = mode.labels.index[~np.isfinite(raw)].tolist()[0]
+            fail_value(f"{what} needs labels that are {READ}, or its order=; got {bad!r}.")
+    distinct = np.unique(raw)
+    if len(distinct) < max(2, len(raw)):
+        fail_value(f"{what} needs at least 2 rows, each at a time of its own; got {len(distinct)} times.")
+    step = float(np.diff(distinct).min())
+    period = _checked_period(series.period, read, what) / step
+    times, circle = raw / step, 0.0
+    if series.cyclic:
+        span = float(times.max() - times.min())
+        circle, period = period or span + 1.0, 0.0
+        if not circle > span:
+            fail_value(f"{what} is cyclic, and its period must be more than the range of its labels; got {period:g}.")
+    phases = _phases(times, period, what)
+    if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
+        fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
+    return Clock(series.kind, read, step, period, circle, order, times, phases)
+
+
+def _checked_order(order: Any, mode: Mode, what: str) -> tuple[Any, ...]:
+    """The labels in their order, none where they tell it themselves."""
+    if order is None:
+        return ()
+    index = pd.Index(order, tupleize_cols=False)
+    if mode.labels is None or not index.is_unique:
+        odd = "labels more than once" if mode.labels is not None else "no labels in that mode"
+        fail_value(f"order of the {what} must list the labels of the mode, each once; got {odd}.")
+    if not all(isinstance(item, (str, int, float)) for item in index.tolist()):
+        fail_value(f"order of the {what} must hold text or numbers; other labels tell their order themselves.")
+    if (index.get_indexer(mode.labels.index) < 0).any():
+        lost = mode.labels.index[index.get_indexer(mode.labels.index) < 0].tolist()[0]
+        fail_value(f"order of the {what} must list all labels of the mode; {lost!r} is missing.")
+    return tuple(index.tolist())
+
+
+def _checked_period(period: Any, read: str, what: str) -> float:
+    """The period in the unit of the labels; 0 for none."""
+    if period is None:
+        return 0.0
+    if read in ("time", "delta"):
+        try:
+            if isinstance(period, (int, float)):
+                raise ValueError
+            found = float(pd.Timedelta(period).total_seconds())
+        except ValueError:
+            fail_value(f"period of the {what} must be a Timedelta, or text such as '7D'; got {period!r}.")
+    elif isinstance(period, (int, float, np.integer, np.floating)) and not isinstance(period, bool):
+        found = float(period)
+    else:
+        fail_value(f"period of the {what} must be a number; got {period!r}.")
+    if not (np.isfinite(found) and found > 0.0):
+        fail_value(f"period of the {what} must be above 0; got {period!r}.")
+    return found
+
+
+def _phases(times: np.ndarray, period: float, what: str) -> np.ndarray:
+    """The distinct phases of times."""
+    if period == 0.0:
+        return np.zeros(1)
+    phase = np.sort(np.mod(times, period))
+    phase = phase[np.append(True, np.diff(phase) > SAME_PHASE)]
+    if len(phase) > 1 and period - phase[-1] + phase[0] <= SAME_PHASE:
+        phase = phase[:-1]
+    if len(phase) > MOST_PHASES:
+        fail_value(f"{what} has {len(phase)} phases in its period, at most {MOST_PHASES} can be learned; round labels.")
+    if len(phase) == len(times):
+        fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
+    return phase
+
+
+def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
+    """What labels are, and their numbers, nan of those that have none; of times in seconds."""
+    if order:
+        place = pd.Index(order, tupleize_cols=False).get_indexer(labels).astype(np.float64)
+        return "order", np.where(place < 0, np.nan, place)
+    if isinstance(labels.dtype, pd.PeriodDtype):
+        return f"period {labels.dtype.freq.freqstr}", np.asarray(pd.PeriodIndex(labels).asi8, dtype=np.float64)
+    kind = pd.api.types.infer_dtype(labels)
+    if kind in ("date", "datetime", "datetime64"):
+        times = pd.DatetimeIndex(pd.to_datetime(labels))
+        times = times.tz_convert("UTC").tz_localize(None) if times.tz is not None else times
+        return "time", (times - pd.Timestamp(0)).total_seconds().to_numpy(dtype=np.float64)
+    if kind in ("timedelta", "timedelta64"):
+        return "delta", pd.TimedeltaIndex(pd.to_timedelta(labels)).total_seconds().to_numpy(dtype=np.float64)
+    if pd.api.types.is_numeric_dtype(labels.dtype) and not pd.api.types.is_bool_dtype(labels.dtype):
+        return "number", labels.to_numpy(dtype=np.float64)
+    return "text", np.full(len(labels), np.nan)
