@@ -5,7 +5,9 @@ mean-field fits of the whole model, or of some of its columns, from the spectra 
 first chain's start. What the entries that all left out say then decides how much each pilot and each chain counts
 (stacking: see `tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
 
-Where entries are many, chains draw the columns alone that the best pilot uses.
+Where entries are many, chains draw the columns alone that the best pilot uses, if it is of some kinds of columns only:
+mean field switches columns off that a sampler still gains a little from (held-out training entries of DBLP: AUC 0.9741
+with all columns, 0.9735 without; of ratings: RMSE 0.9057, 0.9064).
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
     """The run of a sampler beside pilots; None if it needs one that does not stay finite given all entries."""
     options, many = plan.settings, len(plan.problem.entries.permutation) >= MANY
     best = best_of(flown)
-    sampled = _narrowed(best, plan) if many else Sampled(_started(best, plan), np.arange(plan.problem.rank))
+    whole = len(best.pilot.columns) == plan.problem.rank
+    sampled = (
+        _narrowed(best, plan) if many and not whole else Sampled(_started(best, plan), np.arange(plan.problem.rank))
+    )
     burn_in = options.get_params()["burn_in"]
     begun = run(plan.method, sampled.plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in)})
     if begun.stopped:

@@ -90,13 +90,13 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Blocks:
         return Blocks(Lam, eta, np.ascontiguousarray(prior.between))
     between = prior.between
     if n % 2:
-        used, d = _extra(prior)
+        used, extra = _extra(prior)
         more = np.zeros((1, Lam.shape[1]))
-        more[0, diagonal] = np.where(used, d, 1.0)
+        more[0, diagonal] = np.where(used, extra, 1.0)
         for end in (0, -1):
-            Lam[end, diagonal] += d
+            Lam[end, diagonal] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
-        between = np.concatenate([between[:-1], d[None], d[None]])
+        between = np.concatenate([between[:-1], extra[None], extra[None]])
     return _folded(Lam, eta, between)
 
 
