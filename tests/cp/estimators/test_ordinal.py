@@ -297,7 +297,8 @@ def test_models_recommend_explain_and_score_oddity(method):
     np.testing.assert_array_equal(odd["value"], y)
 
 
-@pytest.mark.parametrize("method", ["gibbs", "vmp", "cep", "laplace"])
+@pytest.mark.filterwarnings("ignore:the draws of 'gibbs' do not agree")  # few sweeps, of which factors_ are not asked
+@EVERY
 def test_new_rows_are_folded_in(method):
     X, y = data()
     known = X[:, 0] < 13
