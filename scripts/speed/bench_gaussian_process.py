@@ -26,17 +26,12 @@ from threadpoolctl import threadpool_limits
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.peers.environment import run_worker
+from scripts.lib.points import HELD_OUT, standardised
 from tensorcep import GaussianProcessClassifier, datasets
 from tensorcep.datasets import Points
 
 METHODS = ("ep", "qp", "vb", "laplace")
-HELD_OUT = 10
 WORKER = Path(__file__).parents[1] / "lib" / "peers" / "gpy.py"
-
-
-def standardised(points: Points) -> Points:
-    X = points.X[:, points.X.std(axis=0) > 0.0]
-    return Points((X - X.mean(axis=0)) / X.std(axis=0), points.y)
 
 
 def simulated(n: int, seed: int) -> Points:

@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
 from scripts.lib.common import Row, numbers, parser, report, row, say, words
-from scripts.speed.bench_gaussian_process import HELD_OUT, standardised
+from scripts.lib.points import HELD_OUT, standardised
 from tensorcep import GaussianProcessClassifier, datasets
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 

@@ -94,6 +94,11 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
             f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
             "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."
         )
+    if likelihood.levels is not None and name != "vmp":  # the others learn thresholds from whole entries
+        fail_value(
+            f"method {name!r} takes whole numbers as weights of ordered levels, each counting as so many entries; got "
+            "others; use method='vmp'."
+        )
     if likelihood.parameter is not None and not likelihood.parameter.is_precision:
         fail_value(
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "

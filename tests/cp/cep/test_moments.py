@@ -56,7 +56,7 @@ def rule_of(name, order, positive, projection):
         step=1.0, power=1.0, theta=1.0, tilted=address_of(record.tilted, TILTED_SIGNATURE), gaussian=False,
         censored=False, from_posterior=False, order=order, positive=positive, nearest=nearest,
         narrow=address_of(narrow, NARROW_SIGNATURE), loglik=address_of(record.loglik, LOGLIK_SIGNATURE),
-        tilted_noise=False,
+        tilted_noise=False, cuts=np.empty(0),
     )  # fmt: skip
 
 
