@@ -45,6 +45,24 @@ class Dispersion(NamedTuple):
     b: Annotated[np.ndarray, Sized("m")]
 
 
+class UnevenNoise(NamedTuple):
+    """Noise that differs: factors of mean one, Gamma(shape, shape) beforehand, multiply the noise precision.
+
+    Attributes
+    ----------
+    mode : int or None
+        The mode whose rows have a factor each; None where every entry has one.
+    shape : float
+    a, b : (s,) float64
+        Shapes and rates of the Gamma posteriors of the rows' factors; nothing where entries have them.
+    """
+
+    mode: int | None
+    shape: float
+    a: Annotated[np.ndarray, Sized("s")]
+    b: Annotated[np.ndarray, Sized("s")]
+
+
 class Slopes(NamedTuple):
     """How the prior mean of a mode's rows depends on their F features.
 
@@ -91,6 +109,8 @@ class Posterior(NamedTuple):
         Posterior of the dispersion of negative-binomial counts.
     mode_prior : ModePrior or None
         The learned prior of the rows of each mode; None where the prior was given.
+    uneven : UnevenNoise or None
+        How the noise differs; None where it is the same everywhere.
     """
 
     shape: tuple[int, ...]
@@ -101,14 +121,19 @@ class Posterior(NamedTuple):
     seen: Annotated[np.ndarray, Sized("n", "b")]
     dispersion: Dispersion | None = None
     mode_prior: ModePrior | None = None
+    uneven: UnevenNoise | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode)
+        mode = None if self.uneven is None else self.uneven.mode
+        factors = 0 if mode is None else self.shape[mode]
+        return {**row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode), "s": factors}
 
     @property
     def theta(self) -> EntryTheta | None:
         """The likelihood's parameter; None where nothing was learned of it."""
+        if self.noise is not None and self.uneven is not None:
+            return self._uneven_theta(self.noise, self.uneven)
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
@@ -116,6 +141,13 @@ class Posterior(NamedTuple):
             return None
         mode, a, b = self.dispersion
         return EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
+
+    def _uneven_theta(self, noise: GammaNoise, uneven: UnevenNoise) -> EntryTheta:
+        tau, (mode, shape, a, b) = noise.precision, uneven
+        both = np.array([[tau, shape]])
+        if mode is None:
+            return EntryTheta(np.array([[tau]]), gamma=(np.array([[noise.a]]), np.array([[noise.b]])), uneven=both)
+        return EntryTheta((tau * a / b)[None], mode, _first_row(self.shape, mode), (a[None], (b / tau)[None]), uneven=both)
 
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
@@ -138,6 +170,9 @@ class Draws(NamedTuple):
     seen : (n_rows,) bool
     unknown : (n_chains, n_draws, K, R) float64 or None
         A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
+    uneven : (n_chains, n_draws, 2) float64 or None
+        Of noise that differs: draws of the precision that factors of mean one multiply, and of the shape of their law.
+        `theta` has the precisions of the rows of `theta_mode`, or the first of these.
     """
 
     shape: tuple[int, ...]
@@ -147,10 +182,11 @@ class Draws(NamedTuple):
     theta_mode: int | None
     seen: Annotated[np.ndarray, Sized("n", "b")]
     unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+    uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, self.theta_mode)
+        return {**row_dims(self.shape, self.rank, self.theta_mode), "two": 2}
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
@@ -165,7 +201,8 @@ class Draws(NamedTuple):
         theta = None
         if self.theta is not None:
             each = self.theta.reshape(-1, self.theta.shape[-1])
-            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode))
+            uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
+            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode), uneven=uneven)
         return Components(values, None, theta, n_chains=len(self.rows))
 
     def _whole(self) -> np.ndarray | None:

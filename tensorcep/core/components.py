@@ -16,6 +16,8 @@ from tensorcep.kernels.rows import row_moments
 
 # Elements of the dense matrices of rows that exist at a time.
 CHUNK = 1 << 22
+# A shape at which a Gamma factor of mean one is 1 to three digits.
+EVEN = 1e6
 
 
 class EntryTheta(NamedTuple):
@@ -33,6 +35,9 @@ class EntryTheta(NamedTuple):
         Shapes and rates of its Gamma distributions; None where the values are all that is known.
     at_mean : (C, m) float64, or None
         Of draws of a dispersion: the means that it was drawn about. See `predictive`.
+    uneven : (C, 2) float64, or None
+        Of noise that differs: the precision that factors of mean one multiply, and the shape of their Gamma law. They
+        are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
     """
 
     values: np.ndarray
@@ -40,6 +45,7 @@ class EntryTheta(NamedTuple):
     first: int = 0
     gamma: tuple[np.ndarray, np.ndarray] | None = None
     at_mean: np.ndarray | None = None
+    uneven: np.ndarray | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -53,16 +59,36 @@ class EntryTheta(NamedTuple):
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
         at_mean = None if self.gamma is None or is_precision else self.values[which]
-        return self._replace(values=draws, gamma=None, at_mean=at_mean)
+        uneven = None if self.uneven is None else self.uneven[which % len(self.uneven)]
+        return self._replace(values=draws, gamma=None, at_mean=at_mean, uneven=uneven)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
         if self.mode is None:
             return np.broadcast_to(self.values, (len(self.values), len(rows)))
-        m = self.values.shape[1]
-        extended = np.concatenate([self.values, self.values.mean(axis=1, keepdims=True)], axis=1)
-        index = rows[:, self.mode] - self.first
-        return extended[:, np.where((index >= 0) & (index < m), index, m)]
+        beyond = self.values.mean(axis=1, keepdims=True) if self.uneven is None else self.uneven[:, :1]
+        return np.concatenate([self.values, beyond], axis=1)[:, self._index(rows)]
+
+    def _index(self, rows: np.ndarray) -> np.ndarray:
+        """Which parameter the entries at packed rows (n, K) have, (n,): the one after the last in unknown rows."""
+        m, index = self.values.shape[1], rows[:, self.mode] - self.first
+        return np.where((index >= 0) & (index < m), index, m)
+
+    def shape_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Shape of the Gamma law of mean one of what multiplies the parameter of entries at packed rows (n, K), (C, n).
+
+        None where it is 1: noise is the same everywhere, or known in every row.
+        """
+        if self.uneven is None:
+            return None
+        shape = self.uneven[:, 1:]
+        if self.mode is None:
+            return np.broadcast_to(shape, (len(shape), len(rows)))
+        index = self._index(rows)
+        if self.gamma is None and (index < self.values.shape[1]).all():
+            return None
+        known = np.full(self.values.shape, EVEN) if self.gamma is None else self.gamma[0]
+        return np.concatenate([known, shape], axis=1)[:, index]
 
     def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw (n, m) from each of these components (n,)."""
@@ -79,7 +105,9 @@ def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     gamma = [theta.gamma for theta in thetas if theta.gamma is not None]
     a, b = ([pair[i] for pair in gamma] for i in (0, 1))
     both = (np.concatenate(a), np.concatenate(b)) if gamma else None
-    return thetas[0]._replace(values=np.concatenate([theta.values for theta in thetas]), gamma=both)
+    uneven = [theta.uneven for theta in thetas if theta.uneven is not None]
+    values = np.concatenate([theta.values for theta in thetas])
+    return thetas[0]._replace(values=values, gamma=both, uneven=np.concatenate(uneven) if uneven else None)
 
 
 class Components(NamedTuple):

@@ -17,6 +17,8 @@ from tensorcep.cp.points import latent_of_points
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
+from tensorcep.likelihoods.uneven import nodes as nodes_of
 
 CHUNK = 1 << 16
 # Numbers of a block, a cell's in every component: so many draws of so many cells are in memory at a time and thread.
@@ -29,6 +31,8 @@ CELLS_PER_THREAD = 1024
 # A quantile over components takes this many evenly spaced quantiles of each, and at least so many in all.
 LEVELS_PER_DRAW = 16
 LEVELS = 512
+# Factors of a precision that quantiles and moments of limited values take: so many, over all components.
+STRATA = 512
 ALONE = ThreadExecutor(1)
 
 
@@ -108,12 +112,17 @@ def observed_moments(
 
     def write(part: slice) -> None:
         m, v, theta = _given(likelihood, belief, rows[part])
+        shape = _shape(belief, rows[part])
+        if shape is not None and likelihood.censored:
+            m, v, theta = _with_factors(m, v, theta, _factors(shape))
+        elif shape is not None:
+            theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
         if belief.cov is None and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
 
-    _in_blocks(write, belief, len(rows), executor)
+    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief) if likelihood.censored else 1)
     return mean, variance
 
 
@@ -125,10 +134,18 @@ def observed_logpdf(
 
     def write(part: slice) -> None:
         m, v, t = _given(likelihood, belief, rows[part])
+        shape, n = _shape(belief, rows[part]), belief.size
+        if shape is not None and belief.cov is None and not likelihood.censored:
+            out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
+            return
+        weight: np.ndarray | float = 0.0
+        if shape is not None:
+            factors, log_weight = nodes_of(shape)
+            (m, v, t), weight = _with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
-        out[part] = logsumexp(each, axis=0) - np.log(len(each))
+        out[part] = logsumexp(each + weight, axis=0) - np.log(n)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES)
+    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief))
     return out
 
 
@@ -148,10 +165,18 @@ def observed_tails(
 
     def write(part: slice) -> None:
         m, v, t = _given(likelihood, belief, rows[part])
+        shape = _shape(belief, rows[part])
+        if shape is None:
+            each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+            lower[part], upper[part] = (side.mean(axis=0) for side in each)
+            return
+        factors, log_weight = nodes_of(shape)
+        m, v, t = _with_factors(m, v, t, factors)
+        share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
-        lower[part], upper[part] = (side.mean(axis=0) for side in each)
+        lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
 
-    _in_blocks(write, belief, len(rows), ALONE, COPIES)
+    _in_blocks(write, belief, len(rows), ALONE, COPIES * _width(belief))
     return lower, upper
 
 
@@ -163,23 +188,32 @@ def observed_quantiles(
     Over several components they are those of the mixture, or of the pool of evenly spaced quantiles of all.
     """
     out = np.empty((len(rows), len(levels)))
-    pooled = likelihood.mixture_quantile is None and belief.size > 1
+    several = belief.size > 1 or _width(belief) > 1
+    pooled = likelihood.mixture_quantile is None and several
     evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
 
     def write(part: slice) -> None:
-        given = _given(likelihood, belief, rows[part])
+        given, shape = _given(likelihood, belief, rows[part]), _shape(belief, rows[part])
+        if shape is not None:
+            given = _with_factors(*given, _factors(shape))
         if pooled:
             pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
             out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T
             return
         for q, level in enumerate(levels):
-            if belief.size == 1:
+            if not several:
                 out[part, q] = likelihood.quantile(level, *(values[0] for values in given))
             elif likelihood.mixture_quantile is not None:
                 out[part, q] = likelihood.mixture_quantile(level, *given)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * len(evenly))
+    _in_blocks(write, belief, len(rows), executor, COPIES * max(len(evenly), _width(belief)))
     return out
+
+
+def _factors(shape: np.ndarray) -> np.ndarray:
+    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same first item are equal."""
+    _, place, which = np.unique(shape[0], return_index=True, return_inverse=True)
+    return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
 def _evenly_spaced(belief: Components) -> np.ndarray:
@@ -192,6 +226,26 @@ def _given(likelihood: Likelihood, belief: Components, rows: np.ndarray) -> tupl
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
     m, v = latent_components(belief, rows)
     return m, v, np.broadcast_to(theta_of(belief, likelihood).of(rows), m.shape)
+
+
+def _shape(belief: Components, rows: np.ndarray) -> np.ndarray | None:
+    """Shape (C, n) of the law of what multiplies the precision of entries; None where it is 1."""
+    return None if belief.theta is None else belief.theta.shape_of(rows)
+
+
+def _width(belief: Components) -> int:
+    """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
+    if belief.theta is None or belief.theta.uneven is None:
+        return 1
+    return max(NODES, -(-STRATA // belief.size))
+
+
+def _with_factors(
+    m: np.ndarray, v: np.ndarray, theta: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component."""
+    theta = (factors * theta).reshape(-1, m.shape[1])
+    return np.tile(m, (len(factors), 1)), np.tile(v, (len(factors), 1)), theta
 
 
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

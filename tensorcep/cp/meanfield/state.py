@@ -10,12 +10,37 @@ from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.parameters import Learned
+from tensorcep.cp.parameters import Groups, Learned
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import PriorFactor
 from tensorcep.cp.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.uneven import Evenness
+
+
+class UnevenFactors(NamedTuple):
+    """Factors of the noise precision, where noise differs.
+
+    Attributes
+    ----------
+    groups : Groups
+        Which entries share a factor; of no meaning where each has its own.
+    found : Evenness
+        The precision that they multiply, and the shape of their prior.
+    law : Gamma
+        Those of rows; nothing where entries have them.
+    mean : (n_blocks, LANES) float64
+        The mean of every entry's.
+    evidence : float
+        What entries, factors and precision add to the lower bound.
+    """
+
+    groups: Groups
+    found: Evenness
+    law: Gamma
+    mean: np.ndarray
+    evidence: float
 
 
 class MeanFieldState(NamedTuple):
@@ -41,6 +66,8 @@ class MeanFieldState(NamedTuple):
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
     counts : tuple of three arrays
         The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    uneven : UnevenFactors or None
+        None where noise is the same everywhere.
     """
 
     small: Problem
@@ -59,6 +86,7 @@ class MeanFieldState(NamedTuple):
     law: Gamma
     counts: tuple[np.ndarray, ...]
     sweeps: int
+    uneven: UnevenFactors | None = None
 
     @property
     def f(self) -> np.ndarray:
@@ -88,4 +116,5 @@ class MeanFieldState(NamedTuple):
         """The likelihood's parameter of every entry, (n_blocks, LANES)."""
         if self.learned is None:
             return np.full(self.sites.weight.shape, self.law.mean[0])
-        return self.learned.groups.per_entry(self.law.mean)
+        theta = self.learned.groups.per_entry(self.law.mean)
+        return theta if self.uneven is None else theta * np.where(self.uneven.mean > 0.0, self.uneven.mean, 1.0)
