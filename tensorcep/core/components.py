@@ -62,6 +62,11 @@ class EntryTheta(NamedTuple):
         uneven = None if self.uneven is None else self.uneven[which % len(self.uneven)]
         return self._replace(values=draws, gamma=None, at_mean=at_mean, uneven=uneven)
 
+    def of_points(self, which: np.ndarray) -> EntryTheta:
+        """The record of these components (n,), which are points."""
+        uneven = None if self.uneven is None else self.uneven[which]
+        return self._replace(values=self.values[which % len(self.values)], uneven=uneven)
+
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
         if self.mode is None:

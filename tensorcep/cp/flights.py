@@ -152,6 +152,9 @@ def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     entries = problem.entries
     rows = rows_of(entries, place)
     mean, spread = latent(belief, rows)
-    noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
+    noise = 1.0
+    if belief.theta is not None:
+        theta, own = belief.theta.values[0, 0], belief.theta.mode is not None and len(rows)
+        noise = float(np.exp(-np.log(belief.theta.of(rows)).mean())) if own else 1.0 / float(theta)
     y = entries.y.ravel()[place]
     return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)

@@ -167,13 +167,16 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     dtype = plan.settings.get_params()["dtype"]
     parts = (rows[:, :n_rows], rows[:, n_rows:])
     known, unknown = (_embedded(part, pilot.columns, whole)[None].astype(dtype, copy=False) for part in parts)
-    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown)
+    uneven = None
+    if belief.theta is not None and belief.theta.uneven is not None:
+        uneven = np.repeat(belief.theta.uneven / [noise_ratio, 1.0], n, axis=0)[None]
+    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown, uneven)
 
 
 def _in_one_chain(parts: list[Draws], rows: list[np.ndarray]) -> Draws:
     """All draws, one chain after the other, in one; `rows` are theirs."""
     fields: dict[str, Any] = {}
-    for name in ("theta", "unknown"):
+    for name in ("theta", "unknown", "uneven"):
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]

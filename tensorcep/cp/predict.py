@@ -211,8 +211,8 @@ def observed_quantiles(
 
 
 def _factors(shape: np.ndarray) -> np.ndarray:
-    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same first item are equal."""
-    _, place, which = np.unique(shape[0], return_index=True, return_inverse=True)
+    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same sum are equal."""
+    _, place, which = np.unique(shape.sum(axis=0), return_index=True, return_inverse=True)
     return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
@@ -286,7 +286,7 @@ def draw(
     is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
     if belief.cov is None:
         which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
-        return belief.mean[which], theta._replace(values=theta.draws(which, rng))
+        return belief.mean[which], theta.of_points(which)
     if n_draws is None:
         raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
     if C == 1:

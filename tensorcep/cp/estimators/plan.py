@@ -16,7 +16,7 @@ from tensorcep.cp.estimators.row_features import Designs, are_many, check_number
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.likelihoods.record import Likelihood
@@ -31,13 +31,14 @@ WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, the tensor's shape, their likelihood, and features of rows."""
+    """Entries, their values in the order of `Entries`, the shape, their likelihood and noise, and features of rows."""
 
     entries: Entries
     values: np.ndarray
     shape: tuple[int, ...]
     likelihood: Likelihood
     designs: Designs
+    uneven: Uneven | None = None
 
 
 class FitPlan(NamedTuple):
@@ -94,7 +95,8 @@ def plan_fit(
     method = get_method(chosen.method, likelihood, chosen.learns_prior, has_features(model.prior))
     shape, labels, designs = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
-    own = own | model._source_attributes(source, first=True)
+    uneven, told = model._decide_noise(labels, chosen, streaming)
+    own = own | told | model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
@@ -106,7 +108,7 @@ def plan_fit(
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood, designs)
+    data = Data(packed, values, shape, likelihood, designs, uneven)
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs)
@@ -147,6 +149,7 @@ def _in_columns(
         noise_prior=model._noise_prior(data.values),
         seed=rows.seed,
         free=None if free.all() else free,
+        uneven=data.uneven,
     )
     return problem, rows
 

@@ -185,7 +185,9 @@ class CPPredictions(CPComponents):
 
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
-        each = np.broadcast_to(theta.predictive().of(rows), f.shape)
+        each, shape = np.broadcast_to(theta.predictive().of(rows), f.shape), theta.shape_of(rows)
+        if shape is not None:  # every observation has a factor of its own
+            each = each * rng.gamma(np.broadcast_to(shape, f.shape)) / shape
         likelihood = self._likelihood_of_new()
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 

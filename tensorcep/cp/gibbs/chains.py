@@ -52,6 +52,9 @@ class Chains(NamedTuple):
     kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
         The last are rows of the present priors; none where these are not learned.
     sweeps : int
+    uneven : (C, 2) float64 or None
+        Of noise that differs: the mean precision over rows or entries, and the shape of the law of its factors.
+    kept_uneven : tuple of (C, 2)
     """
 
     factors: np.ndarray
@@ -67,6 +70,8 @@ class Chains(NamedTuple):
     kept_theta: tuple[np.ndarray, ...]
     kept_unknown: tuple[np.ndarray, ...]
     sweeps: int
+    uneven: np.ndarray | None = None
+    kept_uneven: tuple[np.ndarray, ...] = ()
 
 
 def start_chains(
@@ -209,6 +214,7 @@ def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains
         kept=(*chains.kept, draw),
         kept_theta=(*chains.kept_theta, chains.theta.copy()),
         kept_unknown=(*chains.kept_unknown, *unknown),
+        kept_uneven=() if chains.uneven is None else (*chains.kept_uneven, chains.uneven.copy()),
     )
 
 
@@ -232,7 +238,8 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
 def some_chains(chains: Chains, which: np.ndarray) -> Chains:
     """These chains alone, before any draw is kept."""
     priors = tuple(chains.priors[c] for c in which)
-    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors)
+    uneven = None if chains.uneven is None else chains.uneven[which]
+    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors, uneven=uneven)
 
 
 def collect(
@@ -250,7 +257,9 @@ def collect(
     more = [chains.kept_unknown[d][c] for d, c in which] if chains.kept_unknown else []
     rows, unknown = stacked([chains.kept[d][c] for d, c in which], more, form)
     theta = np.stack([chains.kept_theta[d][c] for d, c in which]).reshape(*form, -1) if has_theta else None
-    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)
+    uneven = [chains.kept_uneven[d][c] for d, c in which] if chains.kept_uneven else None
+    draws = Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown)
+    return draws if uneven is None else draws._replace(uneven=np.stack(uneven).reshape(*form, 2))
 
 
 def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:

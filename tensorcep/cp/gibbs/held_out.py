@@ -28,6 +28,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import nodes, student_logpdf
 
 # A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
 # its value. More than the last number say no more about a handful of chains.
@@ -61,6 +62,8 @@ class HeldOut(NamedTuple):
         Running means and variances of their latent values in each chain.
     noise : (C,) float64
         Present estimates of the noise variance, given one chain.
+    factor : (C, n) float64
+        Running means of what multiplies the precisions of the entries, where noise differs; else 1.
     noise_ratio : float
         The noise variance given all draws, beside that given one chain.
     log_density : (C, n) float64
@@ -82,6 +85,7 @@ class HeldOut(NamedTuple):
     mean: np.ndarray
     spread: np.ndarray
     noise: np.ndarray
+    factor: np.ndarray
     noise_ratio: float
     log_density: np.ndarray
     weights: np.ndarray | None
@@ -106,6 +110,16 @@ class HeldOut(NamedTuple):
     def tells_noise(self) -> bool:
         """Whether they are enough for the noise."""
         return len(self.place) >= FEWEST_FOR_NOISE
+
+
+class HeldNoise(NamedTuple):
+    """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
+
+    Where each has a factor of its own, `shape` (C, 1) is that of the factors' law, of mean one; else None.
+    """
+
+    factor: np.ndarray
+    shape: np.ndarray | None
 
 
 class Beside(NamedTuple):
@@ -152,11 +166,18 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
     density = np.full_like(zeros, -np.inf)
-    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, density, None, zeros[0, :0], unknown, unknown)
+    ones = np.ones_like(zeros)
+    return HeldOut(place, rows, y, zeros, zeros, noises, ones, 1.0, density, None, zeros[0, :0], unknown, unknown)
 
 
 def update_held(
-    held: HeldOut, sweep: int, burn_in: int, factors: np.ndarray, theta: np.ndarray, likelihood: Likelihood
+    held: HeldOut,
+    sweep: int,
+    burn_in: int,
+    factors: np.ndarray,
+    theta: np.ndarray,
+    likelihood: Likelihood,
+    uneven: HeldNoise | None = None,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -168,23 +189,36 @@ def update_held(
     theta : (C, n) float64
         The likelihood's parameter of the entries left out.
     likelihood : Likelihood
+    uneven : HeldNoise, optional
+        Where noise differs.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    of_mean = np.mean((held.y - mean) ** 2, axis=1)
-    noise = np.maximum(2.0 * of_mean - np.mean((held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
+    now = held.factor if uneven is None else uneven.factor
+    of_mean = np.mean(now * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.mean(now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta))
+        shape = None if uneven is None else uneven.shape
+        density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta, shape))
     noise = held.noise + share * (noise - held.noise)
-    return held._replace(mean=mean, spread=spread, noise=noise, log_density=density)
+    return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
 
-def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log p(y | f) for latent values f (C, n)."""
+def _log_likelihoods(
+    likelihood: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray, shape: np.ndarray | None
+) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
+    if shape is not None and not likelihood.censored:
+        return student_logpdf(y - f, theta, shape)
+    if shape is not None:
+        factors, log_weight = nodes(shape)
+        each = [_log_likelihoods(likelihood, y, f, theta * factor, None) for factor in factors]
+        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
     flat = np.broadcast_to(y, f.shape).ravel(), f.ravel(), theta.ravel()
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
     likelihood.loglik(*flat, value, d1, d2)
@@ -210,7 +244,7 @@ def promising(held: HeldOut, sweep: int, burn_in: int) -> np.ndarray:
 
 def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     """What is known of these chains."""
-    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "log_density")}
+    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "factor", "log_density")}
     return held._replace(**mine)
 
 
@@ -223,9 +257,9 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldO
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
-    mean = weights @ means
-    of_mixture = float(np.mean((held.y - mean) ** 2))
-    spread = float(np.mean(weights @ (spreads + (means - mean) ** 2)))
+    mean, factor = weights @ means, held.factor.mean(axis=0)
+    of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
+    spread = float(np.mean(factor * (weights @ (spreads + (means - mean) ** 2))))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)

@@ -50,6 +50,7 @@ from tensorcep.cp.gibbs.held_out import (
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.gibbs.uneven import EVEN_SHARE, UnevenDraws, draw_noise, draw_weights, even_draws, of_held
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
 from tensorcep.cp.problem import Problem
@@ -77,6 +78,10 @@ class GibbsState(NamedTuple):
         Entries that the burn-in leaves out.
     noise_held : bool
         Whether these tell the noise.
+    uneven : UnevenDraws or None
+        Of noise that differs.
+    leaves_out : bool
+        Whether the entries that the burn-in leaves out are left out at present.
     """
 
     chains: Chains
@@ -85,6 +90,8 @@ class GibbsState(NamedTuple):
     learned: Learned | None
     held: HeldOut | None
     noise_held: bool
+    uneven: UnevenDraws | None = None
+    leaves_out: bool = False
 
     @property
     def learns_precision(self) -> bool:
@@ -112,14 +119,18 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     C = options.n_chains
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
+    uneven = even_draws(problem, C, _start(learned, problem), augmentation is not None)
+    if learned is not None and uneven is not None:
+        learned = learned._replace(groups=uneven.sharing)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
-    chains = start_chains(problem, options, theta, augmentation is not None, left_out)
+    chains = start_chains(problem, options, theta, augmentation is not None or uneven is not None, left_out)
     f = np.zeros((C, 0, 0))
-    if augmentation is not None:
+    if augmentation is not None or uneven is not None:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
-    state = GibbsState(chains, f, augmentation, learned, held, False)
+    chains = chains if uneven is None else chains._replace(uneven=uneven.both)
+    state = GibbsState(chains, f, augmentation, learned, held, False, uneven)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
 
@@ -153,11 +164,14 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
-    score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
+    state = state._replace(leaves_out=left_out is not None)
+    even = sweeps < EVEN_SHARE * options.burn_in
+    score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
         of_entries = state.theta_at(left_out.place)
-        held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood)
+        uneven = None if even else of_held(state)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood, uneven)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
@@ -177,22 +191,29 @@ def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequ
 
 
 def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
-    f = state.f[which] if state.f.size else state.f
-    return state._replace(chains=some_chains(state.chains, which), f=f)
+    f, uneven = state.f[which] if state.f.size else state.f, state.uneven
+    uneven = None if uneven is None else uneven.of_chains(which)
+    return state._replace(chains=some_chains(state.chains, which), f=f, uneven=uneven)
 
 
-def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut | None, executor: Executor) -> float:
+def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> float:
     """Draw everything of chain c once; gives the mean log likelihood of the entries in the sweep."""
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
         _draw_dispersion(c, state, state.learned, problem, executor)
     if augmentation is not None:
         _draw_sites(c, state, augmentation, problem, executor)
+    if state.uneven is not None:
+        draw_weights(c, state, problem, even, executor)
+        draw_factors(chains, c, problem, float(state.uneven.base[c]), executor, True, state.leaves_out)
+        state.f[c] = latent_of_chain(chains, c, problem, executor)
+        draw_noise(c, state, problem, even)
+        return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
     n = len(problem.entries.permutation)
-    n -= 0 if left_out is None else len(left_out.place)
+    n -= len(state.held.place) if state.leaves_out else 0  # type: ignore[union-attr]
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = augmentation is not None and augmentation.weighted
-    squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, left_out is not None))
+    squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
     if state.learned is not None and state.learns_precision:
@@ -230,7 +251,9 @@ def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: 
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    record = (entries.y, entries.weight, f, state.theta(c, f.shape), key, *sites)
+    theta = state.theta(c, f.shape)
+    theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
+    record = (entries.y, entries.weight, f, theta, key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
 
 
@@ -253,6 +276,8 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         return draws
     if state.noise_held and draws.theta is not None:
         draws = draws._replace(theta=draws.theta / held.noise_ratio)
+        if draws.uneven is not None:
+            draws = draws._replace(uneven=draws.uneven / [held.noise_ratio, 1.0])
     return draws if held.beside.any() else with_constant(draws, held, problem.free)
 
 

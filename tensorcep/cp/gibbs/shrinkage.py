@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.components import EVEN
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut
 from tensorcep.cp.problem import Problem
@@ -113,7 +114,11 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws
     if theta is not None:
         theta = theta.copy()
         theta[off] = held.constant_theta
-    return draws._replace(rows=rows, unknown=unknown, theta=theta)
+    uneven = draws.uneven
+    if uneven is not None:
+        uneven = uneven.copy()
+        uneven[off] = held.constant_theta, EVEN
+    return draws._replace(rows=rows, unknown=unknown, theta=theta, uneven=uneven)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:
