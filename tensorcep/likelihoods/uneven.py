@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, lambertw
+from scipy.special import gammaincinv, gammaln, lambertw, logsumexp, stdtrit
 
 from tensorcep.kernels.special import LOG_SQRT_2PI
 
@@ -135,6 +135,26 @@ def student_logpdf(residual: np.ndarray, tau: np.ndarray, shape: np.ndarray) -> 
     half = 0.5 * tau * residual * residual / shape
     constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(shape)
     return np.asarray(constant + 0.5 * np.log(tau) - LOG_SQRT_2PI - (shape + 0.5) * np.log1p(half))
+
+
+def seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float) -> tuple[float, float]:
+    """Of residuals that also vary by `spread` (n,): their log density, and a better tau, by a step of EM.
+
+    `squares` (n,) are those of the residuals; each has a factor of its own.
+    """
+    factor, log_weight = nodes(np.array(alpha))
+    noise = 1.0 / (tau * factor)
+    total = spread[:, None] + noise
+    each = log_weight - 0.5 * (np.log(total) + squares[:, None] / total)
+    log_density = logsumexp(each, axis=1)
+    share, mine = np.exp(each - log_density[:, None]), noise / total
+    expected = (share * factor * mine * (mine * squares[:, None] + spread[:, None])).sum(axis=1)
+    return float(log_density.sum()) - len(squares) * LOG_SQRT_2PI, 1.0 / float(expected.mean())
+
+
+def same_size(tau: float, alpha: float, other: float) -> float:
+    """The tau with which Student noise of the shape `other` has the quartiles that tau gives it at `alpha`."""
+    return float(tau * (stdtrit(2.0 * other, 0.75) / stdtrit(2.0 * alpha, 0.75)) ** 2)
 
 
 def strata(shape: np.ndarray, n: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from tensorcep.core.components import EVEN
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
@@ -72,9 +73,9 @@ class HeldOut(NamedTuple):
         What each chain counts; None until the end of the burn-in.
     beside : (B,) float64
         What each of the fits beside the chains counts.
-    score, mean_of_all : (n,) float64
-        Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
-        the burn-in.
+    score, mean_of_all, spread_of_all : (n,) float64
+        Log predictive density of the values, and mean and variance of their latent values, by all together; nan until
+        the end of the burn-in.
     share, constant, constant_theta : float
         What all together count beside the constant, its latent value, and its parameter of the likelihood.
     """
@@ -92,6 +93,7 @@ class HeldOut(NamedTuple):
     beside: np.ndarray
     score: np.ndarray
     mean_of_all: np.ndarray
+    spread_of_all: np.ndarray
     share: float = 1.0
     constant: float = 0.0
     constant_theta: float = 1.0
@@ -131,12 +133,15 @@ class Beside(NamedTuple):
         Log predictive density of the value; mean and variance of its latent value.
     noise : float
         Its noise variance.
+    alpha : float
+        Of noise that differs, the shape of its factors' law.
     """
 
     log_density: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
     noise: float
+    alpha: float = EVEN
 
 
 def held_places(problem: Problem) -> np.ndarray:
@@ -167,7 +172,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
     density = np.full_like(zeros, -np.inf)
     ones = np.ones_like(zeros)
-    return HeldOut(place, rows, y, zeros, zeros, noises, ones, 1.0, density, None, zeros[0, :0], unknown, unknown)
+    return HeldOut(place, rows, y, zeros, zeros, noises, ones, 1.0, density, None, zeros[0, :0], *[unknown] * 3)
 
 
 def update_held(
@@ -205,7 +210,8 @@ def update_held(
     if sweep >= burn_in // 2:
         shape = None if uneven is None else uneven.shape
         density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta, shape))
-    noise = held.noise + share * (noise - held.noise)
+    of_student = uneven is not None and uneven.shape is not None  # they tell it in another way (`gibbs.uneven`)
+    noise = held.noise if of_student else held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
 
@@ -259,11 +265,12 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldO
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
     mean, factor = weights @ means, held.factor.mean(axis=0)
     of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
-    spread = float(np.mean(factor * (weights @ (spreads + (means - mean) ** 2))))
+    spread_of_all = weights @ (spreads + (means - mean) ** 2)
+    spread = float(np.mean(factor * spread_of_all))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
-    return held._replace(score=score, mean_of_all=mean)
+    return held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
 
 
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:

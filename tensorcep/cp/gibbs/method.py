@@ -50,7 +50,7 @@ from tensorcep.cp.gibbs.held_out import (
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.uneven import EVEN_SHARE, UnevenDraws, draw_noise, draw_weights, even_draws, of_held
+from tensorcep.cp.gibbs.uneven import EVEN_SHARE, UnevenDraws, draw_noise, draw_weights, even_draws, of_held, ratio_of_student, told_by_held
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
 from tensorcep.cp.problem import Problem
@@ -172,6 +172,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         of_entries = state.theta_at(left_out.place)
         uneven = None if even else of_held(state)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, of_entries, problem.likelihood, uneven)
+        held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
@@ -185,6 +186,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
 def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
     held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+    if state.uneven is not None and state.uneven.mode is None and state.noise_held:
+        held = held._replace(noise_ratio=ratio_of_student(held, state, beside))
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     return _some_chains(state, held.alive)._replace(held=held)
