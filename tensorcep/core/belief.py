@@ -12,9 +12,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_shape
-from tensorcep.core.components import Components, EntryTheta, draw_rows, joined, moments_of_rows
-from tensorcep.core.packing import offsets, pack
+from tensorcep.core.components import Components, EntryTheta, draw_rows, gaussians, joined
+from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
+from tensorcep.core.uneven import UnevenNoise
 
 
 class GammaNoise(NamedTuple):
@@ -43,24 +44,6 @@ class Dispersion(NamedTuple):
     mode: int | None
     a: Annotated[np.ndarray, Sized("m")]
     b: Annotated[np.ndarray, Sized("m")]
-
-
-class UnevenNoise(NamedTuple):
-    """Noise that differs: factors of mean one, Gamma(shape, shape) beforehand, multiply the noise precision.
-
-    Attributes
-    ----------
-    mode : int or None
-        The mode whose rows have a factor each; None where every entry has one.
-    shape : float
-    a, b : (s,) float64
-        Shapes and rates of the Gamma posteriors of the rows' factors; nothing where entries have them.
-    """
-
-    mode: int | None
-    shape: float
-    a: Annotated[np.ndarray, Sized("s")]
-    b: Annotated[np.ndarray, Sized("s")]
 
 
 class Slopes(NamedTuple):
@@ -127,13 +110,17 @@ class Posterior(NamedTuple):
         """The sizes of its arrays."""
         mode = None if self.uneven is None else self.uneven.mode
         factors = 0 if mode is None else self.shape[mode]
-        return {**row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode), "s": factors}
+        return {
+            **row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode),
+            "s": factors,
+        }
 
     @property
     def theta(self) -> EntryTheta | None:
         """The likelihood's parameter; None where nothing was learned of it."""
         if self.noise is not None and self.uneven is not None:
-            return self._uneven_theta(self.noise, self.uneven)
+            mode = self.uneven.mode
+            return self.uneven.theta(self.noise.a, self.noise.b, _first_row(self.shape, mode))
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
@@ -141,13 +128,6 @@ class Posterior(NamedTuple):
             return None
         mode, a, b = self.dispersion
         return EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
-
-    def _uneven_theta(self, noise: GammaNoise, uneven: UnevenNoise) -> EntryTheta:
-        tau, (mode, shape, a, b) = noise.precision, uneven
-        both = np.array([[tau, shape]])
-        if mode is None:
-            return EntryTheta(np.array([[tau]]), gamma=(np.array([[noise.a]]), np.array([[noise.b]])), uneven=both)
-        return EntryTheta((tau * a / b)[None], mode, _first_row(self.shape, mode), (a[None], (b / tau)[None]), uneven=both)
 
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
@@ -311,23 +291,6 @@ def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[s
 def _first_row(shape: Sequence[int], mode: int | None) -> int:
     """The first packed row of a mode; 0 for none."""
     return 0 if mode is None else int(offsets(shape)[mode])
-
-
-def gaussians(members: Sequence[Posterior], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
-    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
-
-    Of such a row a posterior that learned a prior knows more than `unseen` says.
-    """
-    n, R = members[0].eta.shape
-    more = 0 if unseen is None else unseen.mean.shape[1]
-    mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
-    for c, member in enumerate(members):
-        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
-        if unseen is not None:
-            prior = member.mode_prior
-            known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
-            mean[c, n:], cov[c, n:] = known
-    return mean, cov
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

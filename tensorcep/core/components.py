@@ -7,7 +7,7 @@ What is predicted is the mean over the components.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -171,6 +171,23 @@ def moments_of_rows(Lam: np.ndarray, eta: np.ndarray, mean: np.ndarray, cov: np.
     if not good.all():
         bad = int(np.argmin(good))
         raise FloatingPointError(f"the posterior precision of packed row {bad} is not positive definite; fit again.")
+
+
+def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
+    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
+
+    Of such a row a posterior that learned a prior knows more than `unseen` says.
+    """
+    n, R = members[0].eta.shape
+    more = 0 if unseen is None else unseen.mean.shape[1]
+    mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
+    for c, member in enumerate(members):
+        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
+        if unseen is not None:
+            prior = member.mode_prior
+            known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
+            mean[c, n:], cov[c, n:] = known
+    return mean, cov
 
 
 def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:

@@ -19,13 +19,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaincinv, gammaln, lambertw, logsumexp, stdtrit
 
+from tensorcep.core.jit import block_kernel
+from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI
+from tensorcep.kernels.streams import gamma, start_stream
 
 # What alpha may be, evenly spaced in its log, each equally likely beforehand: from noise whose variance just exists
 # (2.2 degrees of freedom) to noise that is nearly the same everywhere (factors vary by 3 %).
 ALPHAS = 1.1 * 2.0 ** (0.5 * np.arange(21))
 # Newton steps of log tau: at most, and the step that ends them.
-STEPS, SETTLED = 30, 1e-4
+STEPS, SETTLED = 30, 1e-6
 # Multiples of it are spread evenly between whole numbers, however many there are.
 GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 # Quadrature over the log of a factor: nodes, how many nats below the mode it reaches at large and at small factors,
@@ -33,12 +36,24 @@ GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 NODES, NATS, LEAST_LOG = 48, (36.0, 150.0), -20.0
 
 
+@block_kernel
+def draw_factors(first, last, target, used, f, law, key, weight, s):
+    """Draw weight ~ Gamma(alpha + 1/2, rate alpha + tau (target - f)^2 / 2); law is (tau, alpha)."""
+    tau, alpha = law
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            if used[b, lane] > 0.0:
+                rest = target[b, lane] - f[b, lane]
+                weight[b, lane] = gamma(s, alpha + 0.5) / (alpha + 0.5 * tau * rest * rest)
+
+
 class Groups(NamedTuple):
-    """What is known of the groups: how many entries (n) and squared residuals (S) each, and how often there is such."""
+    """What is known of the groups: how many entries (n) and squared residuals (S) each, and how often each counts."""
 
     n: np.ndarray
     squares: np.ndarray
-    count: np.ndarray | float = 1.0
+    times: np.ndarray | float = 1.0
 
 
 class Evenness(NamedTuple):
@@ -63,8 +78,8 @@ def log_evidence(groups: Groups, tau: float, alpha: float) -> float:
     """The log density of the residuals of all groups, factors integrated out."""
     a, b = law_of_factors(groups, tau, alpha)
     each = alpha * np.log(alpha) - gammaln(alpha) + gammaln(a) - a * np.log(b)
-    n = float(np.sum(groups.count * groups.n))
-    return float(np.sum(groups.count * each)) + 0.5 * n * (np.log(tau) - np.log(2.0 * np.pi))
+    n = float(np.broadcast_to(groups.times * groups.n, groups.squares.shape).sum())
+    return float(np.sum(groups.times * each)) + 0.5 * n * (np.log(tau) - np.log(2.0 * np.pi))
 
 
 def best_tau(groups: Groups, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
@@ -72,12 +87,12 @@ def best_tau(groups: Groups, prior: tuple[float, float], tau: float, alpha: floa
 
     The log density is concave in log tau.
     """
-    half = 0.5 * float(np.sum(groups.count * groups.n)) + prior[0]
+    half = 0.5 * float(np.broadcast_to(groups.times * groups.n, groups.squares.shape).sum()) + prior[0]
     log_tau, curvature = np.log(tau), half
     for _ in range(STEPS):
         tau = float(np.exp(log_tau))
         a, b = law_of_factors(groups, tau, alpha)
-        pull = groups.count * a * (b - alpha) / b
+        pull = groups.times * a * (b - alpha) / b
         slope = half - float(pull.sum()) - prior[1] * tau
         curvature = max(float((pull * (alpha / b)).sum()) + prior[1] * tau, np.finfo(float).tiny)
         step = float(np.clip(slope / curvature, -2.0, 2.0))

@@ -114,7 +114,9 @@ def check_stream(model: BaseCP) -> None:
     if has_features(model.prior) or any(model._features):
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":
-        fail_value(f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'.")
+        fail_value(
+            f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
+        )
     name, settings = checked_method(model.method)
     if "posterior_" not in vars(model) and "_stream" not in vars(model):
         check_choice("method", name, (*STREAMING, "auto"))

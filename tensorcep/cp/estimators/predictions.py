@@ -15,14 +15,13 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.draw import draw, draw_apart
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
-    draw,
-    draw_apart,
     latent,
     latent_quantiles,
     observed_logpdf,

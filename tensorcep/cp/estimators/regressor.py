@@ -82,8 +82,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Standard deviation of the noise: 1 over the root of the posterior mean precision, of each row of the mode
         `noise_`; with noise="entry" that of a new observation.
     noise_dof_ : float or None
-        Degrees of freedom of the noise of a row that is not known, or, with noise="entry", of any observation: posterior
-        median. None with noise="one".
+        Degrees of freedom of the noise of a row that is not known, or, with noise="entry", of any observation:
+        posterior median. None with noise="one".
 
     References
     ----------

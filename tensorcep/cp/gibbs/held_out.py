@@ -74,8 +74,7 @@ class HeldOut(NamedTuple):
     beside : (B,) float64
         What each of the fits beside the chains counts.
     score, mean_of_all, spread_of_all : (n,) float64
-        Log predictive density of the values, and mean and variance of their latent values, by all together; nan until
-        the end of the burn-in.
+        Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
     share, constant, constant_theta : float
         What all together count beside the constant, its latent value, and its parameter of the likelihood.
     """
@@ -117,7 +116,7 @@ class HeldOut(NamedTuple):
 class HeldNoise(NamedTuple):
     """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
 
-    Where each has a factor of its own, `shape` (C, 1) is that of the factors' law, of mean one; else None.
+    Where each entry has a factor, `shape` (C, 1) is that of the factors' law, of mean one; else None.
     """
 
     factor: np.ndarray
@@ -203,15 +202,17 @@ def update_held(
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
     factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
-    now = held.factor if uneven is None else uneven.factor
+    now = factor if uneven is None else uneven.factor
     of_mean = np.mean(now * (held.y - mean) ** 2, axis=1)
     noise = np.maximum(2.0 * of_mean - np.mean(now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
         shape = None if uneven is None else uneven.shape
         density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta, shape))
-    of_student = uneven is not None and uneven.shape is not None  # they tell it in another way (`gibbs.uneven`)
-    noise = held.noise if of_student else held.noise + share * (noise - held.noise)
+    if uneven is None or uneven.shape is None:  # else they tell it in another way (`gibbs.uneven`)
+        noise = held.noise + share * (noise - held.noise)
+    else:
+        noise = held.noise
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
 

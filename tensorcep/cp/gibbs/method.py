@@ -28,6 +28,7 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.cp.gibbs.auxiliary import draw_dispersion, draw_sites
 from tensorcep.cp.gibbs.chains import (
     Chains,
     collect,
@@ -49,15 +50,23 @@ from tensorcep.cp.gibbs.held_out import (
     weighed,
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
-from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.uneven import EVEN_SHARE, UnevenDraws, draw_noise, draw_weights, even_draws, of_held, ratio_of_student, told_by_held
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.uneven import (
+    EVEN_SHARE,
+    UnevenDraws,
+    draw_noise,
+    draw_weights,
+    even_draws,
+    of_held,
+    ratio_of_student,
+    told_by_held,
+)
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 
@@ -203,9 +212,9 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
     """Draw everything of chain c once; gives the mean log likelihood of the entries in the sweep."""
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
-        _draw_dispersion(c, state, state.learned, problem, executor)
+        draw_dispersion(c, state, state.learned, problem, executor)
     if augmentation is not None:
-        _draw_sites(c, state, augmentation, problem, executor)
+        draw_sites(c, state, augmentation, problem, executor)
     if state.uneven is not None:
         draw_weights(c, state, problem, even, executor)
         draw_factors(chains, c, problem, float(state.uneven.base[c]), executor, True, state.leaves_out)
@@ -234,35 +243,6 @@ def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float,
     if state.held is not None and state.noise_held:
         law = law_of_noise(state.held, int(state.held.alive[c]), learned.prior)
     state.chains.theta[c] = law.draw(generator(seed, Stream.PRECISION, state.chains.sweeps, c))
-
-
-def _draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
-    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out."""
-    chains, entries, f = state.chains, problem.entries, state.f[c]
-    (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
-    key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
-    record = (entries.y, entries.weight, state.theta(c, f.shape), key, tables)
-    executor.run(counting.draw_tables, 0, len(f), *record, scratch=_stream)  # type: ignore[union-attr]
-    softplus = counting.softplus(f)  # type: ignore[union-attr]
-    law = Gamma(a + groups.totals(tables), b + groups.totals(entries.weight * softplus))
-    chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
-
-
-def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
-    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
-    chains, entries, f = state.chains, problem.entries, state.f[c]
-    key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
-    room: Any = chains.sites
-    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    theta = state.theta(c, f.shape)
-    theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
-    record = (entries.y, entries.weight, f, theta, key, *sites)
-    executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
-
-
-def _stream() -> tuple[np.ndarray]:
-    """Room for the stream of one thread."""
-    return (new_stream(),)
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:

@@ -20,19 +20,18 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import block_kernel
+from tensorcep.cp.gibbs.auxiliary import room_for_stream
 from tensorcep.cp.gibbs.held_out import Beside, HeldNoise, HeldOut, law_of_noise
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.parameters import Groups as Sharing
 from tensorcep.cp.parameters import groups_of
 from tensorcep.cp.problem import Problem
-from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import gamma, new_stream, start_stream
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.uneven import (
     ALPHAS,
     Groups,
     best_tau,
+    draw_factors,
     law_of_factors,
     log_evidence,
     same_size,
@@ -104,18 +103,6 @@ def even_draws(problem: Problem, n_chains: int, tau: float, drawn: bool) -> Unev
     return UnevenDraws(mode, groups_of(problem, mode), base, place, base.copy(), np.ones((C, m)), of_entry)
 
 
-@block_kernel
-def draw_entry_factors(first, last, target, used, f, law, key, weight, s):
-    """Draw weight ~ Gamma(alpha + 1/2, rate alpha + tau (target - f)^2 / 2); law is (tau, alpha)."""
-    tau, alpha = law
-    for b in range(first, last):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
-        for lane in range(LANES):
-            if used[b, lane] > 0.0:
-                rest = target[b, lane] - f[b, lane]
-                weight[b, lane] = gamma(s, alpha + 0.5) / (alpha + 0.5 * tau * rest * rest)
-
-
 def draw_weights(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> None:
     """The weights of the entries of chain c, and with them their targets.
 
@@ -134,7 +121,7 @@ def draw_weights(c: int, state: GibbsState, problem: Problem, even: bool, execut
         law = float(uneven.base[c]), float(ALPHAS[uneven.place[c]])
         key = stream_key(problem.seed, c, state.chains.sweeps, Stream.FACTORS)
         record = (values, entries.weight, state.f[c], law, key, weight)
-        executor.run(draw_entry_factors, 0, len(weight), *record, scratch=lambda: (new_stream(),))
+        executor.run(draw_factors, 0, len(weight), *record, scratch=room_for_stream)
     else:
         weight[:] = (state.chains.theta[c] / uneven.base[c])[uneven.sharing.of_entry]
     np.multiply(weight, values, out=target)
@@ -224,7 +211,7 @@ def _draw_factors_of_rows(
 
 
 def _relative(c: int, uneven: UnevenDraws, held: HeldOut | None) -> np.ndarray:
-    """The factors of rows beside the base: their geometric mean over entries left out is 1 where these tell the base."""
+    """The factors of rows beside the base: where entries left out tell that, their geometric mean over these is 1."""
     return uneven.factor[c] * _relative_mean(c, uneven, held)
 
 
@@ -289,4 +276,5 @@ def ratio_of_student(held: HeldOut, state: GibbsState, beside: Sequence[Beside])
     common = float(np.exp(weights @ np.log(alphas)))
     own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
     noise = float(weights @ np.array(own))
-    return 1.0 / (noise * _better(_telling(held, held.mean_of_all, held.spread_of_all), 1.0 / noise, common, LAST_STEPS))
+    telling = _telling(held, held.mean_of_all, held.spread_of_all)
+    return 1.0 / (noise * _better(telling, 1.0 / noise, common, LAST_STEPS))

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, UnevenNoise
+from tensorcep.core.belief import GammaNoise
 from tensorcep.core.components import EVEN
 from tensorcep.core.executor import Executor
+from tensorcep.core.uneven import UnevenNoise
 from tensorcep.cp.meanfield.rows import whole_second_moments
 from tensorcep.cp.meanfield.sites import Sites, latent_squares
 from tensorcep.cp.meanfield.state import MeanFieldState, UnevenFactors

@@ -1,0 +1,46 @@
+"""Draws of what makes entries Gaussian in their latent values, and of dispersions, given these values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.parameters import Learned
+from tensorcep.cp.problem import Problem
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import Gamma
+
+if TYPE_CHECKING:
+    from tensorcep.cp.gibbs.method import GibbsState
+
+
+def draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
+    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out."""
+    chains, entries, f = state.chains, problem.entries, state.f[c]
+    (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
+    key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
+    record = (entries.y, entries.weight, state.theta(c, f.shape), key, tables)
+    executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
+    softplus = counting.softplus(f)  # type: ignore[union-attr]
+    law = Gamma(a + groups.totals(tables), b + groups.totals(entries.weight * softplus))
+    chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
+
+
+def draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
+    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
+    chains, entries, f = state.chains, problem.entries, state.f[c]
+    key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
+    room: Any = chains.sites
+    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
+    theta = state.theta(c, f.shape)
+    theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
+    record = (entries.y, entries.weight, f, theta, key, *sites)
+    executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+
+
+def room_for_stream() -> tuple[np.ndarray]:
+    """Room for the stream of one thread."""
+    return (new_stream(),)
