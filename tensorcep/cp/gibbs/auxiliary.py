@@ -10,6 +10,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.parameters import Learned
 from tensorcep.cp.problem import Problem
+from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 

@@ -209,10 +209,8 @@ def update_held(
     if sweep >= burn_in // 2:
         shape = None if uneven is None else uneven.shape
         density = np.logaddexp(density, _log_likelihoods(likelihood, held.y, f, theta, shape))
-    if uneven is None or uneven.shape is None:  # else they tell it in another way (`gibbs.uneven`)
-        noise = held.noise + share * (noise - held.noise)
-    else:
-        noise = held.noise
+    share = share if uneven is None or uneven.shape is None else 0.0  # they tell it in another way (`gibbs.uneven`)
+    noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
 
