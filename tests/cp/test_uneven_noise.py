@@ -24,7 +24,7 @@ PRIOR = (0.5, 0.3)
 MODES = pytest.mark.parametrize("mode", [None, 0, 2])
 
 
-def chain_of_noise(groups, p, bug=0.0, n=4000):
+def chain_of_noise(groups, p, bug=0.0, n=1300):
     """Draws of log precision, shape and log of the first factor, residuals fixed."""
     uneven, out = even_draws(p, 1, 1.0, False), np.empty((n, 3))
     seen = groups._replace(n=groups.n + bug)

@@ -51,7 +51,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         How large the noise is where. "one": the same everywhere. A mode: each of its rows has a precision of its own,
         with a Gamma prior whose mean and shape are learned; rows without entries have that prior's noise. "entry": each
         entry has, so that noise is Student's t, with learned degrees of freedom above 2: outliers count for less. For
-        methods "gibbs" and "vmp", in `fit` alone.
+        methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape.
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those

@@ -33,7 +33,7 @@ class UnevenFactors(NamedTuple):
     mean : (n_blocks, LANES) float64
         The mean of every entry's.
     evidence : float
-        What entries, factors and precision add to the lower bound.
+        What entries and factors add to the lower bound, at the precision and shape as they are.
     """
 
     groups: Groups

@@ -7,7 +7,6 @@ factors by their means, as weights of the entries.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +71,6 @@ def with_factors(state: MeanFieldState, problem: Problem, executor: Executor) ->
     if len(sites.spread):
         sites.spread[:] = sites.weight * rest.spread
     evidence = log_evidence(groups, found.tau, found.alpha) + log_prior(found.tau, state.learned.prior)  # type: ignore[union-attr]
-    evidence += 0.5 * math.log(2.0 * math.pi / found.curvature)
     return state._replace(
         uneven=factors._replace(found=found, law=law, mean=mean, evidence=evidence),  # type: ignore[union-attr]
         law=Gamma(np.array([found.curvature]), np.array([found.curvature / found.tau])),
