@@ -126,7 +126,7 @@ def test_intervals_hold_their_share_where_one_noise_does_not(kind, noise):
     scores = [m.log_score(X, new).mean() for m in models]
     assert errors[1] < 0.9 * errors[0]
     assert scores[1] > scores[0] + 0.1
-    assert 0.45 < held(models[1], X, new, 0.5) < 0.56
+    assert 0.44 < held(models[1], X, new, 0.5) < 0.57  # of 1000: four standard errors
     assert 0.86 < held(models[1], X, new, 0.9) < 0.93
     if noise == 1:
         rows = slice(None)
