@@ -16,7 +16,7 @@ from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
-from tensorcep.cp.gibbs.sites import Sites, in_order, room_for_sites
+from tensorcep.cp.gibbs.sites import NOTHING, Sites, in_order, room_for_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
@@ -118,6 +118,13 @@ def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Exec
     return latent_at(problem.entries, free, chains.free, executor)
 
 
+class RowNoise(NamedTuple):
+    """A mode whose rows have a precision (m,) each."""
+
+    mode: int
+    precision: np.ndarray
+
+
 def draw_factors(
     chains: Chains,
     chain: int,
@@ -126,17 +133,24 @@ def draw_factors(
     executor: Executor,
     weighted: bool = False,
     burning_in: bool = False,
-) -> float:
-    """Draw the rows of every mode in turn; gives, without weights, the sum of (target - f)^2 at the new rows."""
+    noise: RowNoise | None = None,
+) -> np.ndarray:
+    """Draw the rows of every mode in turn, those of a mode with `noise` of its own last.
+
+    Gives, without weights, the sums of (target - f)^2 at the new rows over the entries of each row of the last mode.
+    """
     prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
     first, by_row = offsets(problem.shape), chains.by_row
     end = by_row.end if burning_in else by_row.start[1:]
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
-    for k, columns in enumerate(chains.columns):
+    for k in sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode):
+        columns = chains.columns[k]
         if problem.is_fixed(k):
             continue
+        given = in_order(chains.sites, k, by_row, weighted, executor), np.array([precision])
+        given = given if noise is None else _of_row_noise(k, noise, by_row, first)
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         record = (
@@ -144,9 +158,9 @@ def draw_factors(
             (by_row.start, end, by_row.others),
             source,
             columns,
-            in_order(chains.sites, k, by_row, weighted, executor),
+            given[0],
             *_prior_of_mode(chains.small, prior, k),
-            precision,
+            given[1],
             stream_key(problem.seed, chain, chains.sweeps, k),
             fit,
             factors,
@@ -154,7 +168,19 @@ def draw_factors(
         cuts = by_row.chunks[k]
         chains.rooms[k].start()
         executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
-    return float(fit.sum())
+    return fit
+
+
+def _of_row_noise(
+    k: int, noise: RowNoise, by_row: EntriesByRow, first: np.ndarray
+) -> tuple[tuple[int, np.ndarray, np.ndarray], np.ndarray]:
+    """What the entries say in mode k, and the precision by which that is multiplied: it weighs them in other modes."""
+    if k == noise.mode:
+        return (0, NOTHING, by_row.value), noise.precision
+    n = len(by_row.value) // (len(first) - 1)
+    mine = slice(k * n, (k + 1) * n)
+    weight = noise.precision[by_row.others[mine, noise.mode - (noise.mode > k)] - first[noise.mode]]
+    return (k * n, weight, weight * by_row.value[mine]), np.ones(1)
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.auxiliary import draw_dispersion, draw_sites
 from tensorcep.cp.gibbs.chains import (
     Chains,
+    RowNoise,
     collect,
     draw_factors,
     draw_priors,
@@ -55,6 +56,7 @@ from tensorcep.cp.gibbs.uneven import (
     EVEN_SHARE,
     UnevenDraws,
     draw_noise,
+    draw_noise_of_sums,
     draw_weights,
     even_draws,
     of_held,
@@ -128,15 +130,17 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     C = options.n_chains
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
-    uneven = even_draws(problem, C, _start(learned, problem), augmentation is not None)
+    drawn = augmentation is not None
+    uneven = even_draws(problem, C, _start(learned, problem), drawn)
+    drawn = drawn or (uneven is not None and not uneven.by_sums)
     if learned is not None and uneven is not None:
         learned = learned._replace(groups=uneven.sharing)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
-    chains = start_chains(problem, options, theta, augmentation is not None or uneven is not None, left_out)
+    chains = start_chains(problem, options, theta, drawn, left_out)
     f = np.zeros((C, 0, 0))
-    if augmentation is not None or uneven is not None:
+    if drawn:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
     chains = chains if uneven is None else chains._replace(uneven=uneven.both)
     state = GibbsState(chains, f, augmentation, learned, held, False, uneven)
@@ -215,6 +219,10 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
         draw_dispersion(c, state, state.learned, problem, executor)
     if augmentation is not None:
         draw_sites(c, state, augmentation, problem, executor)
+    if state.uneven is not None and state.uneven.by_sums:
+        noise = RowNoise(state.uneven.sharing.mode, chains.theta[c])  # type: ignore[arg-type]
+        sums = draw_factors(chains, c, problem, 1.0, executor, False, state.leaves_out, noise)
+        return draw_noise_of_sums(c, state, np.maximum(sums, 0.0), even)
     if state.uneven is not None:
         draw_weights(c, state, problem, even, executor)
         draw_factors(chains, c, problem, float(state.uneven.base[c]), executor, True, state.leaves_out)
@@ -225,7 +233,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
     n -= len(state.held.place) if state.leaves_out else 0  # type: ignore[union-attr]
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = augmentation is not None and augmentation.weighted
-    squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out))
+    squares = max(0.0, float(draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out).sum()))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
     if state.learned is not None and state.learns_precision:

@@ -26,6 +26,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.parameters import Groups as Sharing
 from tensorcep.cp.parameters import groups_of
 from tensorcep.cp.problem import Problem
+from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.uneven import (
     ALPHAS,
@@ -70,6 +71,8 @@ class UnevenDraws(NamedTuple):
         Those of rows; m = 0 for entries.
     of_entry : (C, n_blocks, LANES) float64
         Those of entries where targets are drawn beside them; else no blocks.
+    by_sums : bool
+        Whether the sums over the entries of each row say all: of rows that are drawn, of targets that are not.
     """
 
     mode: int | None
@@ -79,6 +82,7 @@ class UnevenDraws(NamedTuple):
     own: np.ndarray
     factor: np.ndarray
     of_entry: np.ndarray
+    by_sums: bool
 
     @property
     def both(self) -> np.ndarray:
@@ -100,7 +104,8 @@ def even_draws(problem: Problem, n_chains: int, tau: float, drawn: bool) -> Unev
     m = 0 if mode is None else problem.shape[mode]
     place, base = np.full(C, FIRST), np.full(C, tau)
     of_entry = np.ones((C, *problem.entries.y.shape)) if drawn and mode is None else np.zeros((C, 0, 0))
-    return UnevenDraws(mode, groups_of(problem, mode), base, place, base.copy(), np.ones((C, m)), of_entry)
+    by_sums = mode is not None and not drawn and not problem.is_fixed(mode)
+    return UnevenDraws(mode, groups_of(problem, mode), base, place, base.copy(), np.ones((C, m)), of_entry, by_sums)
 
 
 def draw_weights(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> None:
@@ -159,20 +164,39 @@ def _taking_part(state: GibbsState, problem: Problem) -> np.ndarray:
 def draw_noise(c: int, state: GibbsState, problem: Problem, even: bool) -> None:
     """Draw precision, and the factors of rows and their shape, of chain c given its latent values and weights."""
     uneven: Any = state.uneven
-    learned: Any = state.learned
     sites: Any = state.chains.sites
     used, shape = _taking_part(state, problem), state.f[c].shape
     weight, target = sites.weight.reshape(shape), sites.target.reshape(shape)
     some = used > 0.0
     weight, values = weight[some], target[some] / weight[some]
     squares = (values - state.f[c][some]) ** 2
-    rng = generator(problem.seed, Stream.PRECISION, state.chains.sweeps, c)
-    if uneven.mode is not None and not even:
-        _draw_factors_of_rows(c, uneven, _row_groups(uneven, some, squares), learned.prior, rng)
-    if uneven.mode is None or even:
-        (a, b), n = learned.prior, len(squares)
-        law = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * float(weight @ squares)]))
-        uneven.own[c] = law.draw(rng)[0]
+    groups = None if uneven.mode is None else _row_groups(uneven, some, squares)
+    _draw_noise(c, state, (len(squares), float(weight @ squares)), groups, even)
+
+
+def draw_noise_of_sums(c: int, state: GibbsState, squares: np.ndarray, even: bool) -> float:
+    """The same from the sums of squared residuals over the entries of each row; gives their mean log likelihood."""
+    uneven: Any = state.uneven
+    theta, by_row = state.chains.theta[c].copy(), state.chains.by_row
+    first = int(state.chains.small.entries.offsets[uneven.mode])
+    rows = slice(first, first + len(theta))
+    n = ((by_row.end if state.leaves_out else by_row.start[1:])[rows] - by_row.start[:-1][rows]).astype(float)
+    total = float(n.sum())
+    _draw_noise(c, state, (total, float(theta @ squares) / float(uneven.base[c])), Groups(n, squares), even)
+    height = 0.5 * float(n @ np.log(theta)) - 0.5 * float(theta @ squares)
+    return height / total - LOG_SQRT_2PI if total else np.nan
+
+
+def _draw_noise(c: int, state: GibbsState, sums: tuple[float, float], groups: Groups | None, even: bool) -> None:
+    """Draw them given the number of entries, the sum of weight times squared residual, and those of each row."""
+    uneven: Any = state.uneven
+    learned: Any = state.learned
+    rng = generator(state.chains.small.seed, Stream.PRECISION, state.chains.sweeps, c)
+    if groups is not None and not even:
+        _draw_factors_of_rows(c, uneven, groups, learned.prior, rng)
+    else:
+        (a, b), (n, total) = learned.prior, sums
+        uneven.own[c] = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * total])).draw(rng)[0]
     held = state.held if state.noise_held else None
     uneven.base[c] = uneven.own[c]
     if held is not None:
