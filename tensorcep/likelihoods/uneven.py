@@ -82,6 +82,16 @@ def log_evidence(groups: Groups, tau: float, alpha: float) -> float:
     return float(np.sum(groups.times * each)) + 0.5 * n * (np.log(tau) - np.log(2.0 * np.pi))
 
 
+def log_evidences(groups: Groups, tau: float) -> np.ndarray:
+    """`log_evidence` at each of `ALPHAS`, less what does not depend on alpha."""
+    sizes, which = np.unique(groups.n, return_inverse=True)
+    times = np.bincount(which, minlength=len(sizes))
+    alpha = ALPHAS[:, None]
+    of_sizes = alpha * np.log(alpha) - gammaln(alpha) + gammaln(alpha + 0.5 * sizes)
+    logs = np.log(alpha + 0.5 * tau * groups.squares)
+    return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
+
+
 def best_tau(groups: Groups, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
     """The tau of the highest density in log tau under a Gamma prior, from one to start with; minus its curvature.
 

@@ -13,6 +13,7 @@ from tensorcep.likelihoods.uneven import (
     best_tau,
     fitted,
     log_evidence,
+    log_evidences,
     nodes,
     same_size,
     seen_through,
@@ -33,6 +34,12 @@ def test_evidence_of_a_row_is_the_density_of_a_multivariate_t(rng):
     rest, tau, alpha = rng.standard_normal(5), 2.0, 2.5
     exact = multivariate_t(np.zeros(5), np.eye(5) / tau, df=2.0 * alpha).logpdf(rest)
     assert log_evidence(Groups(np.array([5.0]), np.array([rest @ rest])), tau, alpha) == pytest.approx(exact)
+
+
+def test_evidence_at_all_shapes_differs_from_the_evidence_by_a_constant(rng):
+    groups = Groups(np.array([3.0, 5.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.2, 0.0]))
+    apart = log_evidences(groups, 1.3) - [log_evidence(groups, 1.3, alpha) for alpha in ALPHAS]
+    np.testing.assert_allclose(apart, apart[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1.1, 2.0, 8.0, 100.0, 1e6])

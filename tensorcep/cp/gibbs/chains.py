@@ -16,7 +16,7 @@ from tensorcep.core.belief import Draws, room_for_draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
-from tensorcep.cp.gibbs.sites import NOTHING, Sites, in_order, room_for_sites
+from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, room_for_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
@@ -118,13 +118,6 @@ def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Exec
     return latent_at(problem.entries, free, chains.free, executor)
 
 
-class RowNoise(NamedTuple):
-    """A mode whose rows have a precision (m,) each."""
-
-    mode: int
-    precision: np.ndarray
-
-
 def draw_factors(
     chains: Chains,
     chain: int,
@@ -150,7 +143,7 @@ def draw_factors(
         if problem.is_fixed(k):
             continue
         given = in_order(chains.sites, k, by_row, weighted, executor), np.array([precision])
-        given = given if noise is None else _of_row_noise(k, noise, by_row, first)
+        given = given if noise is None else of_row_noise(k, noise, by_row, first)
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         record = (
@@ -169,18 +162,6 @@ def draw_factors(
         chains.rooms[k].start()
         executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
     return fit
-
-
-def _of_row_noise(
-    k: int, noise: RowNoise, by_row: EntriesByRow, first: np.ndarray
-) -> tuple[tuple[int, np.ndarray, np.ndarray], np.ndarray]:
-    """What the entries say in mode k, and the precision by which that is multiplied: it weighs them in other modes."""
-    if k == noise.mode:
-        return (0, NOTHING, by_row.value), noise.precision
-    n = len(by_row.value) // (len(first) - 1)
-    mine = slice(k * n, (k + 1) * n)
-    weight = noise.precision[by_row.others[mine, noise.mode - (noise.mode > k)] - first[noise.mode]]
-    return (k * n, weight, weight * by_row.value[mine]), np.ones(1)
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:

@@ -75,8 +75,8 @@ class HeldOut(NamedTuple):
         What each of the fits beside the chains counts.
     score, mean_of_all, spread_of_all : (n,) float64
         Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
-    share, constant, constant_theta : float
-        What all together count beside the constant, its latent value, and its parameter of the likelihood.
+    share, constant, constant_theta, constant_shape : float
+        What all together count beside the constant, its latent value, its parameter, and the shape of that's factors.
     """
 
     place: np.ndarray
@@ -96,6 +96,7 @@ class HeldOut(NamedTuple):
     share: float = 1.0
     constant: float = 0.0
     constant_theta: float = 1.0
+    constant_shape: float = EVEN
 
     @property
     def heaviest(self) -> float:
@@ -116,7 +117,7 @@ class HeldOut(NamedTuple):
 class HeldNoise(NamedTuple):
     """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
 
-    Where each entry has a factor, `shape` (C, 1) is that of the factors' law, of mean one; else None.
+    Where each entry has a factor `shape` (C, 1) is that of the factors' law; else None.
     """
 
     factor: np.ndarray
@@ -194,7 +195,6 @@ def update_held(
         The likelihood's parameter of the entries left out.
     likelihood : Likelihood
     uneven : HeldNoise, optional
-        Where noise differs.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)

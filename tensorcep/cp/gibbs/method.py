@@ -31,7 +31,6 @@ from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.gibbs.auxiliary import draw_dispersion, draw_sites
 from tensorcep.cp.gibbs.chains import (
     Chains,
-    RowNoise,
     collect,
     draw_factors,
     draw_priors,
@@ -51,6 +50,7 @@ from tensorcep.cp.gibbs.held_out import (
     weighed,
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.gibbs.sites import RowNoise
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.uneven import (
     EVEN_SHARE,

@@ -20,12 +20,12 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.components import EVEN
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import evidence_of_shares, mean_share
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import Groups, fitted, student_logpdf
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -44,6 +44,11 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         return held if law is None else _beside_law(held, law, problem)
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
+    if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
+        prior = problem.noise_prior.a, problem.noise_prior.b
+        found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
+        nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
+        law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
     return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
 
 
@@ -117,7 +122,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None) -> Draws
     uneven = draws.uneven
     if uneven is not None:
         uneven = uneven.copy()
-        uneven[off] = held.constant_theta, EVEN
+        uneven[off] = held.constant_theta, held.constant_shape
     return draws._replace(rows=rows, unknown=unknown, theta=theta, uneven=uneven)
 
 

@@ -208,9 +208,10 @@ def draw_rows(
 
     `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
     rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
-    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all. `entries` is
-    (base, weight, target), numbers of the places from `base` on, no weights where all are 1; `precision` has a line for
-    each row of the mode or one for all. `key` is (seed, sweep, mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to `fit`.
+    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
+    `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
+    `key` is (seed, sweep, mode). Without weights the sum of (target - f)^2 over the entries of each new row goes to
+    `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream

@@ -35,6 +35,7 @@ from tensorcep.likelihoods.uneven import (
     draw_factors,
     law_of_factors,
     log_evidence,
+    log_evidences,
     same_size,
     seen_through,
 )
@@ -109,10 +110,7 @@ def even_draws(problem: Problem, n_chains: int, tau: float, drawn: bool) -> Unev
 
 
 def draw_weights(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> None:
-    """The weights of the entries of chain c, and with them their targets.
-
-    Those of entries are drawn here; `even`: all are 1.
-    """
+    """The weights of the entries of chain c, those of entries drawn, and with them their targets; `even`: all are 1."""
     uneven: Any = state.uneven
     sites: Any = state.chains.sites
     entries, shape = problem.entries, problem.entries.y.shape
@@ -201,8 +199,9 @@ def _draw_noise(c: int, state: GibbsState, sums: tuple[float, float], groups: Gr
     uneven.base[c] = uneven.own[c]
     if held is not None:
         uneven.base[c] = law_of_noise(held, int(held.alive[c]), learned.prior).draw(rng)[0]
-    state.chains.theta[c] = uneven.base[c] * (1.0 if uneven.mode is None else _relative(c, uneven, held))
-    state.chains.uneven[c] = uneven.both[c] * [_relative_mean(c, uneven, held), 1.0]  # type: ignore[index]
+    level = _level(c, uneven, held)
+    state.chains.theta[c] = uneven.base[c] * (1.0 if uneven.mode is None else level * uneven.factor[c])
+    state.chains.uneven[c] = uneven.both[c] * [level, 1.0]  # type: ignore[index]
 
 
 def _row_groups(uneven: UnevenDraws, some: np.ndarray, squares: np.ndarray) -> Groups:
@@ -217,7 +216,7 @@ def _draw_factors_of_rows(
 ) -> None:
     """Draw the shape given the precision, the precision given the shape, both without the factors, then these."""
     own = float(uneven.own[c])
-    log_mass = np.array([log_evidence(groups, own, alpha) for alpha in ALPHAS.tolist()])
+    log_mass = log_evidences(groups, own)
     mass = np.cumsum(np.exp(log_mass - logsumexp(log_mass)))
     uneven.place[c] = min(int(np.searchsorted(mass, rng.random() * mass[-1])), len(ALPHAS) - 1)
     alpha = float(ALPHAS[uneven.place[c]])
@@ -234,13 +233,8 @@ def _draw_factors_of_rows(
     uneven.factor[c] = np.maximum(rng.gamma(a), np.finfo(float).tiny) / b
 
 
-def _relative(c: int, uneven: UnevenDraws, held: HeldOut | None) -> np.ndarray:
-    """The factors of rows beside the base: where entries left out tell that, their geometric mean over these is 1."""
-    return uneven.factor[c] * _relative_mean(c, uneven, held)
-
-
-def _relative_mean(c: int, uneven: UnevenDraws, held: HeldOut | None) -> float:
-    """The mean of the law of `_relative`."""
+def _level(c: int, uneven: UnevenDraws, held: HeldOut | None) -> float:
+    """What takes the factors of rows to a geometric mean of 1 over entries left out, where these tell the base."""
     if held is None or uneven.mode is None:
         return 1.0
     of_held = uneven.sharing.of_entry.ravel()[held.place]
