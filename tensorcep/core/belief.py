@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_shape
-from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, joined
+from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
 from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized

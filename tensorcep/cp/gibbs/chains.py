@@ -20,7 +20,7 @@ from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, lat
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
+from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, free_values, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, learning, seen_rows
@@ -197,16 +197,10 @@ def draw_priors(chains: Chains) -> Chains:
             return chains
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
-            rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
+            rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
         priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
     return chains._replace(priors=tuple(priors))
-
-
-def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
-    """The free columns of rows (n, R), (n, Q)."""
-    used = columns.free >= 0
-    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
 
 
 def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:

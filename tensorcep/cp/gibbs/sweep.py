@@ -58,6 +58,12 @@ def _mode_columns(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
 
 
+def free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
+    """The free columns of rows (n, R), (n, Q)."""
+    used = columns.free >= 0
+    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
+
+
 class Slots(NamedTuple):
     """Where things lie in the lane array of one thread, one row per lane."""
 
