@@ -102,7 +102,8 @@ class EntryTheta(NamedTuple):
 
     def averaged(self) -> EntryTheta:
         """The mean over the components, as one of them."""
-        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first)
+        uneven = None if self.uneven is None else self.uneven.mean(axis=0, keepdims=True)
+        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first, uneven=uneven)
 
     def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw (n, m) from each of these components (n,)."""

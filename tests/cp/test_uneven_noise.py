@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import t
 from sklearn.base import clone
 
-from tensorcep import CPRegressor, load
+from tensorcep import CPRegressor, Series, load
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.cp.gibbs.streams import generator
 from tensorcep.cp.gibbs.uneven import _draw_factors_of_rows, even_draws
@@ -170,6 +170,11 @@ def test_what_cannot_use_uneven_noise_says_so():
         CPRegressor(noise="entry").partial_fit(coords, y)
     with pytest.raises(ValueError, match="noise must be 'one', 'entry', or a mode"):
         CPRegressor(noise="dish", method="vmp").fit(coords, y)
+    with pytest.raises(ValueError, match="noise='entry' cannot be used beside a Series"):
+        CPRegressor(method="vmp", noise="entry", prior={2: Series()}).fit(coords, y)
+    for method in ("vmp", "gibbs"):
+        with pytest.raises(ValueError, match="weights must be whole numbers where noise differs"):
+            CPRegressor(2, method=method, noise=1).fit(coords, y, sample_weight=np.full(200, 0.5))
     model = CPRegressor(2, method="vmp", noise=1, random_state=0).fit(coords, y)
     with pytest.raises(ValueError, match="partial_fit learns one noise"):
         model.partial_fit(coords, y)

@@ -9,19 +9,22 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.estimators.row_features import has_series
 from tensorcep.cp.problem import Uneven
 
 # Methods whose noise may differ.
 UNEVEN = ("gibbs", "vmp")
 
 
-def uneven_noise(given: Any, labels: Any, method: str, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+def uneven_noise(
+    given: Any, labels: Any, method: str, streaming: bool, prior: Any
+) -> tuple[Uneven | None, dict[str, Any]]:
     """How the noise differs, by the parameter `noise`; and the fitted attribute noise_.
 
     Raises
     ------
     ValueError, TypeError
-        If there is no such mode, or the method cannot.
+        If there is no such mode, or the method or the prior cannot.
     """
     if isinstance(given, str) and given == "one":
         return None, {"noise_": "one"}
@@ -30,6 +33,8 @@ def uneven_noise(given: Any, labels: Any, method: str, streaming: bool) -> tuple
     if method not in UNEVEN:
         able = " or ".join(f"method={name!r}" for name in UNEVEN)
         fail_value(f"method {method!r} cannot use noise={given!r}; use {able}, or noise='one'.")
+    if has_series(prior):
+        fail_value(f"noise={given!r} cannot be used beside a Series; use noise='one', or leave the Series out.")
     names = names_of(labels)
     if isinstance(given, str) and given == "entry" and "entry" not in names:
         return Uneven(None), {"noise_": "entry"}

@@ -148,7 +148,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
 
     def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
-        return uneven_noise(self.noise, labels, chosen.method, streaming)
+        return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:
