@@ -12,10 +12,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_shape
-from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, joined, moments_of_rows
+from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
 from tensorcep.core.mode_laws import Drift, Slopes
-from tensorcep.core.packing import offsets, pack
+from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
+from tensorcep.core.uneven import UnevenNoise
 
 
 class GammaNoise(NamedTuple):
@@ -81,6 +82,8 @@ class Posterior(NamedTuple):
         The learned prior of the rows of each mode; None where the prior was given.
     thresholds : Thresholds or None
         Posterior of the thresholds between ordered levels.
+    uneven : UnevenNoise or None
+        How the noise differs; None where it is the same everywhere.
     """
 
     shape: tuple[int, ...]
@@ -92,14 +95,23 @@ class Posterior(NamedTuple):
     dispersion: Dispersion | None = None
     mode_prior: ModePrior | None = None
     thresholds: Thresholds | None = None
+    uneven: UnevenNoise | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
-        return row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode)
+        mode = None if self.uneven is None else self.uneven.mode
+        factors = 0 if mode is None else self.shape[mode]
+        return {
+            **row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode),
+            "s": factors,
+        }
 
     @property
     def theta(self) -> EntryTheta | None:
         """The likelihood's parameter; None where nothing was learned of it."""
+        if self.noise is not None and self.uneven is not None:
+            mode = self.uneven.mode
+            return self.uneven.theta(self.noise.a, self.noise.b, _first_row(self.shape, mode))
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
@@ -136,6 +148,9 @@ class Draws(NamedTuple):
     drifts : (n_chains, n_draws, n, R) float64 or None
         Draws of the parameters of every mode that is a series: of each level, log precision and length, and the season
         (see `Drift`); None where none is.
+    uneven : (n_chains, n_draws, 2) float64 or None
+        Of noise that differs: draws of the precision that factors of mean one multiply, and of the shape of their law.
+        `theta` has the precisions of the rows of `theta_mode`, or the first of these.
     """
 
     shape: tuple[int, ...]
@@ -147,11 +162,12 @@ class Draws(NamedTuple):
     unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
     drifts: Annotated[np.ndarray, Sized("chains draws _ R")] | None = None
     n_thresholds: int = 0
+    uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
         sizes = row_dims(self.shape, self.rank, self.theta_mode)
-        return {**sizes, "m": self.n_thresholds or sizes["m"]}
+        return {**sizes, "m": self.n_thresholds or sizes["m"], "two": 2}
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
@@ -166,7 +182,8 @@ class Draws(NamedTuple):
         theta = None
         if self.theta is not None:
             each = self.theta.reshape(-1, self.theta.shape[-1])
-            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode))
+            uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
+            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode), uneven=uneven)
         return Components(values, None, theta, n_chains=len(self.rows))
 
     def _whole(self) -> np.ndarray | None:
@@ -268,23 +285,6 @@ def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[s
 def _first_row(shape: Sequence[int], mode: int | None) -> int:
     """The first packed row of a mode; 0 for none."""
     return 0 if mode is None else int(offsets(shape)[mode])
-
-
-def gaussians(members: Sequence[Posterior], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
-    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
-
-    Of such a row a posterior that learned a prior knows more than `unseen` says.
-    """
-    n, R = members[0].eta.shape
-    more = 0 if unseen is None else unseen.mean.shape[1]
-    mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
-    for c, member in enumerate(members):
-        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
-        if unseen is not None:
-            prior = member.mode_prior
-            known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
-            mean[c, n:], cov[c, n:] = known
-    return mean, cov
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

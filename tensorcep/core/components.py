@@ -17,6 +17,8 @@ from tensorcep.kernels.rows import row_moments
 
 # Elements of the dense matrices of rows that exist at a time.
 CHUNK = 1 << 22
+# A shape at which a Gamma factor of mean one is 1 to three digits.
+EVEN = 1e6
 
 
 class EntryTheta(NamedTuple):
@@ -36,6 +38,9 @@ class EntryTheta(NamedTuple):
         Of draws of a dispersion: the means that it was drawn about. See `predictive`.
     log_gaps : (C, m), (C, m, m) float64, or None
         Of thresholds between ordered levels: mean and covariance of the logs of the gaps between them.
+    uneven : (C, 2) float64, or None
+        Of noise that differs: the precision that factors of mean one multiply, and the shape of their Gamma law. They
+        are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
     """
 
     values: np.ndarray
@@ -44,6 +49,7 @@ class EntryTheta(NamedTuple):
     gamma: tuple[np.ndarray, np.ndarray] | None = None
     at_mean: np.ndarray | None = None
     log_gaps: tuple[np.ndarray, np.ndarray] | None = None
+    uneven: np.ndarray | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -57,20 +63,47 @@ class EntryTheta(NamedTuple):
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
         given = (self.gamma is None and self.log_gaps is None) or is_precision
-        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=None if given else self.values[which])
+        at_mean = None if given else self.values[which]
+        uneven = None if self.uneven is None else self.uneven[which % len(self.uneven)]
+        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=at_mean, uneven=uneven)
+
+    def of_points(self, which: np.ndarray) -> EntryTheta:
+        """The record of these components (n,), which are points."""
+        uneven = None if self.uneven is None else self.uneven[which]
+        return self._replace(values=self.values[which % len(self.values)], uneven=uneven)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
         if self.mode is None:
             return np.broadcast_to(self.values, (len(self.values), len(rows)))
-        m = self.values.shape[1]
-        extended = np.concatenate([self.values, self.values.mean(axis=1, keepdims=True)], axis=1)
-        index = rows[:, self.mode] - self.first
-        return extended[:, np.where((index >= 0) & (index < m), index, m)]
+        beyond = self.values.mean(axis=1, keepdims=True) if self.uneven is None else self.uneven[:, :1]
+        return np.concatenate([self.values, beyond], axis=1)[:, self._index(rows)]
+
+    def _index(self, rows: np.ndarray) -> np.ndarray:
+        """Which parameter the entries at packed rows (n, K) have, (n,): the one after the last in unknown rows."""
+        m, index = self.values.shape[1], rows[:, self.mode] - self.first
+        return np.where((index >= 0) & (index < m), index, m)
+
+    def shape_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Shape of the Gamma law of mean one of what multiplies the parameter of entries at packed rows (n, K), (C, n).
+
+        None where it is 1: noise is the same everywhere, or known in every row.
+        """
+        if self.uneven is None:
+            return None
+        shape = self.uneven[:, 1:]
+        if self.mode is None:
+            return np.broadcast_to(shape, (len(shape), len(rows)))
+        index = self._index(rows)
+        if self.gamma is None and (index < self.values.shape[1]).all():
+            return None
+        known = np.full(self.values.shape, EVEN) if self.gamma is None else self.gamma[0]
+        return np.concatenate([known, shape], axis=1)[:, index]
 
     def averaged(self) -> EntryTheta:
         """The mean over the components, as one of them."""
-        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first)
+        uneven = None if self.uneven is None else self.uneven.mean(axis=0, keepdims=True)
+        return EntryTheta(self.values.mean(axis=0, keepdims=True), self.mode, self.first, uneven=uneven)
 
     def draws(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw (n, m) from each of these components (n,)."""
@@ -111,8 +144,10 @@ def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     both = (np.concatenate(a), np.concatenate(b)) if gamma else None
     gaps = [theta.log_gaps for theta in thetas if theta.log_gaps is not None]
     log_gaps = (np.concatenate([mean for mean, _ in gaps]), np.concatenate([cov for _, cov in gaps])) if gaps else None
+    factors = [theta.uneven for theta in thetas if theta.uneven is not None]
+    uneven = np.concatenate(factors) if factors else None
     values = np.concatenate([theta.values for theta in thetas])
-    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps)
+    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps, uneven=uneven)
 
 
 class Components(NamedTuple):
@@ -173,6 +208,23 @@ def moments_of_rows(Lam: np.ndarray, eta: np.ndarray, mean: np.ndarray, cov: np.
         raise FloatingPointError(f"the posterior precision of packed row {bad} is not positive definite; fit again.")
 
 
+def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
+    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
+
+    Of such a row a posterior that learned a prior knows more than `unseen` says.
+    """
+    n, R = members[0].eta.shape
+    more = 0 if unseen is None else unseen.mean.shape[1]
+    mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
+    for c, member in enumerate(members):
+        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
+        if unseen is not None:
+            prior = member.mode_prior
+            known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
+            mean[c, n:], cov[c, n:] = known
+    return mean, cov
+
+
 def draw_rows(mean: np.ndarray, cov: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
     """Draws (n_draws, n_rows, R) of rows with mean (n_rows, R) and packed covariance (n_rows, P)."""
     n, R = mean.shape
@@ -189,3 +241,14 @@ def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any)
     chains, draws, n, R = sizes
     whole = np.empty((chains, draws, n + n_unknown, R), dtype)
     return whole[:, :, :n], whole[:, :, n:]
+
+
+def stacked(
+    draws: Sequence[np.ndarray], unknown: Sequence[np.ndarray], form: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Draws of known rows (n_rows, R) and of unknown ones (K, R), if any, in arrays whose first sizes are `form`."""
+    known, more = room_for_draws((*form, *draws[0].shape), len(unknown[0]) if len(unknown) else 0, draws[0].dtype)
+    for whole, parts in ((known, draws), (more, unknown)):
+        for s, part in enumerate(parts):
+            whole[divmod(s, form[1])] = part
+    return known, more if len(unknown) else None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.core.components import Components
+from tensorcep.core.components import EVEN, Components
 from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.from_spectra import shown, with_more_components, with_spectral_start
@@ -152,6 +152,10 @@ def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     entries = problem.entries
     rows = rows_of(entries, place)
     mean, spread = latent(belief, rows)
-    noise = 1.0 / float(belief.theta.values[0, 0]) if belief.theta is not None else 1.0
+    noise = 1.0
+    if belief.theta is not None:
+        theta, own = belief.theta.values[0, 0], belief.theta.mode is not None and len(rows)
+        noise = float(np.exp(-np.log(belief.theta.of(rows)).mean())) if own else 1.0 / float(theta)
     y = entries.y.ravel()[place]
-    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise)
+    alpha = EVEN if belief.theta is None or belief.theta.uneven is None else float(belief.theta.uneven[0, 1])
+    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise, alpha)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.components import Components, draw_rows
+from tensorcep.core.components import Components, draw_rows, stacked
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.cp.flights import MANY, Flown, best_of, fly_all, refitted
 from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import strengths
-from tensorcep.cp.gibbs.chains import stacked, taken
+from tensorcep.cp.gibbs.chains import taken
 from tensorcep.cp.gibbs.held_out import held_places
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.gibbs.shrinkage import with_constant
@@ -198,16 +198,28 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     dtype = plan.settings.get_params()["dtype"]
     parts = (rows[:, :n_rows], rows[:, n_rows:])
     known, unknown = (_embedded(part, pilot.columns, whole)[None].astype(dtype, copy=False) for part in parts)
-    drifts, clocks = None, clocks_of(whole.prior)
+    drifts, clocks, uneven = None, clocks_of(whole.prior), None
     if clocks:
         drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), pilot.columns, whole)
-    return Draws(whole.shape, whole.rank, known, theta, mode, posterior.seen, unknown, drifts)
+    if belief.theta is not None and belief.theta.uneven is not None:
+        uneven = np.repeat(belief.theta.uneven / [noise_ratio, 1.0], n, axis=0)[None]
+    return Draws(
+        shape=whole.shape,
+        rank=whole.rank,
+        rows=known,
+        theta=theta,
+        theta_mode=mode,
+        seen=posterior.seen,
+        unknown=unknown,
+        drifts=drifts,
+        uneven=uneven,
+    )
 
 
 def _in_one_chain(parts: list[Draws], rows: list[np.ndarray]) -> Draws:
     """All draws, one chain after the other, in one; `rows` are theirs."""
     fields: dict[str, Any] = {}
-    for name in ("theta", "unknown", "drifts"):
+    for name in ("theta", "unknown", "drifts", "uneven"):
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]

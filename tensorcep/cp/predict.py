@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from tensorcep.core.components import Components, EntryTheta, draw_rows
+from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import Executor, ThreadExecutor
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.points import latent_of_points
@@ -19,6 +19,8 @@ from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.ordinal import probabilities_of_levels
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
+from tensorcep.likelihoods.uneven import nodes as nodes_of
 
 CHUNK = 1 << 16
 # Numbers of a block, a cell's in every component: so many draws of so many cells are in memory at a time and thread.
@@ -31,6 +33,8 @@ CELLS_PER_THREAD = 1024
 # A quantile over components takes this many evenly spaced quantiles of each, and at least so many in all.
 LEVELS_PER_DRAW = 16
 LEVELS = 512
+# Factors of a precision that quantiles and moments of limited values take: so many, over all components.
+STRATA = 512
 ALONE = ThreadExecutor(1)
 
 
@@ -116,17 +120,21 @@ def observed_moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of a new observation at packed rows (n, K)."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
-
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
         m, v, theta = _given(parameter, belief, rows[part])
+        shape = parameter.shape_of(rows[part])
+        if shape is not None and likelihood.censored:
+            m, v, theta = _with_factors(m, v, theta, _factors(shape))
+        elif shape is not None:
+            theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
         if belief.cov is None and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
 
-    _in_blocks(write, belief, len(rows), executor)
+    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief) if likelihood.censored else 1)
     return mean, variance
 
 
@@ -139,10 +147,18 @@ def observed_logpdf(
 
     def write(part: slice) -> None:
         m, v, t = _given(parameter, belief, rows[part])
+        shape, n = parameter.shape_of(rows[part]), belief.size
+        if shape is not None and belief.cov is None and not likelihood.censored:
+            out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
+            return
+        weight: np.ndarray | float = 0.0
+        if shape is not None:
+            factors, log_weight = nodes_of(shape)
+            (m, v, t), weight = _with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
-        out[part] = logsumexp(each, axis=0) - np.log(len(each))
+        out[part] = logsumexp(each + weight, axis=0) - np.log(n)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES)
+    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief))
     return out
 
 
@@ -164,10 +180,18 @@ def observed_tails(
 
     def write(part: slice) -> None:
         m, v, t = _given(parameter, belief, rows[part])
+        shape = parameter.shape_of(rows[part])
+        if shape is None:
+            each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+            lower[part], upper[part] = (side.mean(axis=0) for side in each)
+            return
+        factors, log_weight = nodes_of(shape)
+        m, v, t = _with_factors(m, v, t, factors)
+        share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
-        lower[part], upper[part] = (side.mean(axis=0) for side in each)
+        lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
 
-    _in_blocks(write, belief, len(rows), ALONE, COPIES)
+    _in_blocks(write, belief, len(rows), ALONE, COPIES * _width(belief))
     return lower, upper
 
 
@@ -180,23 +204,32 @@ def observed_quantiles(
     """
     out = np.empty((len(rows), len(levels)))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    pooled = likelihood.mixture_quantile is None and belief.size > 1
+    several = belief.size > 1 or _width(belief) > 1
+    pooled = likelihood.mixture_quantile is None and several
     evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
 
     def write(part: slice) -> None:
-        given = _given(parameter, belief, rows[part])
+        given, shape = _given(parameter, belief, rows[part]), parameter.shape_of(rows[part])
+        if shape is not None:
+            given = _with_factors(*given, _factors(shape))
         if pooled:
             pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
             out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T
             return
         for q, level in enumerate(levels):
-            if belief.size == 1:
+            if not several:
                 out[part, q] = likelihood.quantile(level, *(values[0] for values in given))
             elif likelihood.mixture_quantile is not None:
                 out[part, q] = likelihood.mixture_quantile(level, *given)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * len(evenly))
+    _in_blocks(write, belief, len(rows), executor, COPIES * max(len(evenly), _width(belief)))
     return out
+
+
+def _factors(shape: np.ndarray) -> np.ndarray:
+    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same sum are equal."""
+    _, place, which = np.unique(shape.sum(axis=0), return_index=True, return_inverse=True)
+    return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
 def _evenly_spaced(belief: Components) -> np.ndarray:
@@ -225,6 +258,21 @@ def _given(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple
     return m, v, np.broadcast_to(parameter.of(rows), m.shape)
 
 
+def _width(belief: Components) -> int:
+    """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
+    if belief.theta is None or belief.theta.uneven is None:
+        return 1
+    return max(NODES, -(-STRATA // belief.size))
+
+
+def _with_factors(
+    m: np.ndarray, v: np.ndarray, theta: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component."""
+    theta = (factors * theta).reshape(-1, m.shape[1])
+    return np.tile(m, (len(factors), 1)), np.tile(v, (len(factors), 1)), theta
+
+
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of a mixture of components with means and variances (C, n)."""
     n = mean.shape[1]
@@ -249,52 +297,3 @@ def _in_blocks(write: Callable[[slice], None], belief: Components, n: int, execu
             write(slice(a, min(a + size, last)))
 
     executor.run(write_some, 0, n, align=CELLS_PER_THREAD)
-
-
-def draw(
-    belief: Components, likelihood: Likelihood, n_draws: int | None, rng: np.random.Generator
-) -> tuple[np.ndarray, EntryTheta]:
-    """Draws of every row of the belief, (n_draws, n_rows, R), and of the likelihood's parameter.
-
-    A sampler's draws are taken as they are, without repetition where there are enough of them; n_draws=None takes them
-    all, in their order.
-    """
-    theta, C = theta_of(belief, likelihood), belief.size
-    is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
-    if belief.cov is None:
-        which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
-        return belief.mean[which], theta._replace(values=theta.draws(which, rng))
-    if n_draws is None:
-        raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
-    if C == 1:
-        values = draw_rows(belief.mean[0], belief.cov[0], n_draws, rng)
-        which = np.zeros(n_draws, dtype=int)
-        return values, theta.drawn(theta.draws(which, rng), which, is_precision)
-    which = rng.integers(C, size=n_draws)
-    values = np.empty((n_draws, *belief.mean.shape[1:]))
-    parameter = np.empty((n_draws, theta.values.shape[1]))
-    for c in range(C):
-        own = np.flatnonzero(which == c)
-        values[own] = draw_rows(belief.mean[c], belief.cov[c], len(own), rng)
-        parameter[own] = theta.draws(which[own], rng)
-    return values, theta.drawn(parameter, which, is_precision)
-
-
-def draw_apart(
-    belief: Components,
-    likelihood: Likelihood,
-    origin: np.ndarray,
-    n_draws: int | None,
-    rng: np.random.Generator,
-    *,
-    n_known: int,
-) -> tuple[np.ndarray, EntryTheta]:
-    """As `draw`, of the belief's rows `origin`: the known ones, and then unknown ones, which are independent."""
-    if belief.cov is not None:
-        belief = belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
-        return draw(belief, likelihood, n_draws, rng)
-    values, theta = draw(belief, likelihood, n_draws, rng)
-    values = values[:, origin]
-    for new in range(n_known, len(origin)):
-        values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
-    return values, theta

@@ -33,6 +33,12 @@ class FixedRows(NamedTuple):
     draws: np.ndarray
 
 
+class Uneven(NamedTuple):
+    """Noise that differs between the rows of a mode, or (None) between entries (`tensorcep.likelihoods.uneven`)."""
+
+    mode: int | None
+
+
 class Problem(NamedTuple):
     """What a method infers from.
 
@@ -52,6 +58,8 @@ class Problem(NamedTuple):
         Rows that are not learned.
     power : (n_blocks, LANES) float64 or None
         To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
+    uneven : Uneven or None
+        How the noise differs; None where it is the same everywhere.
     """
 
     entries: Entries
@@ -65,6 +73,7 @@ class Problem(NamedTuple):
     free: np.ndarray | None = None
     fixed: FixedRows | None = None
     power: np.ndarray | None = None
+    uneven: Uneven | None = None
 
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""

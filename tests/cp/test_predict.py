@@ -11,9 +11,9 @@ from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, 
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.draw import draw
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
-    draw,
     latent,
     latent_quantiles,
     observed_logpdf,

@@ -29,6 +29,7 @@ from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
+from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, split_table
@@ -89,6 +90,10 @@ class BaseCP(
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         """Values as the likelihood has them."""
         return likelihood.check_y(y)
+
+    def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+        """How the noise of a fit differs, None where it does not, and the fitted attributes that say so."""
+        return None, {}
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
         return None

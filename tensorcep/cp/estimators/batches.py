@@ -115,6 +115,10 @@ def check_stream(model: BaseCP) -> None:
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     if has_series(model.prior) or any(clock is not None for clock in model._series):
         fail_value("partial_fit cannot learn a Series; use fit, with all entries.")
+    if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":
+        fail_value(
+            f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
+        )
     name, settings = checked_method(model.method)
     if "posterior_" not in vars(model) and "_stream" not in vars(model):
         check_choice("method", name, (*STREAMING, "auto"))

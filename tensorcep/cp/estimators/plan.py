@@ -16,7 +16,7 @@ from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, chec
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.likelihoods.record import Likelihood
@@ -31,7 +31,7 @@ WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, shape, likelihood, and features and axes of rows."""
+    """Entries, their values in the order of `Entries`, shape, likelihood and noise, and features and axes of rows."""
 
     entries: Entries
     values: np.ndarray
@@ -39,6 +39,7 @@ class Data(NamedTuple):
     likelihood: Likelihood
     designs: Designs
     clocks: Clocks
+    uneven: Uneven | None = None
 
 
 class FitPlan(NamedTuple):
@@ -95,7 +96,8 @@ def plan_fit(
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
-    own = own | model._source_attributes(source, first=True)
+    uneven, told = model._decide_noise(labels, chosen, streaming)
+    own = own | told | model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
@@ -107,7 +109,7 @@ def plan_fit(
     values = values[packed.permutation]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood, designs, clocks)
+    data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs)
@@ -148,6 +150,7 @@ def _in_columns(
         noise_prior=model._noise_prior(data.values),
         seed=rows.seed,
         free=None if free.all() else free,
+        uneven=data.uneven,
     )
     return problem, rows
 

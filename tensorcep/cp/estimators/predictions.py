@@ -15,6 +15,7 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.draw import draw, draw_apart
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
@@ -22,8 +23,6 @@ from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
-    draw,
-    draw_apart,
     latent,
     latent_quantiles,
     observed_logpdf,
@@ -154,8 +153,7 @@ class CPPredictions(CPComponents):
         """Central interval of a new observation of each entry, (n, 2)."""
         self._check_has_uncertainty("predict_interval")
         belief, rows = self._at(X)
-        tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
-        likelihood = self._likelihood_of_new()
+        tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), self._likelihood_of_new()
         with threads_of(self.n_jobs) as executor:
             return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor)
 
@@ -193,7 +191,9 @@ class CPPredictions(CPComponents):
     def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K)."""
         likelihood, parameter = with_parameter(self._likelihood_of_new(), theta.predictive())
-        each = np.broadcast_to(parameter.of(rows), f.shape)
+        each, shape = np.broadcast_to(parameter.of(rows), f.shape), theta.shape_of(rows)
+        if shape is not None:  # every observation has a factor of its own
+            each = each * rng.gamma(np.broadcast_to(shape, f.shape)) / shape
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:

@@ -18,12 +18,13 @@ from tensorcep.core.checks import (
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
+from tensorcep.cp.draw import draw
 from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.explain import parts_of_entry
 from tensorcep.cp.knowledge import knowledge
-from tensorcep.cp.predict import draw, latent
+from tensorcep.cp.predict import latent
 from tensorcep.cp.recommend import Ranked, best_rows, matches
 from tensorcep.cp.similar import cosines, drawn_cosines
 from tensorcep.entries.tables import as_frame

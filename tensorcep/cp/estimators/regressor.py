@@ -9,14 +9,16 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.belief import GammaNoise, Mixture
+from tensorcep.core.belief import Draws, GammaNoise, Mixture
 from tensorcep.core.checks import check_choice, check_range, fail_value, warn_user, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.noise import noise_dof, noise_sd, uneven_noise
 from tensorcep.cp.estimators.options import is_random, matching_scale
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.likelihoods.censored import TOBIT, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
@@ -45,6 +47,11 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise_prior : tuple (a, b), optional
         Shape and rate of the Gamma prior of the noise precision; by default (1e-3, 1e-3 times the mean square of
         y), the paper's prior in units of the data.
+    noise : "one", "entry", or name or position of a mode, default="one"
+        How large the noise is where. "one": the same everywhere. A mode: each of its rows has a precision of its own,
+        with a Gamma prior whose mean and shape are learned; rows without entries have that prior's noise. "entry": each
+        entry has, so that noise is Student's t, with learned degrees of freedom above 2: outliers count for less. For
+        methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape.
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
@@ -68,7 +75,15 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     lower_limit_ : float or None
         The limit at which values are censored; None where none are. A stream keeps that of its beginning.
     noise_precision_ : float
-        Posterior mean of the noise precision.
+        Posterior mean of the noise precision; where noise differs that of the mean precision over rows or entries.
+    noise_ : str or int
+        What `noise` came to: "one", "entry", or the name of a mode (its position, if it has none).
+    noise_sd_ : float or ndarray (n_k,)
+        Standard deviation of the noise: 1 over the root of the posterior mean precision, of each row of the mode
+        `noise_`; with noise="entry" that of a new observation.
+    noise_dof_ : float or None
+        Degrees of freedom of the noise of a row that is not known, or, with noise="entry", of any observation:
+        posterior median. None with noise="one".
 
     References
     ----------
@@ -77,11 +92,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     _: KW_ONLY
     noise_prior: tuple[float, float] | None = None
+    noise: Any = "one"
     lower_limit: float | str | None = "auto"
     fit_intercept: bool | str = "auto"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_", "level_")
+    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_", "level_", "noise_")
     level_: ClassVar[float] = 0.0  # until a fit, and of models of version 0.1
+    noise_: ClassVar[str | int] = "one"  # as well
 
     @property
     def _origin(self) -> float:
@@ -130,6 +147,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """Whether the least value is subtracted before the fit."""
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
 
+    def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+        return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
+
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:
             return GammaNoise(1e-3, 1e-3 * (float(np.mean(y**2)) or 1.0))
@@ -164,7 +184,19 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         result: Any = self.posterior_
         if isinstance(result, Mixture):
             return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
+        if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
+            return float(np.mean(result.uneven[..., 0]))
         return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
+
+    @property
+    def noise_sd_(self) -> float | np.ndarray:
+        """Standard deviation of the noise, of each row of a mode where these differ."""
+        return noise_sd(self._fitted_belief().theta, self.noise_precision_)
+
+    @property
+    def noise_dof_(self) -> float | None:
+        """Degrees of freedom of noise that differs, of an entry or of a row that is not known."""
+        return noise_dof(self._fitted_belief().theta)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean of each entry and, if asked, the standard deviation of a new observation.

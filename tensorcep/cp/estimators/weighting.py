@@ -84,8 +84,8 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
     Raises
     ------
     ValueError
-        If the sampler draws normals that labels or limits hide, whose powers have no such form, or a dispersion is
-        learned.
+        If the sampler draws normals that labels or limits hide, whose powers have no such form, a dispersion is
+        learned, or noise differs.
     """
     name, likelihood = work.method.name, work.problem.likelihood
     normal = likelihood.normal if name == "gibbs" else None
@@ -103,6 +103,11 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
         fail_value(
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
             "likelihood='poisson'."
+        )
+    if work.problem.uneven is not None:
+        fail_value(
+            "weights must be whole numbers where noise differs, each entry counting as so many; got others; use "
+            "noise='one'."
         )
     weighted = work._replace(problem=work.problem._replace(power=_in_lanes(work.problem.entries, power)))
     return weighted._replace(pilots=()) if work.method.sampler else weighted

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.components import room_for_draws
+from tensorcep.core.components import stacked
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
-from tensorcep.cp.gibbs.sites import Sites, in_order, weighted_sites
+from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, mode_columns
+from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, free_values, mode_columns
 from tensorcep.cp.model import EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, learning, seen_rows
@@ -57,6 +57,9 @@ class Chains(NamedTuple):
     kept_drifts : tuple of (C, n, R)
         Parameters of the series (`Draws.drifts`); none where there is none.
     sweeps : int
+    uneven : (C, 2) float64 or None
+        Of noise that differs: the mean precision over rows or entries, and the shape of the law of its factors.
+    kept_uneven : tuple of (C, 2)
     """
 
     factors: np.ndarray
@@ -73,6 +76,8 @@ class Chains(NamedTuple):
     kept_unknown: tuple[np.ndarray, ...]
     kept_drifts: tuple[np.ndarray, ...]
     sweeps: int
+    uneven: np.ndarray | None = None
+    kept_uneven: tuple[np.ndarray, ...] = ()
 
 
 def start_chains(
@@ -129,30 +134,37 @@ def draw_factors(
     executor: Executor,
     weighted: bool = False,
     burning_in: bool = False,
-) -> float:
-    """Draw the rows of every mode in turn; gives the sum of weight (target / weight - f)^2 at the new rows."""
+    noise: RowNoise | None = None,
+) -> np.ndarray:
+    """Draw the rows of every mode in turn, those of a mode with `noise` of its own last.
+
+    Gives the sums of weight (target / weight - f)^2 at the new rows over the entries of each row of the last mode; of a
+    series their sum comes first.
+    """
     prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
     first, by_row = offsets(problem.shape), chains.by_row
     end = by_row.end if burning_in else by_row.start[1:]
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
-    for k, columns in enumerate(chains.columns):
+    for k in sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode):
+        columns = chains.columns[k]
         if problem.is_fixed(k):
             continue
+        given = in_order(chains.sites, k, by_row, weighted, executor), np.array([precision])
+        given = given if noise is None else of_row_noise(k, noise, by_row, first)
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
         key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
-        entries = in_order(chains.sites, k, by_row, weighted, executor)
-        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, entries)
+        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
         if coupled is not None:
             fit[0] = draw_series(coupled, cuts, data, precision, key, factors, chains.rooms[k], executor)
             continue
-        record = (*data, *_prior_of_mode(chains.small, prior, k), precision, key, fit, factors)
+        record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
         chains.rooms[k].start()
         executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
-    return float(fit.sum())
+    return fit
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
@@ -185,16 +197,10 @@ def draw_priors(chains: Chains) -> Chains:
             return chains
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
-            rows.append(_free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
+            rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
         priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
     return chains._replace(priors=tuple(priors))
-
-
-def _free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
-    """The free columns of rows (n, R), (n, Q)."""
-    used = columns.free >= 0
-    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
 
 
 def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
@@ -214,6 +220,7 @@ def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains
         kept_theta=(*chains.kept_theta, chains.theta.copy()),
         kept_unknown=(*chains.kept_unknown, *unknown),
         kept_drifts=(*chains.kept_drifts, *drifts),
+        kept_uneven=() if chains.uneven is None else (*chains.kept_uneven, chains.uneven.copy()),
     )
 
 
@@ -244,7 +251,8 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
 def some_chains(chains: Chains, which: np.ndarray) -> Chains:
     """These chains alone, before any draw is kept."""
     priors = tuple(chains.priors[c] for c in which)
-    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors)
+    uneven = None if chains.uneven is None else chains.uneven[which]
+    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors, uneven=uneven)
 
 
 def collect(
@@ -263,12 +271,24 @@ def collect(
     form = (len(chains.factors), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [chains.kept_unknown[d][c] for d, c in which] if chains.kept_unknown else []
     rows, unknown = stacked([chains.kept[d][c] for d, c in which], more, form)
-    theta = np.stack([chains.kept_theta[d][c] for d, c in which]).reshape(*form, -1) if has_theta else None
-    drifts = None
-    if chains.kept_drifts:
-        lines = np.stack([chains.kept_drifts[d][c] for d, c in which])
-        drifts = lines.reshape(*form, *lines.shape[1:])
-    return Draws(problem.shape, problem.rank, rows, theta, theta_mode, seen_rows(problem), unknown, drifts)
+    return Draws(
+        shape=problem.shape,
+        rank=problem.rank,
+        rows=rows,
+        theta=_in_form(chains.kept_theta, which, form) if has_theta else None,
+        theta_mode=theta_mode,
+        seen=seen_rows(problem),
+        unknown=unknown,
+        drifts=_in_form(chains.kept_drifts, which, form),
+        uneven=_in_form(chains.kept_uneven, which, form),
+    )
+
+
+def _in_form(
+    kept: tuple[np.ndarray, ...], which: Sequence[tuple[int, int]], form: tuple[int, int]
+) -> np.ndarray | None:
+    """What was kept of these draws and chains, in an array whose first sizes are `form`; None where nothing was."""
+    return np.array([kept[d][c] for d, c in which]).reshape(*form, *kept[0].shape[1:]) if kept else None
 
 
 def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:
@@ -276,14 +296,3 @@ def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:
     C, D = len(chains.factors), len(chains.kept)
     sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)
     return [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
-
-
-def stacked(
-    draws: Sequence[np.ndarray], unknown: Sequence[np.ndarray], form: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Draws of known rows (n_rows, R) and of unknown ones (K, R), if any, in arrays whose first sizes are `form`."""
-    known, more = room_for_draws((*form, *draws[0].shape), len(unknown[0]) if len(unknown) else 0, draws[0].dtype)
-    for whole, parts in ((known, draws), (more, unknown)):
-        for s, part in enumerate(parts):
-            whole[divmod(s, form[1])] = part
-    return known, more if len(unknown) else None

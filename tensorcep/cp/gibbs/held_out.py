@@ -22,12 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from tensorcep.core.components import EVEN
+from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import nodes, student_logpdf
 
 # A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
 # its value. More than the last number say no more about a handful of chains.
@@ -39,9 +42,6 @@ ROUNDING = 1e-6
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
 LEAST_SHARE = 0.25
-# The steps that find the weights, at most; the log score within which they find the best; and the least weight with
-# which a chain goes on.
-STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
 # A chain ends after these shares of the burn-in if it then predicts less than such a share of what the best one does;
 # after the first one only with so many entries left out, of which each sweep is long and the best one is soon known.
 TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
@@ -61,6 +61,8 @@ class HeldOut(NamedTuple):
         Running means and variances of their latent values in each chain.
     noise : (C,) float64
         Present estimates of the noise variance, given one chain.
+    factor : (C, n) float64
+        Running means of what multiplies the precisions of the entries, where noise differs; else 1.
     noise_ratio : float
         The noise variance given all draws, beside that given one chain.
     log_density : (C, n) float64
@@ -69,13 +71,14 @@ class HeldOut(NamedTuple):
         What each chain counts; None until the end of the burn-in.
     beside : (B,) float64
         What each of the fits beside the chains counts.
-    score, mean_of_all : (n,) float64
-        Log predictive density of the values, and mean of their latent values, by all together; nan until the end of
-        the burn-in.
+    score, mean_of_all, spread_of_all : (n,) float64
+        Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
     share, constant : float
         What all together count beside the constant, and its latent value.
     constant_theta : float, or (m,) float64
         Its parameter of the likelihood; of ordered levels its thresholds.
+    constant_shape : float
+        Where noise differs, the shape of its factors' law.
     """
 
     place: np.ndarray
@@ -84,15 +87,18 @@ class HeldOut(NamedTuple):
     mean: np.ndarray
     spread: np.ndarray
     noise: np.ndarray
+    factor: np.ndarray
     noise_ratio: float
     log_density: np.ndarray
     weights: np.ndarray | None
     beside: np.ndarray
     score: np.ndarray
     mean_of_all: np.ndarray
+    spread_of_all: np.ndarray
     share: float = 1.0
     constant: float = 0.0
     constant_theta: Any = 1.0
+    constant_shape: float = EVEN
 
     @property
     def heaviest(self) -> float:
@@ -110,6 +116,16 @@ class HeldOut(NamedTuple):
         return len(self.place) >= FEWEST_FOR_NOISE
 
 
+class HeldNoise(NamedTuple):
+    """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
+
+    Where each entry has a factor `shape` (C, 1) is that of the factors' law; else None.
+    """
+
+    factor: np.ndarray
+    shape: np.ndarray | None
+
+
 class Beside(NamedTuple):
     """What another fit, to the same entries, says of those that were left out.
 
@@ -119,12 +135,15 @@ class Beside(NamedTuple):
         Log predictive density of the value; mean and variance of its latent value.
     noise : float
         Its noise variance.
+    alpha : float
+        Of noise that differs, the shape of its factors' law.
     """
 
     log_density: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
     noise: float
+    alpha: float = EVEN
 
 
 def held_places(problem: Problem) -> np.ndarray:
@@ -154,7 +173,23 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
     density = np.full_like(zeros, -np.inf)
-    return HeldOut(place, rows, y, zeros, zeros, noises, 1.0, density, None, zeros[0, :0], unknown, unknown)
+    ones = np.ones_like(zeros)
+    return HeldOut(
+        place=place,
+        rows=rows,
+        y=y,
+        mean=zeros,
+        spread=zeros,
+        noise=noises,
+        factor=ones,
+        noise_ratio=1.0,
+        log_density=density,
+        weights=None,
+        beside=zeros[0, :0],
+        score=unknown,
+        mean_of_all=unknown,
+        spread_of_all=unknown,
+    )
 
 
 def update_held(
@@ -164,6 +199,7 @@ def update_held(
     factors: np.ndarray,
     given: tuple[np.ndarray, np.ndarray],
     likelihood: Likelihood,
+    uneven: HeldNoise | None = None,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -175,23 +211,36 @@ def update_held(
     given : (C, n), (C, n) float64
         What kernels take as y and theta of the entries left out.
     likelihood : Likelihood
+    uneven : HeldNoise, optional
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    of_mean = np.mean((held.y - mean) ** 2, axis=1)
-    noise = np.maximum(2.0 * of_mean - np.mean((held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
+    now = factor if uneven is None else uneven.factor
+    of_mean = np.mean(now * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.mean(now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        density = np.logaddexp(density, _log_likelihoods(likelihood, *given, f))
+        shape = None if uneven is None else uneven.shape
+        density = np.logaddexp(density, _log_likelihoods(likelihood, *given, f, shape))
+    share = share if uneven is None or uneven.shape is None else 0.0  # they tell it in another way (`gibbs.uneven`)
     noise = held.noise + share * (noise - held.noise)
-    return held._replace(mean=mean, spread=spread, noise=noise, log_density=density)
+    return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
 
-def _log_likelihoods(likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """log p(y | f) for latent values f (C, n)."""
+def _log_likelihoods(
+    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
+) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
+    if shape is not None and not likelihood.censored:
+        return student_logpdf(y - f, theta, shape)
+    if shape is not None:
+        factors, log_weight = nodes(shape)
+        each = [_log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
+        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
     flat = y.ravel(), f.ravel(), theta.ravel()
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
     likelihood.loglik(*flat, value, d1, d2)
@@ -217,7 +266,7 @@ def promising(held: HeldOut, sweep: int, burn_in: int) -> np.ndarray:
 
 def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     """What is known of these chains."""
-    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "log_density")}
+    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "factor", "log_density")}
     return held._replace(**mine)
 
 
@@ -230,35 +279,14 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldO
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
-    mean = weights @ means
-    of_mixture = float(np.mean((held.y - mean) ** 2))
-    spread = float(np.mean(weights @ (spreads + (means - mean) ** 2)))
+    mean, factor = weights @ means, held.factor.mean(axis=0)
+    of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
+    spread_of_all = weights @ (spreads + (means - mean) ** 2)
+    spread = float(np.mean(factor * spread_of_all))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
-    return held._replace(score=score, mean_of_all=mean)
-
-
-def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
-
-    They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
-    chosen (Akaike), and 0 for components that hardly count.
-    """
-    C = len(log_density)
-    density = np.exp(log_density - log_density.max(axis=0))
-    weights = np.full(C, 1.0 / C)
-    for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
-        gain = (density / (weights @ density)).mean(axis=1)
-        weights = weights * gain
-        if len(density.T) * (gain.max() - 1.0) < STACKING_TOL:  # no weights have a score that is higher by more
-            break
-    with np.errstate(divide="ignore"):
-        gain = np.log(weights @ density).sum() - np.log(before @ density).sum()
-    if gain <= C - 1.0:
-        return before
-    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
-    return weights / weights.sum()
+    return held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
 
 
 def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:

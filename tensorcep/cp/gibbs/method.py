@@ -28,6 +28,7 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_sites
 from tensorcep.cp.gibbs.chains import (
     collect,
     draw_factors,
@@ -48,18 +49,28 @@ from tensorcep.cp.gibbs.held_out import (
     weighed,
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.gibbs.sites import RowNoise
 from tensorcep.cp.gibbs.state import GibbsState
-from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.uneven import (
+    EVEN_SHARE,
+    UnevenDraws,
+    draw_noise,
+    draw_noise_of_sums,
+    draw_weights,
+    even_draws,
+    of_held,
+    ratio_of_student,
+    told_by_held,
+)
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.kernels.streams import new_stream
-from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds, law_of_thresholds
+from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
@@ -70,21 +81,27 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     C = options.n_chains
     learned = learned_parameter(problem, options)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
+    drawn = augmentation is not None
+    uneven = even_draws(problem, C, _start(learned, problem), drawn)
+    drawn = drawn or (uneven is not None and not uneven.by_sums)
+    if learned is not None and uneven is not None:
+        learned = learned._replace(groups=uneven.sharing)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
     levels = learned_levels(problem.likelihood)
     if levels is not None:
         theta = np.tile(levels.start, (C, 1))
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
-    chains = start_chains(problem, options, theta, augmentation is not None, left_out)
+    chains = start_chains(problem, options, theta, drawn, left_out)
     f = np.zeros((C, 0, 0))
-    if augmentation is not None:
+    if drawn:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
     if levels is not None:  # where the rows ask for them: rows that meet others lose their components
         for c in range(C):
             known = LevelEntries(problem.entries.y, problem.entries.weight, f[c])
             chains.theta[c] = law_of_thresholds(levels, levels.start, known, executor).thresholds
-    state = GibbsState(chains, f, augmentation, learned, held, False)
+    chains = chains if uneven is None else chains._replace(uneven=uneven.both)
+    state = GibbsState(chains, f, augmentation, learned, held, False, uneven)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
 
@@ -118,11 +135,14 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
     state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
-    score = np.array([_sweep_chain(c, state, problem, left_out, executor) for c in range(len(chains.factors))])
+    state = state._replace(leaves_out=left_out is not None)
+    even = sweeps < EVEN_SHARE * options.burn_in
+    score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
-        given = state.given_at(left_out.place, problem)
-        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, problem.likelihood)
+        given, uneven = state.given_at(left_out.place, problem), None if even else of_held(state)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, problem.likelihood, uneven)
+        held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
@@ -136,31 +156,36 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
 def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
     held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+    if state.uneven is not None and state.uneven.mode is None and state.noise_held:
+        held = held._replace(noise_ratio=ratio_of_student(held, state, beside))
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     return _some_chains(state, held.alive)._replace(held=held)
 
 
 def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
-    f = state.f[which] if state.f.size else state.f
-    return state._replace(chains=some_chains(state.chains, which), f=f)
+    f, uneven = state.f[which] if state.f.size else state.f, state.uneven
+    uneven = None if uneven is None else uneven.of_chains(which)
+    return state._replace(chains=some_chains(state.chains, which), f=f, uneven=uneven)
 
 
-def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut | None, executor: Executor) -> float:
+def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> float:
     """Draw everything of chain c once; gives the mean log likelihood of the entries in the sweep."""
     chains, augmentation = state.chains, state.augmentation
     if state.learned is not None and not state.learns_precision:
-        _draw_dispersion(c, state, state.learned, problem, executor)
+        draw_dispersion(c, state, state.learned, problem, executor)
     levels = learned_levels(problem.likelihood)
     if levels is not None:
-        _draw_thresholds(c, state, levels, problem, executor)
+        draw_cuts(c, state, levels, problem, executor)
     if augmentation is not None:
-        _draw_sites(c, state, augmentation, problem, executor)
+        draw_sites(c, state, augmentation, problem, executor)
+    if state.uneven is not None:
+        return _sweep_uneven(c, state, state.uneven, problem, even, executor)
     n = float(problem.weights.sum())
-    n -= 0.0 if left_out is None else float(problem.weights.ravel()[left_out.place].sum())
+    n -= float(problem.weights.ravel()[state.held.place].sum()) if state.leaves_out else 0.0  # type: ignore[union-attr]
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)
-    squares = max(0.0, draw_factors(chains, c, problem, precision, executor, weighted, left_out is not None))
+    squares = max(0.0, float(draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out).sum()))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
     if state.learned is not None and state.learns_precision:
@@ -172,6 +197,22 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, left_out: HeldOut 
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
 
+def _sweep_uneven(
+    c: int, state: GibbsState, uneven: UnevenDraws, problem: Problem, even: bool, executor: Executor
+) -> float:
+    """The same where noise differs, from the rows on."""
+    chains = state.chains
+    if uneven.by_sums:
+        noise = RowNoise(uneven.sharing.mode, chains.theta[c])  # type: ignore[arg-type]
+        sums = draw_factors(chains, c, problem, 1.0, executor, False, state.leaves_out, noise)
+        return draw_noise_of_sums(c, state, np.maximum(sums, 0.0), even)
+    draw_weights(c, state, problem, even, executor)
+    draw_factors(chains, c, problem, float(uneven.base[c]), executor, True, state.leaves_out)
+    state.f[c] = latent_of_chain(chains, c, problem, executor)
+    draw_noise(c, state, problem, even)
+    return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
+
+
 def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float, n: float, seed: int) -> None:
     """Draw the precision of chain c given the squares of what its rows leave of the targets of n entries."""
     a, b = learned.prior
@@ -179,42 +220,6 @@ def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float,
     if state.held is not None and state.noise_held:
         law = law_of_noise(state.held, int(state.held.alive[c]), learned.prior)
     state.chains.theta[c] = law.draw(generator(seed, Stream.PRECISION, state.chains.sweeps, c))
-
-
-def _draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
-    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out."""
-    chains, entries, f = state.chains, problem.entries, state.f[c]
-    (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
-    key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
-    record = (entries.y, entries.weight, state.theta(c, f.shape), key, tables)
-    executor.run(counting.draw_tables, 0, len(f), *record, scratch=_stream)  # type: ignore[union-attr]
-    softplus = counting.softplus(f)  # type: ignore[union-attr]
-    law = Gamma(a + groups.totals(tables), b + groups.totals(entries.weight * softplus))
-    chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
-
-
-def _draw_thresholds(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
-    """Draw the thresholds of chain c given its latent values, latent normals integrated out."""
-    chains, entries = state.chains, problem.entries
-    rng = generator(problem.seed, Stream.THRESHOLDS, chains.sweeps, c)
-    known = LevelEntries(entries.y, entries.weight, state.f[c])
-    chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
-
-
-def _draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
-    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
-    chains, f = state.chains, state.f[c]
-    key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
-    room: Any = chains.sites
-    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
-    y, theta = state.given(c, problem)
-    record = (y, problem.weights, f, theta, key, *sites)
-    executor.run(augmentation.drawn, 0, len(f), *record, scratch=_stream)
-
-
-def _stream() -> tuple[np.ndarray]:
-    """Room for the stream of one thread."""
-    return (new_stream(),)
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:
@@ -234,6 +239,8 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         return draws
     if state.noise_held and draws.theta is not None:
         draws = draws._replace(theta=draws.theta / held.noise_ratio)
+        if draws.uneven is not None:
+            draws = draws._replace(uneven=draws.uneven / [held.noise_ratio, 1.0])
     return draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
 
 

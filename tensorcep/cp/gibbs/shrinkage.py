@@ -21,12 +21,14 @@ from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
-from tensorcep.cp.gibbs.held_out import LEAST_WEIGHT, HeldOut
+from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import evidence_of_shares, mean_share
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.thresholds import Levels
+from tensorcep.likelihoods.uneven import Groups, fitted, student_logpdf
 from tensorcep.priors.ahead import constant_lines
 from tensorcep.priors.record import RowPrior, clocks_of
 
@@ -49,6 +51,11 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         return held if law is None else _beside_law(held, law, problem)
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
+    if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
+        prior = problem.noise_prior.a, problem.noise_prior.b
+        found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
+        nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
+        law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
     return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
 
 
@@ -133,12 +140,15 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
     if theta is not None:
         theta = theta.copy()
         theta[off] = held.constant_theta
-    drifts = draws.drifts
+    drifts, uneven = draws.drifts, draws.uneven
     if drifts is not None and prior is not None:
         lines = [constant_lines(own, row) for own, row in zip(clocks_of(prior), one, strict=True) if own is not None]
         drifts = drifts.copy()
         drifts[off] = np.concatenate(lines)
-    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts)
+    if uneven is not None:
+        uneven = uneven.copy()
+        uneven[off] = held.constant_theta, held.constant_shape
+    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:

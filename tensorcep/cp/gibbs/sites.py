@@ -32,6 +32,13 @@ class Sites(NamedTuple):
     ordered: np.ndarray
 
 
+class RowNoise(NamedTuple):
+    """A mode whose rows have a precision (m,) each."""
+
+    mode: int
+    precision: np.ndarray
+
+
 def weighted_sites(problem: Problem) -> Sites:
     """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
     entries, n = problem.entries, problem.entries.y.size
@@ -58,3 +65,15 @@ def in_order(
 def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.ndarray) -> None:
     """out = source[place] in the range first:last."""
     np.take(source, place[first:last], out=out[first:last], mode="clip")
+
+
+def of_row_noise(
+    k: int, noise: RowNoise, by_row: EntriesByRow, first: np.ndarray
+) -> tuple[tuple[int, np.ndarray, np.ndarray], np.ndarray]:
+    """What the entries say in mode k, and the precision by which that is multiplied: it weighs them in other modes."""
+    if k == noise.mode:
+        return (0, NOTHING, by_row.value), noise.precision
+    n = len(by_row.value) // (len(first) - 1)
+    mine = slice(k * n, (k + 1) * n)
+    weight = noise.precision[by_row.others[mine, noise.mode - (noise.mode > k)] - first[noise.mode]]
+    return (k * n, weight, weight * by_row.value[mine]), np.ones(1)

@@ -9,6 +9,7 @@ import numpy as np
 from tensorcep.core.components import EntryTheta
 from tensorcep.cp.gibbs.chains import Chains
 from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.uneven import UnevenDraws
 from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
 from tensorcep.cp.predict import with_parameter
 from tensorcep.cp.problem import Problem
@@ -32,6 +33,10 @@ class GibbsState(NamedTuple):
         Entries that the burn-in leaves out.
     noise_held : bool
         Whether these tell the noise.
+    uneven : UnevenDraws or None
+        Of noise that differs.
+    leaves_out : bool
+        Whether the entries that the burn-in leaves out are left out at present.
     """
 
     chains: Chains
@@ -40,6 +45,8 @@ class GibbsState(NamedTuple):
     learned: Learned | None
     held: HeldOut | None
     noise_held: bool
+    uneven: UnevenDraws | None = None
+    leaves_out: bool = False
 
     @property
     def learns_precision(self) -> bool:

@@ -13,7 +13,7 @@ CHAINS = 1 << 16
 class Stream(IntEnum):
     """What is drawn. Rows of mode k have the compiled stream k.
 
-    The first seven are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
+    The first nine are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
     """
 
     PRECISION = 2
@@ -24,8 +24,10 @@ class Stream(IntEnum):
     PILOT = 7
     THRESHOLDS = 8
     GAPS = 9
+    EVENNESS = 10
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
+    FACTORS = 1 << 22
     # in place of the number of the sweep: the rows that chains start from
     START = 1 << 48
 

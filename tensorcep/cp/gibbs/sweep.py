@@ -58,6 +58,12 @@ def _mode_columns(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
 
 
+def free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
+    """The free columns of rows (n, R), (n, Q)."""
+    used = columns.free >= 0
+    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
+
+
 class Slots(NamedTuple):
     """Where things lie in the lane array of one thread, one row per lane."""
 
@@ -228,16 +234,15 @@ def draw_rows(
 
     `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
     rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
-    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all. `entries` is
-    (base, weight, target), numbers of the places from `base` on, no weights where all are 1. `key` is (seed, sweep,
-    mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
+    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
+    `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
+    `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
     `fit`.
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
     start, end, others = lists
     w[at.one] = 1.0
-    w[at.precision] = precision
     for group in range(first, last, LANES):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + group // LANES)
         used = min(LANES, last - group)
@@ -249,6 +254,8 @@ def draw_rows(
             squares = sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
             room.squares[lane] = squares
         _to_lanes(used, R, room.gram, w, at.A)
+        for lane in range(LANES):
+            w[at.precision, lane] = precision[min(group + min(lane, used - 1), len(precision) - 1)]
         gather(room.prior_row, prior_Lam, w, at.Lam)
         axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
         for lane in range(LANES):

@@ -34,6 +34,7 @@ from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import (
     Learned,
@@ -100,6 +101,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         sweeps=0,
         cut=first_thresholds(problem),
         found=(None,) * len(problem.shape),
+        uneven=even_factors(problem),
     )
     refresh_numbers(0, n_rows, state)
     if orders is not None:
@@ -135,11 +137,13 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     if augmentation.matched or not state.weighted:
         state = _with_latent(state, problem, executor)
     update_sites(state.sites, augmentation, state.given(problem), problem, executor)
+    if state.uneven is not None:
+        weigh(state.sites, state.uneven)
     return state
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
-    """One sweep: every mode once, with the auxiliary variables and a precision after each; then a dispersion."""
+    """One sweep: every mode once, with the auxiliary variables and a precision after each; then the rest."""
     annealed, old = state.sweeps < options.anneal, state.f
     if not annealed:
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows, state.found))
@@ -156,6 +160,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         state = _with_counts(state, problem, executor)
     if state.cut is not None:
         state = _with_thresholds(state, problem, executor)
+    if state.uneven is not None and not annealed:
+        state = with_factors(state, problem, executor)
     y, theta = state.given(problem)
     sweep = Sweep(
         change=relative_change(state.f, old),
@@ -219,6 +225,8 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     """
     rest = rows_bound(state.prior, state.rows, problem.shape, executor, state.found)
     sites, learned = state.sites, state.learned
+    if state.uneven is not None:
+        return rest + state.uneven.evidence + float(sites.constant.sum())
     if learned is not None and learned.parameter.is_precision:
         (a0, b0), n = learned.prior, total_weight(problem)
         a, b = float(state.law.a[0]), float(state.law.b[0])
@@ -237,6 +245,7 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     theta: dict[str, Any] = {"noise": None} if state.learned is None else state.learned.result(state.law)
     if state.cut is not None:
         theta["thresholds"] = Thresholds(*state.cut)
+    theta = theta if state.uneven is None else uneven_result(state, problem)
     rows = with_unseen_rows(state.rows, state.small, state.prior.now)
     return posterior_of_rows(rows, problem, state.prior.now.modes, **theta)
 

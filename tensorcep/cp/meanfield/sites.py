@@ -45,6 +45,7 @@ def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
     if problem.power is not None:
         y, weight = problem.power * y, problem.power
     if augmentation is None:
+        weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return Sites(none, none, weight, y, none, none)
     return Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
 
@@ -75,12 +76,12 @@ def total_weight(problem: Problem) -> float:
 
 
 def squared_targets(sites: Sites, problem: Problem) -> float:
-    """The sum of power times the square of the target of one entry."""
-    y = sites.target
-    if problem.power is None:
+    """The sum of weight times the square of the target of one entry."""
+    y, weight = sites.target, problem.power if problem.uneven is None else sites.weight
+    if weight is None:
         return float(np.einsum("bl,bl->", y, y))
-    used = problem.power > 0.0
-    return float((y[used] ** 2 / problem.power[used]).sum())
+    used = weight > 0.0
+    return float((y[used] ** 2 / weight[used]).sum())
 
 
 def latent_squares(problem: Problem, second: np.ndarray, executor: Executor) -> np.ndarray:

@@ -10,14 +10,39 @@ from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.parameters import Learned, in_places_of
+from tensorcep.cp.parameters import Groups, Learned, in_places_of
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import PriorFactor
 from tensorcep.cp.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw
+from tensorcep.likelihoods.uneven import Evenness
 from tensorcep.priors.blocks import Marginals
+
+
+class UnevenFactors(NamedTuple):
+    """Factors of the noise precision, where noise differs.
+
+    Attributes
+    ----------
+    groups : Groups
+        Which entries share a factor; of no meaning where each has its own.
+    found : Evenness
+        The precision that they multiply, and the shape of their prior.
+    law : Gamma
+        Those of rows; nothing where entries have them.
+    mean : (n_blocks, LANES) float64
+        The mean of every entry's.
+    evidence : float
+        What entries and factors add to the lower bound, at the precision and shape as they are.
+    """
+
+    groups: Groups
+    found: Evenness
+    law: Gamma
+    mean: np.ndarray
+    evidence: float
 
 
 class MeanFieldState(NamedTuple):
@@ -47,6 +72,8 @@ class MeanFieldState(NamedTuple):
         Of the rows of each mode that are one Gaussian (a series), as of their last update.
     cut : ThresholdLaw or None
         Law of the thresholds between ordered levels; they count as known, at its middle.
+    uneven : UnevenFactors or None
+        None where noise is the same everywhere.
     """
 
     small: Problem
@@ -67,6 +94,7 @@ class MeanFieldState(NamedTuple):
     sweeps: int
     found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
+    uneven: UnevenFactors | None = None
 
     @property
     def f(self) -> np.ndarray:
@@ -96,7 +124,8 @@ class MeanFieldState(NamedTuple):
         """The likelihood's parameter of every entry, (n_blocks, LANES)."""
         if self.learned is None:
             return np.full(self.sites.weight.shape, self.law.mean[0])
-        return self.learned.groups.per_entry(self.law.mean)
+        theta = self.learned.groups.per_entry(self.law.mean)
+        return theta if self.uneven is None else theta * np.where(self.uneven.mean > 0.0, self.uneven.mean, 1.0)
 
     def given(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """What kernels take as y and theta of every entry, (n_blocks, LANES) each."""

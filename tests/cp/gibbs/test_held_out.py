@@ -21,11 +21,11 @@ from tensorcep.cp.gibbs.held_out import (
     law_of_noise,
     promising,
     some_of,
-    stacking_weights,
     update_held,
     weighed,
 )
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -64,7 +64,18 @@ def held_of(y, mean, log_density):
     n, zeros = len(y), np.zeros_like(mean)
     rows, unknown = np.arange(n)[:, None], np.full(n, np.nan)
     return HeldOut(
-        np.arange(n), rows, y, mean, zeros, np.ones(len(mean)), 1.0, log_density, None, y[:0], unknown, unknown, 1.0
+        np.arange(n),
+        rows,
+        y,
+        mean,
+        zeros,
+        np.ones(len(mean)),
+        zeros + 1.0,
+        1.0,
+        log_density,
+        None,
+        y[:0],
+        *[unknown] * 3,
     )
 
 

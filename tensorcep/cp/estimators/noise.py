@@ -1,0 +1,60 @@
+"""`noise` of CPRegressor: the same everywhere, or one per row of a mode, or per entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.checks import fail_value
+from tensorcep.core.components import EntryTheta
+from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.estimators.row_features import has_series
+from tensorcep.cp.problem import Uneven
+
+# Methods whose noise may differ.
+UNEVEN = ("gibbs", "vmp")
+
+
+def uneven_noise(
+    given: Any, labels: Any, method: str, streaming: bool, prior: Any
+) -> tuple[Uneven | None, dict[str, Any]]:
+    """How the noise differs, by the parameter `noise`; and the fitted attribute noise_.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such mode, or the method or the prior cannot.
+    """
+    if isinstance(given, str) and given == "one":
+        return None, {"noise_": "one"}
+    if streaming:
+        fail_value(f"partial_fit learns one noise; got noise={given!r}; use fit, with all entries, or noise='one'.")
+    if method not in UNEVEN:
+        able = " or ".join(f"method={name!r}" for name in UNEVEN)
+        fail_value(f"method {method!r} cannot use noise={given!r}; use {able}, or noise='one'.")
+    if has_series(prior):
+        fail_value(f"noise={given!r} cannot be used beside a Series; use noise='one', or leave the Series out.")
+    names = names_of(labels)
+    if isinstance(given, str) and given == "entry" and "entry" not in names:
+        return Uneven(None), {"noise_": "entry"}
+    if isinstance(given, str) and given not in names:
+        fail_value(f"noise must be 'one', 'entry', or a mode, one of {names} or its position; got {given!r}.")
+    mode = mode_of(labels, given)
+    known = labels[mode]
+    return Uneven(mode), {"noise_": mode if known is None or known.name is None else str(known.name)}
+
+
+def noise_sd(theta: EntryTheta | None, precision: float) -> float | np.ndarray:
+    """Standard deviation of the noise, (m,) where rows of a mode have one each."""
+    if theta is None or theta.uneven is None:
+        return float(precision**-0.5)
+    if theta.mode is not None:
+        return np.asarray(theta.values.mean(axis=0) ** -0.5)
+    alpha = theta.uneven[:, 1]
+    return float(np.sqrt(np.mean(alpha / (alpha - 1.0) / theta.values[:, 0])))
+
+
+def noise_dof(theta: EntryTheta | None) -> float | None:
+    """Degrees of freedom of the noise of an entry, or of a row that is not known."""
+    return None if theta is None or theta.uneven is None else float(2.0 * np.median(theta.uneven[:, 1]))

@@ -1,0 +1,56 @@
+"""Draws of what makes entries Gaussian in their latent values, of dispersions and of thresholds, given these values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
+from tensorcep.cp.parameters import Learned
+from tensorcep.cp.problem import Problem
+from tensorcep.kernels.streams import new_stream
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds
+
+if TYPE_CHECKING:
+    from tensorcep.cp.gibbs.state import GibbsState
+
+
+def draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
+    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out."""
+    chains, entries, f = state.chains, problem.entries, state.f[c]
+    (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
+    key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
+    record = (entries.y, entries.weight, state.theta(c, f.shape), key, tables)
+    executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
+    softplus = counting.softplus(f)  # type: ignore[union-attr]
+    law = Gamma(a + groups.totals(tables), b + groups.totals(entries.weight * softplus))
+    chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
+
+
+def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
+    """Draw the thresholds of chain c given its latent values, latent normals integrated out."""
+    chains, entries = state.chains, problem.entries
+    rng = generator(problem.seed, Stream.THRESHOLDS, chains.sweeps, c)
+    known = LevelEntries(entries.y, entries.weight, state.f[c])
+    chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
+
+
+def draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
+    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
+    chains, f = state.chains, state.f[c]
+    key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
+    room: Any = chains.sites
+    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
+    y, theta = state.given(c, problem)
+    theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
+    record = (y, problem.weights, f, theta, key, *sites)
+    executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+
+
+def room_for_stream() -> tuple[np.ndarray]:
+    """Room for the stream of one thread."""
+    return (new_stream(),)
