@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.cli._command import STDOUT, check_output, chosen_modes, chosen_value, shows_progress
+from tensorcep.cli._matrices import FOR_TENSORS, KINDS
 from tensorcep.core.checks import check_int, fail_value
 
 if TYPE_CHECKING:
@@ -17,24 +18,16 @@ if TYPE_CHECKING:
     from tensorcep.entries.labels import Labels
     from tensorcep.entries.tensor import SparseTensor
 
-# Options of streams of tensors, with their defaults.
-FOR_TENSORS = {
+# Options of streams of tensors beside those of fits of tensors, with their defaults.
+FOR_STREAMS = {
     "resume": False,
     "checkpoint_every": 50,
     "trace": None,
     "bad_lines": None,
     "forget": 0.0,
     "revisit": 0,
-    "prior": "auto",
-    "interactions": "auto",
-    "lower_limit": "auto",
-    "zero_rate": None,
-    "schedule": None,
-    "damping": None,
-    "dtype": None,
     "method": "cep",
 }
-KINDS = {"gaussian": "gaussian", "logit": "bernoulli", "negbinomial": "negbinomial"}
 
 
 def stream_rows(args: argparse.Namespace) -> None:
@@ -72,7 +65,7 @@ def stream_rows(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, default in FOR_TENSORS.items():
+    for name, default in (FOR_TENSORS | FOR_STREAMS).items():
         if getattr(args, name, default) != default:
             fail_value(f"--{name.replace('_', '-')} is for --model cp; got {args.model}; leave it out.")
     if args.likelihood not in KINDS or (args.model == "fa" and args.likelihood != "gaussian"):
