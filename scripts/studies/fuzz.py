@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options.parse_args(arguments)
     asked, rows = Asked(given.seed, time.time() + given.seconds, given.keep), []
     with contextlib.nullcontext(given.good) if given.good else tempfile.TemporaryDirectory() as folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
         if not loaded(folder):
             with tempfile.TemporaryDirectory() as made:
                 written(corpus(made), folder)
