@@ -23,7 +23,7 @@ OPTIONS = (
     (r"increase max_iter, raise tol, or add damping", "increase --max-iter, raise --tol, or add --damping"),
     (r"\btol=", "--tol "),
     (r"\blower_limit=?", "--lower-limit "),
-    (r"use CPRegressor for grades such as stars", "leave out --likelihood for grades such as stars"),
+    (r"use CPOrdinalClassifier for ordered levels", "give --likelihood ordinal for ordered levels"),
     (r"\bn_jobs\b", "--threads"),
     (r"\brandom_state\b", "--seed"),
     (r"\bmax_iter\b", "--max-iter"),

@@ -245,8 +245,8 @@ def two_classes(y: Any) -> list[Any]:
     if len(classes) > 2:
         fail_value(
             f"y must hold labels 0 and 1, or any two labels; got {len(classes)} different ones, such as "
-            f"{', '.join(map(repr, classes[:3]))}; use CPRegressor for grades such as stars, or fit whether y is above "
-            "one of them."
+            f"{', '.join(map(repr, classes[:3]))}; use CPOrdinalClassifier for ordered levels such as stars, or fit "
+            "whether y is above one of them."
         )
     return [0, 1] if classes == [0, 1] else classes
 

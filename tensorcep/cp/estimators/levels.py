@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_values, fail_value
+from tensorcep.core.checks import check_values, fail_value, warn_user
 from tensorcep.likelihoods.ordinal import FEWEST, MOST
 
 
 def classes_of(y: Any) -> list[Any]:
     """The levels of a fit in their order: all those of an ordered Categorical, otherwise those that occur, sorted.
 
+    More than two texts without an order are taken in that of the alphabet, with a warning.
+
     Raises
     ------
     ValueError, TypeError
         If there are fewer than 2 or more than 20, or they are neither numbers nor text.
     """
-    dtype = getattr(y, "dtype", None)
-    if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:
-        classes = _plain(dtype.categories.to_numpy()).tolist()
+    if _is_ordered(y):
+        classes = _plain(y.dtype.categories.to_numpy()).tolist()
     else:
         classes = np.unique(_plain(y)).tolist()
     if not FEWEST <= len(classes) <= MOST:
@@ -29,6 +30,12 @@ def classes_of(y: Any) -> list[Any]:
         fail_value(
             f"y must hold {FEWEST} to {MOST} different levels; got {len(classes)}, such as {some}; use CPRegressor for "
             "values that are no levels."
+        )
+    if len(classes) > FEWEST and isinstance(classes[0], str) and not _is_ordered(y):
+        warn_user(
+            f"the levels are text without an order and are taken in that of the alphabet, {' < '.join(classes)}; give "
+            "y as an ordered Categorical, or as numbers, for another.",
+            UserWarning,
         )
     return list(classes)
 
@@ -57,6 +64,11 @@ def worth_of(classes: list[Any]) -> list[float] | None:
     if isinstance(classes[0], str) or not (np.diff(classes) > 0.0).all():
         return None
     return [float(level) for level in classes]
+
+
+def _is_ordered(y: Any) -> bool:
+    dtype = getattr(y, "dtype", None)
+    return isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
 
 
 def _plain(y: Any) -> np.ndarray:

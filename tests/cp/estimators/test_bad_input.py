@@ -72,7 +72,7 @@ def test_tensor_refuses_repeated_cells():
 
 @pytest.mark.parametrize("bad", [2.0, -1.0, 0.5])
 def test_classifier_refuses_a_third_label_and_says_what_serves_grades(bad):
-    words = ["y must hold labels 0 and 1, or any two labels", "got 3 different ones, such as", f"{bad}", "CPRegressor"]
+    words = ["y must hold labels 0 and 1, or any two", "got 3 different ones, such as", f"{bad}", "CPOrdinalClassifier"]
     refused(ValueError, words, lambda: paper(tc.CPClassifier).fit(X0, changed(Y0, 1, bad)))
 
 
