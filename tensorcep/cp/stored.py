@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.packing import offsets
-from tensorcep.core.scratch import Room, Scratch, room_of
+from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, room_of
 from tensorcep.core.sorting import sorted_places
-from tensorcep.cp.model import Entries, EntriesByRow, chunk_starts, listed_by_row
+from tensorcep.cp.model import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.read_stored import taken_off
 from tensorcep.kernels.slots import LANES
 
 # Entries that are sorted at a time, a multiple of LANES: each takes about a hundred bytes.
@@ -124,26 +126,47 @@ def _check_distinct(columns: Sequence[np.ndarray]) -> None:
             )
 
 
-def by_row_stored(entries: Entries, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+def by_row_of(problem: Problem, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries_by_row`."""
+    if not on_scratch(problem.entries.y):
+        return entries_by_row(problem.entries, late, values)
+    return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
+
+
+def by_row_stored(
+    entries: Entries, late: np.ndarray | None = None, values: bool = False, shift: float = 0.0
+) -> EntriesByRow:
     """As `tensorcep.cp.model.entries_by_row`, on scratch; made once for the same entries.
 
-    Values are float32 where that loses nothing; `decoded` gives them back.
+    Values from which `shift` was taken are listed with it, as float32, where that loses nothing
+    (`tensorcep.cp.read_stored.StoredTargets` gives them back).
     """
     room = room_of(entries.y)
     if not isinstance(room, Scratch):
         raise TypeError("entries must lie on scratch; got some in memory.")
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
-        room.tables[key] = (entries, _listed(entries, late, values, room))
+        raw = shift if values and _is_single(entries.y, shift) else None
+        room.tables[key] = (entries, _listed(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
 
 
-def _listed(entries: Entries, late: np.ndarray | None, values: bool, room: Room) -> EntriesByRow:
+def _is_single(y: np.ndarray, shift: float) -> bool:
+    """Whether single precision holds the values as they were before `shift` was taken from them."""
+    return all(
+        np.array_equal(np.subtract((y[at] + shift).astype(np.float32), shift, dtype=np.float64), y[at])
+        for at in (slice(b, b + PIECE // LANES) for b in range(0, len(y), PIECE // LANES))
+    )
+
+
+def _listed(
+    entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room
+) -> EntriesByRow:
     n, K = len(entries.permutation), entries.rows.shape[1]
     first, bounds = entries.offsets, []
     entry = room.empty(0 if values else K * n, np.int32)
-    value = room.empty(K * n if values else 0, np.float64)
+    value = room.empty(K * n if values else 0, np.float64 if raw is None else np.float32)
     others = room.empty((K * n, K - 1), np.int32)
     last = None if late is None else np.sort(late)
     for k in range(K):
@@ -157,7 +180,8 @@ def _listed(entries: Entries, late: np.ndarray | None, values: bool, room: Room)
             place, to = _placed(key, filled)
             others[to] = rest[place]
             if values:
-                value[to] = entries.y.ravel()[at][place]
+                y = entries.y.ravel()[at][place]
+                value[to] = y if raw is None else y + raw
             else:
                 entry[to] = place + at.start
     return listed_by_row(bounds, (n, K), first, (entry, value, others))
@@ -183,3 +207,15 @@ def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[Colu
         column[at] = coords[at, k]
     y[:] = values
     return Columns(columns), y
+
+
+def shuffled_places(entries: Entries, rng: np.random.Generator) -> np.ndarray:
+    """The places of all entries in any order, as `rng.permutation` has them; those of entries on scratch lie there."""
+    n, room = len(entries.permutation), room_of(entries.y)
+    if room is MEMORY:
+        return rng.permutation(n)
+    order = room.empty(n, np.int64)
+    for at in pieces(n):
+        order[at] = np.arange(at.start, at.stop)
+    rng.shuffle(order)
+    return order
