@@ -21,6 +21,8 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 
+# What a system says of a disk that is full.
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 # Bytes that are written at a time where the system cannot reserve room.
 BLOCK = 1 << 24
 
@@ -101,16 +103,16 @@ class Scratch:
 
     def growing(self, dtype: Any) -> Growing:
         """An array that is written from its beginning, of a length that is not known yet."""
-        return Growing(self, np.dtype(dtype))
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=self.folder, prefix="tensorcep-"))
+            return Growing(self, file, np.dtype(dtype), stack.pop_all())
 
 
 class Growing:
     """An array that grows at its end; see `Scratch.growing`."""
 
-    def __init__(self, room: Scratch, dtype: np.dtype[Any]) -> None:
-        self._room, self._dtype = room, dtype
-        self._file = tempfile.TemporaryFile(dir=room.folder, prefix="tensorcep-")
-        self._size = 0
+    def __init__(self, room: Scratch, file: Any, dtype: np.dtype[Any], opened: contextlib.ExitStack) -> None:
+        self._room, self._file, self._dtype, self._open, self._size = room, file, dtype, opened, 0
 
     def append(self, values: np.ndarray) -> None:
         """Write values at the end."""
@@ -121,9 +123,9 @@ class Growing:
 
     def finish(self) -> np.ndarray:
         """The array; no more can be written."""
-        with _reporting(self._room.folder, self._size), self._file as file:
-            file.flush()
-            return self._room._mapped(file, self._size, self._dtype) if self._size else np.empty(0, self._dtype)
+        with _reporting(self._room.folder, self._size), self._open:
+            self._file.flush()
+            return self._room._mapped(self._file, self._size, self._dtype) if self._size else np.empty(0, self._dtype)
 
 
 def room_of(array: np.ndarray) -> Room:
@@ -146,7 +148,9 @@ def read_ahead(array: np.ndarray, first: int, last: int) -> None:
         base = base.base if isinstance(base, np.ndarray) else base.obj
     if last <= first or not isinstance(base, Mapped) or not hasattr(mmap, "MADV_WILLNEED"):
         return
-    begin = array[first:last].__array_interface__["data"][0] - np.frombuffer(base, np.uint8).__array_interface__["data"][0]
+    begin = (
+        array[first:last].__array_interface__["data"][0] - np.frombuffer(base, np.uint8).__array_interface__["data"][0]
+    )
     page = begin // mmap.PAGESIZE * mmap.PAGESIZE
     with contextlib.suppress(OSError):
         base.madvise(mmap.MADV_WILLNEED, page, begin - page + array[first:last].nbytes)
@@ -168,7 +172,7 @@ def _reporting(folder: str, needed: int) -> Any:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in FULL:
             raise
         raise _full(folder, needed, shutil.disk_usage(folder).free) from None
 

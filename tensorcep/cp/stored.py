@@ -160,9 +160,7 @@ def _is_single(y: np.ndarray, shift: float) -> bool:
     )
 
 
-def _listed(
-    entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room
-) -> EntriesByRow:
+def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
     n, K = len(entries.permutation), entries.rows.shape[1]
     first, bounds = entries.offsets, []
     entry = room.empty(0 if values else K * n, np.int32)

@@ -25,7 +25,8 @@ from tensorcep.cp.sampled import chosen_by_hash
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.stored import Columns, pieces, scratch_bytes, spilled
-from tensorcep.entries.io.columns import InMemory, read_columns
+from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.io.columns import Files, InMemory, read_columns
 from tensorcep.entries.io.layout import LAST, Reading
 from tensorcep.entries.tables import UNSAID
 
@@ -54,7 +55,7 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
         If they are not allowed, or not with what else is given, or the model cannot be fitted on scratch.
     """
     place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
-    if place == (None, None):
+    if place.room is None and place.limit is None:
         return place
     check_alone("scratch" if scratch is not None else "memory", others)
     if place.room is not None:
@@ -62,7 +63,7 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
         likelihood = model._asked_likelihood()
         check_storable(STORABLE[0] if name == "auto" else name, None, likelihood)
         even = getattr(model, "noise", "one") == "one"
-        check_storable(STORABLE[0], None if even else model.noise, likelihood)  # type: ignore[attr-defined]
+        check_storable(STORABLE[0], None if even else model.noise, likelihood)
     return place
 
 
@@ -79,12 +80,13 @@ def check_alone(name: str, others: dict[str, Any]) -> None:
 
 
 def entries_of_files(
-    model: BaseCP, source: Any, modes: Any, value: Any, place: Place, how: Reading | None = None
+    model: BaseCP, source: Any, modes: Any, value: Any, place: Place
 ) -> tuple[Entries, dict[str, Any]]:
     """The entries in files, on scratch where there is some, and fitted attributes that say how they were coded."""
-    how = Reading(modes=modes, value=LAST if value is UNSAID else value) if how is None else how
-    room = place.room
-    found = read_columns(source, how=how, growing=InMemory if room is None else room.growing)
+    files, room = source, place.room
+    if not isinstance(source, Files):
+        files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))
+    found = read_columns(files, InMemory if room is None else room.growing)
     shape = found.shape
     if model.shape is not None:
         shape = check_shape(model.shape, len(shape))
@@ -92,8 +94,11 @@ def entries_of_files(
         if not fits:
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
-        return (Columns(found.columns), found.values, shape, found.labels), {}  # type: ignore[return-value]
-    (coords, values, *_), coding = model._training_entries(np.stack(found.columns, axis=1), found.values)
+        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), {}  # type: ignore[return-value]
+    cells = np.stack(found.columns, axis=1).astype(np.int64)
+    if files.distinct:
+        merge_duplicates(cells, found.values, shape, "error")
+    (coords, values, *_), coding = model._training_entries(cells, found.values)
     return (coords, values, shape, found.labels), coding
 
 
@@ -107,12 +112,18 @@ def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
     OSError
         If the disk has no room for them.
     """
-    coords, values, shape, labels = entries
+    coords: Any = entries[0]
+    _, values, shape, labels = entries
     n, stored = len(values), isinstance(coords, Columns)
     if place.limit is not None:
         needed = _bytes_in_memory(model, n, shape, place.limit)
+        if needed <= place.limit and stored:
+            cells, values = _stacked(coords), np.array(values)
+            if coords.distinct:
+                merge_duplicates(cells, values, shape, "error")
+            return cells, values, shape, labels
         if needed <= place.limit:
-            return (_stacked(coords), np.array(values), shape, labels) if stored else entries
+            return entries
         if place.room is None:
             fail_value(
                 f"the fit of {n} entries and {sum(shape)} rows takes about {needed / 1e9:.3g} GB in memory, of which "
@@ -153,7 +164,9 @@ def rows_of_some(
     method = chosen.method
     if METHODS[method].sampler:
         method = "vmp" if not METHODS["vmp"].lacks(model._asked_likelihood()) else "pg-vb"
-    own.set_params(rank=chosen.rank, interactions=chosen.parts, method=method, random_state=deepcopy(model.random_state))
+    own.set_params(
+        rank=chosen.rank, interactions=chosen.parts, method=method, random_state=deepcopy(model.random_state)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
         own._fit_entries(some, coding, source, runner)
@@ -164,7 +177,9 @@ def rows_of_some(
 def _some_entries(entries: Entries, share: float) -> Entries:
     coords, values, shape, labels = entries
     columns = coords.columns if isinstance(coords, Columns) else tuple(coords.T)
-    found = [at.start + np.flatnonzero(chosen_by_hash([c[at] for c in columns], share, 0)) for at in pieces(len(values))]
+    found = [
+        at.start + np.flatnonzero(chosen_by_hash([c[at] for c in columns], share, 0)) for at in pieces(len(values))
+    ]
     places = np.concatenate(found)
     check_int("warm_start_fraction times the number of entries", len(places), 1)
     return np.stack([column[places] for column in columns], axis=1).astype(np.int64), values[places], shape, labels

@@ -74,9 +74,7 @@ def _with_stored_sums(
     return state
 
 
-def report(
-    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
-) -> tuple[MeanFieldState, Told]:
+def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor) -> tuple[MeanFieldState, Told]:
     """What a sweep tells of entries on scratch, whose row means were `old`; the sums of mode 0 are then ahead."""
     seconds, means = sources(0, state, problem, executor)
     sums = ((False, seconds, state.sum_Z2), (True, means, state.sum_yz))

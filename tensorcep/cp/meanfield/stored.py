@@ -105,9 +105,7 @@ def _sum_rows(
     cuts = np.searchsorted(by_row.start[: last + 1], np.linspace(by_row.start[first], by_row.start[last], 9))
     cuts = np.unique([first, *np.clip(cuts, first, last), last])
     width = max(source.shape[1] for _, source, _ in sums)
-    executor.run(
-        sum_stored, 0, len(cuts) - 1, cuts, by_row, sums, shift, scratch=lambda: (np.empty(width),)
-    )
+    executor.run(sum_stored, 0, len(cuts) - 1, cuts, by_row, sums, shift, scratch=lambda: (np.empty(width),))
 
 
 def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:

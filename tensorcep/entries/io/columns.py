@@ -49,6 +49,15 @@ class InMemory:
         return np.concatenate(self._parts)
 
 
+class Files(NamedTuple):
+    """Files and how they are read; where `distinct`, no cell may occur twice."""
+
+    source: Any
+    how: Reading = Reading()
+    format: str | None = None
+    distinct: bool = False
+
+
 class ColumnEntries(NamedTuple):
     """Entries as columns.
 
@@ -69,6 +78,8 @@ class ColumnEntries(NamedTuple):
 
 def are_files(source: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
+    if isinstance(source, Files):
+        return True
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
     return isinstance(source, (str, os.PathLike))
@@ -101,7 +112,8 @@ class _Numbers:
     """The numbers of the labels of one mode, in the order in which they came."""
 
     def __init__(self, name: Any) -> None:
-        self._name, self._known, self._dtype = name, dict[Any, int](), None
+        self._name, self._known = name, dict[Any, int]()
+        self._dtype: Any = None
 
     def of(self, column: pd.Series) -> np.ndarray:
         """The number of each label of some lines."""
@@ -125,18 +137,13 @@ class _Numbers:
         return labels, rows.astype(np.int32)
 
 
-def read_columns(
-    source: Any, *, how: Reading = Reading(), format: str | None = None, growing: Callable[[Any], Growing] = InMemory
-) -> ColumnEntries:
+def read_columns(given: Files, growing: Callable[[Any], Growing] = InMemory) -> ColumnEntries:
     """Read the entries of files as columns.
 
     Parameters
     ----------
-    source : path, folder, pattern or list of them
-        .tns, csv and parquet files of the same columns.
-    how : Reading
-        As the parameters of `tensorcep.read_tensor`.
-    format : str, optional
+    given : Files
+        .tns, csv and parquet files of the same columns: a path, folder, pattern or list of them.
     growing : callable
         Makes an array of a dtype that grows, on scratch for instance.
 
@@ -147,10 +154,10 @@ def read_columns(
     ValueError
         On a malformed or damaged file, or where a value is not a finite number.
     """
-    files = files_of(source)
+    files, how = files_of(given.source), given.how
     if how.value is None:
         fail_value("value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column.")
-    texts, parts = _parts_of(files, how, format)
+    texts, parts = _parts_of(files, how, given.format)
     values, columns, numbers, sizes = growing(np.float64), list[Growing](), list[Any](), np.zeros(0, dtype=np.int64)
     for names, keys, coords, y in parts:
         if not columns:

@@ -44,7 +44,7 @@ def _explained(path: str) -> Iterator[None]:
 def frames_of_parquet(
     files: Sequence[str], how: Reading | None, rows: int
 ) -> Iterator[tuple[pd.DataFrame, list[Any], Any]]:
-    """Yield some rows of the files at a time, with the columns of the modes and of the value; all columns without `how`.
+    """Yield some rows at a time, with the columns of the modes and of the value; without `how` all columns.
 
     Raises
     ------
