@@ -20,6 +20,7 @@ from tensorcep.cli._command import (
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
+from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
@@ -51,7 +52,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="file of the entries to fit")
+    parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
     add_model_options(parser)
     add_matrix_options(parser)
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("kl", "w2"),
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
+    add_place_options(parser)
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -212,6 +214,7 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_options(args)
+    check_place(args)
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
@@ -219,13 +222,13 @@ def run(args: argparse.Namespace) -> None:
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     method = method_of(args)
     progress = shows_progress(args)
-    tensor = read_data(args.data, args, progress)
+    data = files_of_place(args) if is_placed(args) else read_data(args.data, args, progress)
     if not args.quiet:
-        print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
-        print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
+        print(f"data        {args.data if is_placed(args) else _described(data)}")
+        print(f"likelihood  {args.likelihood or _default_likelihood(data)}", flush=True)
     model = estimator_of(args, method=method, verbose=progress)
     start = time.perf_counter()
-    model.fit(tensor)
+    model.fit(data, scratch=args.scratch, memory=args.memory, warm_start_fraction=args.warm_start_fraction)
     seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
@@ -266,9 +269,15 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     )
 
 
-def _default_likelihood(tensor: SparseTensor) -> str:
-    """The default, and a hint where the values look like something else."""
+def _described(tensor: SparseTensor) -> str:
+    return f"{tensor!r}"[:-1].replace("<SparseTensor ", "", 1)
+
+
+def _default_likelihood(tensor: Any) -> str:
+    """The default, and a hint where the values look like something else; files of any size are not looked at."""
     text = "gaussian (the default)"
+    if not hasattr(tensor, "values"):
+        return text
     y = tensor.values
     if ((y == 0) | (y == 1)).all():
         return f"{text}; every value is 0 or 1: for labels say --likelihood probit"

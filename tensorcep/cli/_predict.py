@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tensorcep.cli._command import (
     STDOUT,
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DESCRIPTION = """\
-Predict the cells of DATA and write them as csv: the mode columns of DATA, and
+Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
 
   mean, sd, lower, upper       of a new observation, for real values and counts
   probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
@@ -36,9 +38,13 @@ carry the names of the model's modes are taken by name. Cells in rows without tr
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
-    parser.add_argument("data", metavar="DATA", help="file of the cells to predict")
+    parser.add_argument("data", metavar="DATA", help="file of the cells to predict, a folder, or a pattern in quotes")
     parser.add_argument(
-        "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
+        "-o",
+        "--output",
+        metavar="OUT",
+        default=STDOUT,
+        help="csv or parquet file to write; - is csv on stdout (default)",
     )
     parser.add_argument(
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
@@ -50,18 +56,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     check_fraction("--coverage", args.coverage)
     check_output(args.output, args.model, args.data)
-    if args.output != STDOUT and not args.output.endswith(".csv"):
-        fail_value(f"predictions are written as csv; got the name '{args.output}'; let it end in .csv.")
-    from tensorcep.cli._queries import read_queries
+    if args.output != STDOUT and not args.output.endswith((".csv", ".parquet")):
+        fail_value(f"predictions are written as csv or parquet; got the name '{args.output}'; let it end in .csv.")
+    from tensorcep.cli._query_pieces import query_pieces, write_parquet
 
     model = load_any_model(args.model)
     if is_of_matrices(model):
-        table = predicted_cells(args, model)
+        tables = iter([predicted_cells(args, model)])
     else:
-        queries = read_queries(args.data, args, model, with_values=False)
-        table = prediction_table(model, queries.X, queries.columns, args.coverage)
+        pieces = query_pieces(args.data, args, model)
+        tables = (prediction_table(model, piece.X, piece.columns, args.coverage) for piece in pieces)
+    first = next(tables)  # what is wrong with the first cells is said before a file is begun
     with output(args.output) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+        write = write_parquet if args.output.endswith(".parquet") else _write_csv
+        write(handle, itertools.chain([first], tables))
+
+
+def _write_csv(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
+    for n, table in enumerate(tables):
+        table.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
 def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float) -> pd.DataFrame:

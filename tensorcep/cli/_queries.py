@@ -39,7 +39,7 @@ class Queries(NamedTuple):
 
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> Queries:
     """Read the cells of a file for a fitted model."""
-    labelled = _labelled_modes(args, model)
+    labelled = labelled_modes(args, model)
     kind = format_of(check_file(path), args.format)
     if kind == "tns" and any(labelled):
         fail_value(
@@ -49,10 +49,10 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
     frame, y = (
         _read_npz(path, args, model, labelled) if kind == "npz" else _read_table(path, kind, args, model, with_values)
     )
-    return Queries(_matched(path, frame, model, labelled, args.index_base), y, frame)
+    return Queries(matched_cells(path, frame, model, labelled, args.index_base), y, frame)
 
 
-def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
+def labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
     labelled = [found is not None for found in model.labels_]
     if args.labels and not any(labelled):
         fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
@@ -88,11 +88,11 @@ def _read_table(
     frame = read_cells(path, kind, order, index_base=args.index_base, header=args.header, with_values=with_values)
     if kind == "tns":
         return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None
-    modes, value = _chosen(path, list(frame.columns), args, model, with_values)
+    modes, value = chosen_cells(path, list(frame.columns), args, model, with_values)
     return frame[modes], None if value is None else _numbers(path, frame[value])
 
 
-def _chosen(
+def chosen_cells(
     path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[list[Any], Any]:
     """The mode columns, and the value column where values are wanted.
@@ -139,7 +139,7 @@ def _numbers(path: str, column: pd.Series) -> np.ndarray:
     return found
 
 
-def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
+def matched_cells(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
     """What the model's predict takes: coordinates from 0, or a DataFrame where it knows labels."""
     matched: list[Any] = []
     for name, found, mine in zip(columns.columns, model.labels_, labelled, strict=True):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from tensorcep.core.sums import variance
 from tensorcep.likelihoods.record import Likelihood
 
 # Values that it is fitted to where there is no formula.
@@ -32,7 +33,7 @@ def constant_law(likelihood: Likelihood, y: np.ndarray, start: float) -> Constan
     parameter = likelihood.parameter
     if parameter is None:
         return ConstantLaw(start, likelihood.default_theta)
-    theta = float(np.divide(1.0, np.var(y))) if parameter.is_precision else likelihood.default_theta
+    theta = float(np.divide(1.0, variance(y))) if parameter.is_precision else likelihood.default_theta
     if parameter.is_precision and not likelihood.censored:
         return ConstantLaw(start, theta)
     some = y[:: -(-len(y) // FITTED_ENTRIES)]

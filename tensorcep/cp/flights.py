@@ -14,11 +14,12 @@ from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.from_spectra import shown, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
-from tensorcep.cp.model import Entries, pack_entries
+from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of, rows_of
+from tensorcep.cp.rows import rows_of
+from tensorcep.cp.sampled import entries_in_memory
 from tensorcep.likelihoods import get_likelihood
 
 # Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
@@ -48,14 +49,12 @@ def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
     what others leave over.
     """
-    entries, shape = plan.problem.entries, plan.problem.shape
-    kept = np.delete(np.arange(len(entries.permutation)), place)
-    packed = pack_entries(coords_of(entries, kept), entries.y.ravel()[kept], shape)
+    packed = entries_in_memory(plan.problem, place)
     flown: list[Flown] = []
     for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
         pilot = plan.pilots[number]
         whole = len(pilot.columns) == plan.problem.rank
-        if whole and flown and len(kept) >= MANY and not _lacks_some(flown, plan, packed):
+        if whole and flown and len(packed.permutation) >= MANY and not _lacks_some(flown, plan, packed):
             continue
         rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
         belief = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds)

@@ -70,11 +70,15 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     for k in range(order):
         np.add(coords[permutation, k], first[k], out=column[:n], casting="unsafe")
         rows[:, k] = column.reshape(n_blocks, LANES)
-    budget = int(PARTIAL_FRACTION * n * order / max(1, first[-1]))
-    n_chunks = max(1, min(MAX_CHUNKS, budget, n_blocks // MIN_BLOCKS_PER_CHUNK))
-    chunk_start = np.linspace(0, n_blocks, n_chunks + 1).astype(np.int64)
-    lanes = (n_blocks, LANES)
+    lanes, chunk_start = (n_blocks, LANES), chunk_starts(n, order, n_blocks, int(first[-1]))
     return Entries(rows, values.reshape(lanes), weight.reshape(lanes), chunk_start, permutation, first)
+
+
+def chunk_starts(n: int, order: int, n_blocks: int, n_rows: int) -> np.ndarray:
+    """Where the chunks of n entries begin (see `Entries`)."""
+    budget = int(PARTIAL_FRACTION * n * order / max(1, n_rows))
+    n_chunks = max(1, min(MAX_CHUNKS, budget, n_blocks // MIN_BLOCKS_PER_CHUNK))
+    return np.linspace(0, n_blocks, n_chunks + 1).astype(np.int64)
 
 
 class EntriesByRow(NamedTuple):
@@ -127,6 +131,14 @@ def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: boo
         rest = np.stack([entries.rows[:, j].ravel() for j in range(K) if j != k], axis=1)
         np.take(rest, place, axis=0, out=others[mine], mode="clip")
         del rest, place
+    return listed_by_row(bounds, (n, K), first, (entry, value, others))
+
+
+def listed_by_row(
+    bounds: list[np.ndarray], size: tuple[int, int], first: np.ndarray, lists: tuple[np.ndarray, ...]
+) -> EntriesByRow:
+    """The record of n entries in K modes: where rows and the ends of rows begin, and `entry`, `value`, `others`."""
+    (n, K), (entry, value, others) = size, lists
     start, end = np.concatenate(bounds).reshape(-1, 2).T
     start = np.append(start, K * n)
     parts = np.arange(MAX_PARTS + 1)

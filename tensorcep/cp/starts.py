@@ -11,21 +11,26 @@ from tensorcep.core.loop import Run, run
 from tensorcep.cp.flights import grown, of_logs
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.pilots import run_with_pilots
-from tensorcep.cp.plan import Plan, continued
+from tensorcep.cp.plan import Pilot, Plan, continued
+from tensorcep.cp.sampled import problem_in_memory
 
 
 def run_plan(plan: Plan) -> Run:
     """Run a plan, from what the data say of where to start."""
     if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
-    pilot = grown(of_logs(plan.pilots[0]), plan) if plan.pilots else None
+    pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
         start = pilot.mean[0]
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
     elif plan.spectral and not plan.pilots:
-        problem = with_spectral_start(plan.problem)
-        plan = plan._replace(problem=problem, starts=(problem.start, *plan.starts[1:]))
+        start = with_spectral_start(problem_in_memory(plan.problem)).start
+        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
     return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
+
+
+def _in_memory(pilot: Pilot) -> Pilot:
+    return pilot._replace(problem=problem_in_memory(pilot.problem))
 
 
 def run_from_starts(plan: Plan) -> Run:

@@ -26,12 +26,14 @@ from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
+from tensorcep.cp.estimators.storing import check_alone, checked_place, entries_of_files, laid, rows_of_some
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
+from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
@@ -129,6 +131,9 @@ class BaseCP(
         warm_start: bool = False,
         fixed_modes: Any = None,
         sample_weight: Any = None,
+        scratch: Any = None,
+        memory: Any = None,
+        warm_start_fraction: float | None = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed entries.
@@ -137,17 +142,18 @@ class BaseCP(
 
         Parameters
         ----------
-        X : array-like of shape (N, K) of integers, SparseTensor, or table
+        X : array-like of shape (N, K) of integers, SparseTensor, table, or files
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
             one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes.
+            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as "data/*.parquet",
+            or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
         y : array-like of shape (N,)
             Values of the entries; left out with a SparseTensor, and where `value` names their column.
         modes : list of column names, optional
             Of a table: the modes; default: all columns but the value. Others are ignored.
         value : column name or None, optional
             Of a table: the value. None where a line is an event: the value of a cell is the number of its lines, and
-            cells without lines are unobserved.
+            cells without lines are unobserved. Of files the last column, unless it is named.
         warm_start : bool, default=False
             Whether to start at the factors of the earlier fit of this estimator, if there is one with as many columns;
             rows are matched by their labels.
@@ -160,6 +166,17 @@ class BaseCP(
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
             "gibbs" takes them for real values without a limit.
+        scratch : folder, optional
+            Where files of the entries are to lie instead of memory, for real values by "gibbs" and "vmp": a sweep reads
+            them from front to back, at most 4 K^2 bytes per entry where single precision holds the values. They have no
+            names, and end with the fit, however that ends. The result has the bits of a fit in memory; but of more than
+            a million entries, starts are found from a sample.
+        memory : str or number, optional
+            How much memory the fit may take, such as "8GB" or 2e9. It is added up from the numbers of entries, rows and
+            columns before any work: if all fit, they lie in memory; otherwise on `scratch`, or the fit is refused.
+        warm_start_fraction : float, optional
+            Share of the entries, chosen by a hash of their cells, that are fitted first; the fit to all of them starts
+            at those rows (a sampler at those of a mean-field fit).
         **others
             Refused.
 
@@ -177,22 +194,28 @@ class BaseCP(
         refuse_others(f"{type(self).__name__}.fit", others)
         begin_fit(self, X, y)
         given = X, y
-        if value is UNSAID and y is None and is_array_of_cells(X):
-            value = VALUE_OF_ARRAYS
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            X, y = split_table(X, y, modes, value)
-        elif modes is not None or value is not UNSAID:
-            fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
-        entries, coding = self._training_entries(X, y)
-        entries, power = weighted_entries(entries, sample_weight)
+        alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
+        place = checked_place(self, scratch, memory, alone)
+        if are_files(X) and y is None:
+            entries, coding = entries_of_files(self, X, modes, value, place)
+        else:
+            X, y = _split(X, y, modes, value)
+            entries, coding = self._training_entries(X, y)
+        entries, power = weighted_entries(laid(self, entries, place), sample_weight)
         runner, plan = self._runner(entries, warm_start), None
+        if warm_start_fraction is not None:
+            check_alone("warm_start_fraction", {**alone, "warm_start": warm_start or None})
+            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, run_plan)
+            runner = runner_of(None, np.zeros(0, dtype=bool), rows, run_plan)
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
         if power is not None:
             plan = plan_fit(self._knowing(coding), entries, X) if plan is None else plan
             plan = plan._replace(work=with_power(plan.work, power))
-        self._fit_entries(entries, coding, X, runner, plan)
+        try:
+            self._fit_entries(entries, coding, X, runner, plan, place.limit)
+        finally:
+            place.end()
         end_fit(self, *given)
         return self
 
@@ -205,14 +228,20 @@ class BaseCP(
         return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
 
     def _fit_entries(
-        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: FitPlan | None = None
+        self,
+        entries: Entries,
+        coding: dict[str, Any],
+        source: Any,
+        runner: Any,
+        plan: FitPlan | None = None,
+        limit: float | None = None,
     ) -> None:
         """Plan a fit, run it by ``runner(plan)``, and set all attributes.
 
         A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
         """
         is_given = plan is not None
-        plan = plan_fit(self._knowing(coding), entries, source) if plan is None else plan
+        plan = plan_fit(self._knowing(coding), entries, source, limit=limit) if plan is None else plan
         warn_of_labels(entries[3])
         keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
         if keeps:
@@ -228,3 +257,15 @@ class BaseCP(
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)
+
+
+def _split(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
+    """What `_training_entries` takes, of what a fit is given that is no file."""
+    if value is UNSAID and y is None and is_array_of_cells(X):
+        value = VALUE_OF_ARRAYS
+    X = as_frame(X)
+    if isinstance(X, pd.DataFrame):
+        return split_table(X, y, modes, value)
+    if modes is not None or value is not UNSAID:
+        fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
+    return X, y

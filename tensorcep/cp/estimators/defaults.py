@@ -14,7 +14,7 @@ import numpy as np
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
-from tensorcep.cp.estimators.memory import PILOTS, fits
+from tensorcep.cp.estimators.memory import PILOTS, fits, within
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.estimators.row_features import check_mode_priors, knows_rows
 from tensorcep.cp.methods import METHODS
@@ -39,6 +39,8 @@ VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
+# Methods for entries on scratch.
+STORABLE = ("gibbs", "vmp")
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
@@ -102,10 +104,19 @@ class Chosen(NamedTuple):
         return self.prior_name in LEARNED
 
 
-def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool, stream_prior: str = "fixed") -> Chosen:
+def choose(
+    model: BaseCP,
+    n_entries: int,
+    shape: Sequence[int],
+    streaming: bool,
+    stream_prior: str = "fixed",
+    limit: float | None = None,
+    stored: bool = False,
+) -> Chosen:
     """What the fit of an estimator to so many entries is to be; `streaming`: to the first ones of a stream.
 
-    `stream_prior` is what prior="auto" stands for in a stream.
+    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take, and `stored`
+    says that the entries lie on scratch.
 
     Raises
     ------
@@ -113,9 +124,10 @@ def choose(model: BaseCP, n_entries: int, shape: Sequence[int], streaming: bool,
         If a parameter is neither "auto" nor allowed.
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
-    for option in options_of(model, model._asked_likelihood(), rank, streaming):
+    options = list(options_of(model, model._asked_likelihood(), rank, streaming))
+    for option in [one for one in options if not stored or one[0] in STORABLE] or options:
         chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
-        if fits(chosen.settings, size_of(n_entries, shape, chosen.parts)):
+        if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
     return chosen
 
@@ -146,6 +158,23 @@ def _chosen(
     uniform = isinstance(model.prior_mean, str)
     members, from_least = checked_ensemble(members, model.init), streaming and left_open
     return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least)
+
+
+def check_storable(method: str, uneven: Any, likelihood: Likelihood) -> None:
+    """Refuse fits that need more of every entry than scratch holds.
+
+    Raises
+    ------
+    ValueError
+    """
+    what = f"method={method!r}" if method not in STORABLE else ""
+    what = what or (f"the likelihood {likelihood.name!r}" if likelihood.name != "gaussian" else "")
+    what = what or ("noise that differs" if uneven is not None else "")
+    if what:
+        fail_value(
+            f"scratch= is for real values without a lower limit by method='gibbs' or 'vmp', with noise='one'; got "
+            f"{what}; leave scratch= out, or fit a CPRegressor with lower_limit=None."
+        )
 
 
 def members_for(settings: Settings, n_entries: int, several: bool) -> int:

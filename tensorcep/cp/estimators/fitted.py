@@ -12,6 +12,7 @@ from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
+from tensorcep.core.scratch import on_scratch
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.rows import coords_of
@@ -47,9 +48,11 @@ def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
     }
 
 
-def fitted_cells(plan: FitPlan) -> np.ndarray:
-    """The distinct cells of a fit, (n, K) int32, in order."""
+def fitted_cells(plan: FitPlan) -> np.ndarray | None:
+    """The distinct cells of a fit, (n, K) int32, in order; None of entries on scratch, which are too many to keep."""
     entries = plan.work.problem.entries
+    if on_scratch(entries.y):
+        return None
     cells = coords_of(entries, np.arange(len(entries.permutation))).astype(np.int32)
     new = np.ones(len(cells), dtype=bool)
     new[1:] = (cells[1:] != cells[:-1]).any(axis=1)

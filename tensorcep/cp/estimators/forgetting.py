@@ -175,7 +175,7 @@ class Forgetting(CPPredictions):
         return np.concatenate(parts)
 
     def _fit_entries(
-        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: Any = None
+        self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: Any = None, limit: Any = None
     ) -> None:
         raise TypeError(f"{type(self).__name__} cannot be fitted.")
 

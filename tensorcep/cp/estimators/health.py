@@ -12,6 +12,8 @@ from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import Run
+from tensorcep.core.scratch import MEMORY, room_of
+from tensorcep.core.sums import leaves
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.plan import Plan
@@ -80,13 +82,26 @@ def _scores(
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference."""
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
-    others = y if held is None else np.delete(y, place)
+    others = y if held is None else _without(y, place)
     mine = observed_logpdf(problem.likelihood, belief, rows, y[place]) if held is None else held.score
     law = constant_law(problem.likelihood, others, model._intercept(others, problem.likelihood))
     constant = law.logpdf(problem.likelihood, y[place])
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if held is None else len(place)
     return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
+
+
+def _without(y: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The values (n,) but those at some places; those of values on scratch lie there."""
+    room = room_of(y)
+    if room is MEMORY:
+        return np.delete(y, place)
+    others, place, filled = room.empty(len(y) - len(place)), np.sort(place), 0
+    for a, b in leaves(len(y)):
+        part = np.delete(y[a:b], place[slice(*np.searchsorted(place, [a, b]))] - a)
+        others[filled : filled + len(part)] = part
+        filled += len(part)
+    return others
 
 
 def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:

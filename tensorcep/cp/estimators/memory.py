@@ -11,9 +11,11 @@ from typing import Any
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import memory_of_machine
+from tensorcep.cp.sampled import MOST_SAMPLED
 from tensorcep.cp.settings.meanfield import VMP
 from tensorcep.cp.settings.memory import Memory, Size
 from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
+from tensorcep.cp.stored import PIECE, SORTING_BYTES
 
 # Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
 PILOTS = ("vmp", "pg-vb")
@@ -21,9 +23,20 @@ PILOTS = ("vmp", "pg-vb")
 LEAST, PER_ENTRY, MOST = 0.5e9, 4_000.0, 12e9
 
 
-def budget(n_entries: int) -> float:
-    """The bytes that "auto" keeps within."""
-    return min(MOST, LEAST + PER_ENTRY * n_entries)
+# Bytes of the program before a fit, numba and pandas included.
+PROGRAM = 300_000_000
+
+
+def budget(n_entries: int, limit: float = float("inf")) -> float:
+    """The bytes that "auto" keeps within, which are no more than the user allows."""
+    return min(MOST, LEAST + PER_ENTRY * n_entries, limit)
+
+
+def within(size: Size, limit: float | None, stored: bool) -> Size:
+    """The size of a fit that may take so many bytes; where entries lie on scratch, in memory are those of a sample."""
+    sorting = SORTING_BYTES * min(size.n_entries, PIECE) if stored else 0
+    size = size._replace(n_entries=min(size.n_entries, MOST_SAMPLED)) if stored else size
+    return size if limit is None else size._replace(beside=PROGRAM + sorting, limit=limit)
 
 
 def peak(settings: Any, size: Size, max_iter: int) -> Memory:
@@ -50,7 +63,7 @@ def room_for_draws(settings: Any, size: Size) -> float:
         return float("inf")
     settings = replace(settings, burn_in=0, thin=1, dtype="float64")
     each, (entries, rows, _) = settings.draws(size, 1), _of_run(settings, size, 0)
-    room = budget(size.n_entries) - size.packed_entries - entries
+    room = budget(size.n_entries, size.limit) - size.packed_entries - entries
     return max(0.0, min(room - rows, 0.5 * (room - settings.bytes_at_peak(size, 0).rows))) / each
 
 
@@ -59,7 +72,7 @@ def fits(settings: Any, size: Size) -> bool:
     if isinstance(settings, Sampler) and 2.0 * room_for_draws(settings, size) < LEAST_DRAWS:
         return False
     sweeps = {"burn_in": 0, "thin": 1, "dtype": "float32"} if isinstance(settings, Sampler) else {}
-    return peak(replace(settings, **sweeps), size, 0).total <= budget(size.n_entries)
+    return peak(replace(settings, **sweeps), size, 0).total <= budget(size.n_entries, size.limit)
 
 
 def check_memory(settings: Any, size: Size, max_iter: int) -> None:
@@ -71,6 +84,12 @@ def check_memory(settings: Any, size: Size, max_iter: int) -> None:
         With what it takes, what there is, and what would take less.
     """
     needed, there = peak(settings, size, max_iter), memory_of_machine()
+    if needed.total > size.limit:
+        fail_value(
+            f"the fit of {size.n_rows} rows in {size.R} columns by {settings.name!r} takes about "
+            f"{needed.total / 1e9:.3g} GB of memory, of which memory= allows {size.limit / 1e9:.3g} GB; allow more, or "
+            "set a lower rank."
+        )
     if there is None or needed.total <= there:
         return
     what = "a lower rank" if needed.rows > needed.entries else "method='vmp' or CEP(messages='averaged')"

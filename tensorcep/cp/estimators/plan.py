@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.loop import AnyMethod
+from tensorcep.core.scratch import room_of
 from tensorcep.cp.columns import columns_within, free_columns
-from tensorcep.cp.estimators.defaults import Chosen, choose
-from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
+from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
+from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws, within
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
@@ -19,6 +20,7 @@ from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.stored import Columns, pack_stored, pieces
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -68,6 +70,7 @@ def plan_fit(
     streaming: bool = False,
     prior: str = "fixed",
     decided: tuple[Likelihood, dict[str, Any]] | None = None,
+    limit: float | None = None,
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -84,6 +87,8 @@ def plan_fit(
         What prior="auto" stands for in a stream.
     decided : tuple, optional
         The likelihood and the attributes that tell of it, where an earlier fit decided them.
+    limit : float, optional
+        Bytes of memory that the fit may take.
 
     Raises
     ------
@@ -91,7 +96,8 @@ def plan_fit(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
-    chosen = choose(model, len(values), shape, streaming, prior)
+    stored = isinstance(coords, Columns)
+    chosen = choose(model, len(values), shape, streaming, prior, limit, stored)
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
@@ -100,13 +106,11 @@ def plan_fit(
     own = own | told | model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
-    size = size_of(len(values), shape, chosen.parts)
+    size = within(size_of(len(values), shape, chosen.parts), limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     check_memory(settings, size, chosen.max_iter)
-    values = model._checked_targets(values, likelihood)
-    packed = pack_entries(coords, values, shape)
-    values = values[packed.permutation]  # sums over them then do not depend on the order of the input
+    packed, values = _packed(model, entries, likelihood, (chosen.method, uneven))
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
@@ -126,6 +130,23 @@ def plan_fit(
         "interactions_": chosen.parts,
     }
     return FitPlan(work, rows.prior, labels, {**settled, "_features": designs, "_series": clocks, **own})
+
+
+def _packed(
+    model: BaseCP, entries: tuple[Any, np.ndarray, tuple[int, ...], Any], likelihood: Likelihood, how: tuple[str, Any]
+) -> tuple[Entries, np.ndarray]:
+    """The entries in their order, and their values: sums over them then do not depend on the order of the input."""
+    coords, values, shape, _ = entries
+    if isinstance(coords, Columns):
+        check_storable(*how, likelihood)
+        checked = room_of(values).empty(len(values))
+        for at in pieces(len(values)):
+            checked[at] = model._checked_targets(values[at], likelihood)
+        packed = pack_stored(coords, checked, shape)
+        return packed, packed.y.ravel()[: len(values)]
+    values = model._checked_targets(values, likelihood)
+    packed = pack_entries(coords, values, shape)
+    return packed, values[packed.permutation]
 
 
 def _worth_threads(size: Size) -> bool:

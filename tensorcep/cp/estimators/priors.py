@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
+from tensorcep.core.scratch import room_of
 from tensorcep.cp.estimators.row_features import Clocks, Designs
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
@@ -97,7 +98,8 @@ def plan_rows(
     values = model._latent_guess(y, likelihood)
     if free.all():
         return _component_rows(model, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
-    centred, intercept = values - float(np.mean(values)), model._intercept(y, likelihood)
+    intercept, centred = model._intercept(y, likelihood), room_of(values).empty(len(values))
+    np.subtract(values, float(np.mean(values)), out=centred)
     return _structured_rows(model, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
 
 

@@ -123,8 +123,8 @@ class Recommending(CPPredictions):
             check_choice("exclude", exclude, ("seen",))
             if self._cells is None:
                 fail_value(
-                    "exclude='seen' needs the cells of the fit, which streams and files of earlier versions do not "
-                    "keep; pass them as exclude=, or None."
+                    "exclude='seen' needs the cells of the fit, which streams, fits on scratch and files of earlier "
+                    "versions do not keep; pass them as exclude=, or None."
                 )
             if len(fixed) < len(modes) - 1:
                 modes = [j for j in modes if j not in fixed]

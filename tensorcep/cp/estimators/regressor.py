@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
 from tensorcep.core.checks import check_choice, check_range, fail_value, warn_user, word_or_range
+from tensorcep.core.sums import leaves, mean_square
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
@@ -152,7 +153,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
         if self.noise_prior is None:
-            return GammaNoise(1e-3, 1e-3 * (float(np.mean(y**2)) or 1.0))
+            return GammaNoise(1e-3, 1e-3 * (mean_square(y) or 1.0))
         try:
             a, b = self.noise_prior
         except (TypeError, ValueError):
@@ -175,7 +176,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return float(np.mean(y))
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(float(np.mean(y**2)), order, rank)
+        return matching_scale(mean_square(y), order, rank)
 
     @property
     def noise_precision_(self) -> float:
@@ -262,6 +263,9 @@ def _unable_to_censor(chosen: Chosen) -> str:
 
 def spike_at_minimum(y: np.ndarray) -> float | None:
     """The least value if it is a spike (see `lower_limit`) and not the only one."""
+    least = y.min()
+    if sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
+        return None  # before all values are sorted
     values, counts = np.unique(y, return_counts=True)
     if len(values) < 2 or counts[0] < max(SPIKE_SHARE * len(y), SPIKE_RATIO * counts[1:].max()):
         return None

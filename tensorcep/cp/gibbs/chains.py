@@ -21,10 +21,12 @@ from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, Rooms, draw_rows, free_values, mode_columns
-from tensorcep.cp.model import EntriesByRow, entries_by_row
+from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.read_stored import in_pieces
 from tensorcep.cp.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.cp.stored import by_row_of
 from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -100,7 +102,7 @@ def start_chains(
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     drawn = drawn or problem.power is not None
-    by_row = entries_by_row(problem.entries, left_out, values=not drawn)
+    by_row = by_row_of(problem, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
     rooms = tuple(Rooms(small.rank, mine) for mine in columns)
@@ -151,7 +153,7 @@ def draw_factors(
         columns = chains.columns[k]
         if problem.is_fixed(k):
             continue
-        given = in_order(chains.sites, k, by_row, weighted, executor), np.array([precision])
+        given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
         given = given if noise is None else of_row_noise(k, noise, by_row, first)
         source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
         executor.run(arrange, 0, len(factors), factors, columns.order, source)
@@ -174,7 +176,7 @@ def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
 
 def _draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
     """Draw the rows cuts[first]:cuts[last]."""
-    draw_rows(int(cuts[first]), int(cuts[last]), *record)
+    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *record, align=LANES)
 
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
+from tensorcep.cp.stored import shuffled_places
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import nodes, student_logpdf
@@ -152,7 +153,7 @@ def held_places(problem: Problem) -> np.ndarray:
     Of labels the same share of either class, and as large as the rarer one asks for.
     """
     n = len(problem.entries.permutation)
-    order = generator(problem.seed, Stream.HELD_OUT).permutation(n)
+    order = shuffled_places(problem.entries, generator(problem.seed, Stream.HELD_OUT))
     parts = [order]
     if problem.likelihood.observes == "labels":
         ones = problem.entries.y.ravel()[order] > 0.0

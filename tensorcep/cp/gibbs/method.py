@@ -28,6 +28,7 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.sums import mean_square, variance
 from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_sites
 from tensorcep.cp.gibbs.chains import (
     collect,
@@ -123,8 +124,8 @@ def _start(learned: Learned | None, problem: Problem) -> float:
 
 def _spread(entries: Entries) -> float:
     """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
-    y = entries.y[entries.weight > 0]
-    return max(float(y.var()), 1e-3 * float((y * y).mean())) or 1.0 if y.size else 1.0
+    y = entries.y.ravel()[: len(entries.permutation)]
+    return max(variance(y), 1e-3 * mean_square(y)) or 1.0 if y.size else 1.0
 
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
@@ -181,7 +182,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
         draw_sites(c, state, augmentation, problem, executor)
     if state.uneven is not None:
         return _sweep_uneven(c, state, state.uneven, problem, even, executor)
-    n = float(problem.weights.sum())
+    n = float(len(problem.entries.permutation) if problem.power is None else problem.power.sum())
     n -= float(problem.weights.ravel()[state.held.place].sum()) if state.leaves_out else 0.0  # type: ignore[union-attr]
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)

@@ -16,6 +16,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.sweep import Rooms, sum_rows
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.read_stored import in_pieces
 from tensorcep.kernels.rows import packed_products
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
 from tensorcep.priors.axis import Links
@@ -52,7 +53,7 @@ def draw_series(
 
 def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
     """Sums of the rows cuts[first]:cuts[last]."""
-    sum_rows(int(cuts[first]), int(cuts[last]), *record)
+    in_pieces(sum_rows, int(cuts[first]), int(cuts[last]), *record)
 
 
 def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:

@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.scratch import on_scratch
 from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.read_stored import StoredTargets, taken_off
 
 NOTHING = np.zeros(0)
 
@@ -49,9 +51,11 @@ def weighted_sites(problem: Problem) -> Sites:
 
 
 def in_order(
-    sites: Sites | None, k: int, by_row: EntriesByRow, weighted: bool, executor: Executor
-) -> tuple[int, np.ndarray, np.ndarray]:
+    sites: Sites | None, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
+) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
     """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
+    if sites is None and on_scratch(by_row.value):
+        return StoredTargets(by_row.value, taken_off(problem.likelihood))
     if sites is None:
         return 0, NOTHING, by_row.value
     n = sites.ordered.shape[1]

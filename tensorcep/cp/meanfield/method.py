@@ -31,11 +31,11 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
-from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, update_mode, whole_second_moments
+from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
-from tensorcep.cp.model import entries_by_row
 from tensorcep.cp.parameters import (
     Learned,
     first_thresholds,
@@ -56,6 +56,7 @@ from tensorcep.cp.rows import (
     train_score,
 )
 from tensorcep.cp.settings import meanfield as settings
+from tensorcep.cp.stored import by_row_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 
@@ -68,7 +69,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     small, columns = learning(free_problem(problem)), columns_of(problem)
     orders = orders_of(columns) if columns.any_clamped else None
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
-    learned = learned_parameter(problem, options)
+    learned, stored = learned_parameter(problem, options), stored_sums(problem, augmentation)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, executor)
@@ -89,7 +90,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         rows=rows,
         prior=prior,
         numbers=np.ones((n_rows, P if orders is None else P + Q + 1)),
-        by_row=entries_by_row(problem.entries),
+        by_row=by_row_of(problem, values=stored is not None),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
         square=0.0,
@@ -102,6 +103,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         cut=first_thresholds(problem),
         found=(None,) * len(problem.shape),
         uneven=even_factors(problem),
+        stored=stored,
     )
     refresh_numbers(0, n_rows, state)
     if orders is not None:
@@ -121,7 +123,9 @@ def _counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]
 
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The latent values at the present rows."""
+    """The latent values at the present rows; of entries on scratch none are kept."""
+    if state.stored is not None:
+        return state
     f = latent_at(problem.entries, state.rows.mean, state.columns, executor)
     return state._replace(sites=state.sites._replace(f=f))
 
@@ -144,7 +148,7 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
     """One sweep: every mode once, with the auxiliary variables and a precision after each; then the rest."""
-    annealed, old = state.sweeps < options.anneal, state.f
+    annealed, old = state.sweeps < options.anneal, state.f if state.stored is None else state.rows.mean.copy()
     if not annealed:
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows, state.found))
     for k in range(len(problem.shape)):
@@ -162,11 +166,15 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         state = _with_thresholds(state, problem, executor)
     if state.uneven is not None and not annealed:
         state = with_factors(state, problem, executor)
-    y, theta = state.given(problem)
+    if state.stored is None:
+        y, theta = state.given(problem)
+        told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y))
+    else:
+        state, told = report(state, old, problem, executor)
     sweep = Sweep(
-        change=relative_change(state.f, old),
+        change=told.change,
         noise_precision=state.precision() if state.learns_precision else np.nan,
-        train_score=train_score(problem, state.f, theta, y),
+        train_score=told.score,
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
     return state._replace(sweeps=state.sweeps + 1), sweep
@@ -181,7 +189,8 @@ def _law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
     else:
         cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine, :Q]))
         cross += float(state.sum_yz[mine, Q:].sum())
-    squares = squared_targets(sites, problem) - 2.0 * cross + state.square
+    squared = squared_targets(sites, problem) if state.stored is None else state.stored.squares
+    squares = squared - 2.0 * cross + state.square
     return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
 
 

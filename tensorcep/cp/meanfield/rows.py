@@ -7,12 +7,15 @@ sum over the columns that are clamped to 1 in the mode.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.meanfield.columns import Order, Orders
 from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, refresh_rows, times_in_sum
@@ -25,13 +28,13 @@ from tensorcep.priors.record import of_mode
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
     """The optimal q of every row of mode k, every entry counting `power` times."""
     rows, chunks, precision = state.rows, state.by_row.chunks[k], state.precision(power)
-    seconds, means = state.numbers, rows.mean
-    if state.orders is not None:
-        seconds = _arranged(k, state.orders.products, state.numbers, problem, executor)
-        means = _arranged(k, state.orders.means, state.numbers, problem, executor)
-    both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (state.sites.target.ravel(), means, state.sum_yz))
-    width = state.sum_Z2.shape[1]
-    executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
+    seconds, means = sources(k, state, problem, executor)
+    if state.stored is not None:
+        state = _with_stored_sums(k, state, (seconds, means), executor)
+    else:
+        both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (state.sites.target.ravel(), means, state.sum_yz))
+        width = state.sum_Z2.shape[1]
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
     first, last = int(chunks[0]), int(chunks[-1])
     mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
     # what the square owes to the columns that are clamped in this mode stays
@@ -49,6 +52,35 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
         refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state)
     return state._replace(square=rest + _square_of_rows(mine, offset, state))
+
+
+def sources(k: int, state: MeanFieldState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+    """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
+    if state.orders is None:
+        return state.numbers, state.rows.mean
+    products, means = state.orders.products, state.orders.means
+    return tuple(_arranged(k, order, state.numbers, problem, executor) for order in (products, means))  # type: ignore[return-value]
+
+
+def _with_stored_sums(
+    k: int, state: MeanFieldState, given: tuple[np.ndarray, np.ndarray], executor: Executor
+) -> MeanFieldState:
+    """The sums of mode k, of entries on scratch, if they are not there already."""
+    stored: Any = state.stored
+    if k == 0 and stored.ahead:
+        return state._replace(stored=stored._replace(ahead=False))
+    sums = ((False, given[0], state.sum_Z2), (True, given[1], state.sum_yz))
+    sum_mode(k, state.by_row, stored.shift, sums, executor)
+    return state
+
+
+def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor) -> tuple[MeanFieldState, Told]:
+    """What a sweep tells of entries on scratch, whose row means were `old`; the sums of mode 0 are then ahead."""
+    seconds, means = sources(0, state, problem, executor)
+    sums = ((False, seconds, state.sum_Z2), (True, means, state.sum_yz))
+    known = (state.columns, state.by_row, sums, float(state.law.mean[0]))
+    told = tell((state.rows.mean, old), *known, problem, executor)
+    return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
 
 
 def _update_series(prior: Links, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
@@ -115,7 +147,10 @@ def first_square(state: MeanFieldState, orders: Orders, problem: Problem, execut
     for order in (orders.products, orders.squares):
         source = _arranged(0, order, state.numbers, problem, executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
-        sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
+        if state.stored is not None:
+            sum_mode(0, state.by_row, state.stored.shift, ((False, source, out),), executor)
+        else:
+            sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
         sums.append(out)
     state = state._replace(sum_Z2=sums[0])
     mine = slice(chunks[0], chunks[-1])

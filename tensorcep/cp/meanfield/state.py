@@ -9,6 +9,7 @@ import numpy as np
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
+from tensorcep.cp.meanfield.stored import StoredSums
 from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.parameters import Groups, Learned, in_places_of
 from tensorcep.cp.problem import Problem
@@ -74,6 +75,8 @@ class MeanFieldState(NamedTuple):
         Law of the thresholds between ordered levels; they count as known, at its middle.
     uneven : UnevenFactors or None
         None where noise is the same everywhere.
+    stored : StoredSums or None
+        None for entries in memory; of others no latent values are kept.
     """
 
     small: Problem
@@ -95,6 +98,7 @@ class MeanFieldState(NamedTuple):
     found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
     uneven: UnevenFactors | None = None
+    stored: StoredSums | None = None
 
     @property
     def f(self) -> np.ndarray:

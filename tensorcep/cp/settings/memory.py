@@ -17,6 +17,10 @@ class Size(NamedTuple):
         Columns that are free in a mode, and all of them.
     cp : int
         Columns that belong to all modes.
+    beside : int
+        Bytes of what goes before, and of what is there whatever is fitted, where these are counted.
+    limit : float
+        Bytes that the user allows.
     """
 
     n_entries: int
@@ -24,6 +28,8 @@ class Size(NamedTuple):
     Q: int
     R: int
     cp: int
+    beside: int = 0
+    limit: float = float("inf")
 
     @property
     def n_rows(self) -> int:
@@ -43,7 +49,7 @@ class Size(NamedTuple):
     @property
     def packed_entries(self) -> int:
         """Bytes of the checked coordinates and values, and of the entries in lanes."""
-        return self.n_entries * (12 * len(self.shape) + 36)
+        return self.n_entries * (12 * len(self.shape) + 36) + self.beside
 
     @property
     def posterior(self) -> int:

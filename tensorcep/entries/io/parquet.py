@@ -41,6 +41,33 @@ def _explained(path: str) -> Iterator[None]:
         raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
+def frames_of_parquet(
+    files: Sequence[str], how: Reading | None, rows: int
+) -> Iterator[tuple[pd.DataFrame, list[Any], Any]]:
+    """Yield some rows at a time, with the columns of the modes and of the value; without `how` all columns.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged, or has no such columns.
+    """
+    for path in files:
+        with _explained(path):
+            from pyarrow.parquet import ParquetFile
+
+            table = ParquetFile(path)
+            names = list(_flat(table.schema_arrow.empty_table().to_pandas()).columns)
+        modes, value = (names, None) if how is None else chosen_columns(path, names, how.modes, how.value)
+        parts = table.iter_batches(rows, columns=None if how is None else [*modes, value])
+        while True:
+            with _explained(path):
+                part = next(parts, None)
+                if part is None:
+                    break
+                frame = _flat(part.to_pandas())
+            yield frame, modes, value
+
+
 class ParquetRows:
     """The entries of a parquet file from a position on, taken some rows at a time.
 

@@ -1,0 +1,74 @@
+"""`tensorcep fit` of data that outgrow memory, or that lie in several files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.core.checks import check_fraction, fail_value
+from tensorcep.core.memory import bytes_of
+
+
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is said of data that outgrow memory."""
+    group = parser.add_argument_group("data that outgrow memory")
+    group.add_argument(
+        "--scratch",
+        metavar="DIR",
+        help="folder for files of the entries, in place of memory; real values, gibbs or vmp",
+    )
+    group.add_argument(
+        "--memory", metavar="SIZE", help="most memory to take, such as 8GB: entries that fit stay in memory"
+    )
+    group.add_argument(
+        "--warm-start-fraction", type=float, metavar="F", help="share of the entries that is fitted first"
+    )
+
+
+def is_placed(args: argparse.Namespace) -> bool:
+    """Whether the data are read some lines at a time: they are asked to be, or no one file has that name."""
+    return args.scratch is not None or args.memory is not None or not _is_one_file(args.data)
+
+
+def _is_one_file(path: str) -> bool:
+    return not os.path.isdir(path) and (os.path.exists(path) or not set(path) & set("*?["))
+
+
+def check_place(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what does not go with data read some lines at a time.
+
+    Raises
+    ------
+    ValueError
+    """
+    if args.memory is not None:
+        bytes_of("--memory", args.memory)
+    if args.warm_start_fraction is not None:
+        check_fraction("--warm-start-fraction", args.warm_start_fraction)
+    said = args.scratch is not None or args.memory is not None or args.warm_start_fraction is not None
+    if said and (args.model != "cp" or args.also):
+        fail_value("--scratch, --memory and --warm-start-fraction are for one tensor (--model cp); leave them out.")
+    if not is_placed(args):
+        return
+    if args.model != "cp" or args.also:
+        fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
+    for option, given in (("--count", args.count), ("--shape", args.shape)):
+        if given:
+            fail_value(f"{option} is for one file that is read whole; leave it out, or --scratch and --memory.")
+    if args.duplicates != "error":
+        fail_value(
+            f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
+            "files; merge the cells before."
+        )
+
+
+def files_of_place(args: argparse.Namespace) -> Any:
+    """The files as the options describe them."""
+    from tensorcep.entries.io.columns import Files, files_of
+    from tensorcep.entries.io.layout import LAST, Reading
+
+    value = LAST if args.value is None else chosen_value(args)
+    how = Reading(args.index_base, args.header, args.labels, chosen_modes(args), value)
+    return Files(files_of(args.data), how, args.format, distinct=True)

@@ -1,0 +1,63 @@
+"""Entries that are chosen by a keyed hash of their cells, and problems of those that memory has room for.
+
+Which entries are chosen depends on the key and on their coordinates, not on where they stand or how many others there
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorcep.core.scratch import on_scratch
+from tensorcep.cp.model import Entries, pack_entries
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import coords_of
+from tensorcep.cp.stored import pieces
+from tensorcep.kernels.slots import LANES
+
+# Of more entries on scratch, so many are looked at for a start.
+MOST_SAMPLED = 1 << 20
+
+
+def chosen_by_hash(columns: Sequence[np.ndarray], share: float, key: int) -> np.ndarray:
+    """Whether each cell, of whole numbers (n,) per mode, is among that share of all cells, (n,) bool."""
+    mixed = np.full(len(columns[0]), np.uint64(key % 2**64))
+    for column in columns:
+        mixed = _scrambled(mixed ^ column.astype(np.uint64))
+    return mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+
+
+def _scrambled(x: np.ndarray) -> np.ndarray:
+    """A permutation of 64-bit numbers that leaves nothing of their order.
+
+    Source: the mixing of SplitMix64 (Steele, Lea and Flood 2014).
+    """
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def entries_in_memory(problem: Problem, without: np.ndarray | None = None) -> Entries:
+    """The entries of a problem without those at some places; of many on scratch a sample."""
+    entries, n = problem.entries, len(problem.entries.permutation)
+    places = np.arange(n) if not on_scratch(entries.y) or n <= MOST_SAMPLED else _some_places(problem)
+    if without is not None:
+        places = np.delete(places, without) if len(places) == n else np.setdiff1d(places, without)
+    return pack_entries(coords_of(entries, places), entries.y.ravel()[places], problem.shape)
+
+
+def _some_places(problem: Problem) -> np.ndarray:
+    entries, n, found = problem.entries, len(problem.entries.permutation), []
+    for at in pieces(n):
+        blocks = entries.rows[at.start // LANES : -(-at.stop // LANES)]
+        columns = [blocks[:, k].ravel()[: at.stop - at.start] for k in range(blocks.shape[1])]
+        found.append(at.start + np.flatnonzero(chosen_by_hash(columns, MOST_SAMPLED / n, problem.seed)))
+    return np.concatenate(found)
+
+
+def problem_in_memory(problem: Problem) -> Problem:
+    """A problem as it is; one on scratch with its entries, or a sample of them, in memory."""
+    return problem._replace(entries=entries_in_memory(problem)) if on_scratch(problem.entries.y) else problem

@@ -1,0 +1,219 @@
+"""Entries on scratch: packed and listed by row some at a time, to the bits of `tensorcep.cp.model`.
+
+Sorting is stable counting, a mode at a time: the places of the entries of every row are counted first, and the entries
+then written to them, a piece of the input after the other, each piece in order, so that files are written from their
+beginning to their end once for every piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.packing import offsets
+from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, room_of
+from tensorcep.core.sorting import sorted_places
+from tensorcep.cp.model import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.read_stored import taken_off
+from tensorcep.kernels.slots import LANES
+
+# Entries that are sorted at a time, a multiple of LANES: each takes about a hundred bytes.
+PIECE = 1 << 22
+SORTING_BYTES = 100
+
+
+class Columns(NamedTuple):
+    """Coordinates of entries on scratch: a column (N,) int32 for each mode; whether no cell may occur twice."""
+
+    columns: tuple[np.ndarray, ...]
+    distinct: bool = False
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def scratch_bytes(n: int, order: int) -> int:
+    """The most bytes that the files of a fit of n entries take at a time."""
+    source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
+    by_row = order * (4 * (order - 1) + 8)
+    return n * (source + max(sorting, packed + 2 * by_row))
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """Slices of n entries, of PIECE each, the last of fewer."""
+    for first in range(0, n, PIECE):
+        yield slice(first, min(n, first + PIECE))
+
+
+def pack_stored(source: Columns, y: np.ndarray, shape: Sequence[int]) -> Entries:
+    """As `tensorcep.cp.model.pack_entries`, of values (N,) on scratch, where the entries lie too.
+
+    Raises
+    ------
+    ValueError
+        If a cell occurs twice that may not.
+    """
+    n, order, room = len(source), len(shape), room_of(y)
+    first, n_blocks = offsets(shape), -(-n // LANES)
+    place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
+    for at in pieces(n):
+        place[at] = np.arange(at.start, at.stop)
+    parts: tuple[np.ndarray, ...] = (*source.columns, y, place)
+    del place
+    for k in range(order - 1, -1, -1):
+        parts = _sorted_by(k, parts, shape[k], room)
+    if source.distinct:
+        _check_distinct(parts[:order])
+    rows, values, weight = room.empty((n_blocks, order, LANES), np.int32), *_lanes(n_blocks, room)
+    for at in pieces(n_blocks * LANES):
+        mine, own = slice(at.start // LANES, -(-at.stop // LANES)), slice(at.start, min(n, at.stop))
+        used, flat = own.stop - own.start, np.zeros(at.stop - at.start)
+        flat[:used] = parts[order][own]
+        values[mine] = flat.reshape(-1, LANES)
+        flat[:used] = 1.0
+        weight[mine] = flat.reshape(-1, LANES)
+        for k in range(order):
+            column = np.zeros(len(flat), np.int32)
+            np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
+            rows[mine, k] = column.reshape(-1, LANES)
+    starts = chunk_starts(n, order, n_blocks, int(first[-1]))
+    return Entries(rows, values, weight, starts, parts[order + 1], first)
+
+
+def _lanes(n_blocks: int, room: Room) -> tuple[np.ndarray, np.ndarray]:
+    return room.empty((n_blocks, LANES)), room.empty((n_blocks, LANES))
+
+
+def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
+    """All parts in the stable order of part k, whole numbers below `size`."""
+    n, out = len(parts[k]), tuple(room.empty(part.shape, part.dtype) for part in parts)
+    count = np.zeros(size, dtype=np.int64)
+    for at in pieces(n):
+        count += np.bincount(parts[k][at], minlength=size)
+    filled = np.cumsum(count) - count
+    for at in pieces(n):
+        place, to = _placed(np.ascontiguousarray(parts[k][at]), filled)
+        for part, sorted_part in zip(parts, out, strict=True):
+            sorted_part[to] = part[at][place]
+    return out
+
+
+def _placed(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of a piece's keys in order, and where each goes; `filled` tells what follows, and moves on."""
+    place, cuts = sorted_places(key, len(filled))
+    cuts = cuts.astype(np.int64)
+    count = np.diff(cuts)
+    to = np.repeat(filled - cuts[:-1], count)
+    to += np.arange(len(key))
+    filled += count
+    return place, to
+
+
+def _check_distinct(columns: Sequence[np.ndarray]) -> None:
+    n = len(columns[0])
+    for at in pieces(n - 1):
+        following = slice(at.start + 1, at.stop + 1)
+        same = np.logical_and.reduce([column[at] == column[following] for column in columns])
+        if same.any():
+            cell = tuple(int(column[at][int(same.argmax())]) for column in columns)
+            raise ValueError(
+                f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
+                f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
+            )
+
+
+def by_row_of(problem: Problem, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries_by_row`."""
+    if not on_scratch(problem.entries.y):
+        return entries_by_row(problem.entries, late, values)
+    return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
+
+
+def by_row_stored(
+    entries: Entries, late: np.ndarray | None = None, values: bool = False, shift: float = 0.0
+) -> EntriesByRow:
+    """As `tensorcep.cp.model.entries_by_row`, on scratch; made once for the same entries.
+
+    Values from which `shift` was taken are listed with it, as float32, where that loses nothing
+    (`tensorcep.cp.read_stored.StoredTargets` gives them back).
+    """
+    room = room_of(entries.y)
+    if not isinstance(room, Scratch):
+        raise TypeError("entries must lie on scratch; got some in memory.")
+    key = (id(entries.y), None if late is None else late.tobytes(), values)
+    if key not in room.tables:
+        raw = shift if values and _is_single(entries.y, shift) else None
+        room.tables[key] = (entries, _listed(entries, late, values, raw, room))
+    found: EntriesByRow = room.tables[key][1]
+    return found
+
+
+def _is_single(y: np.ndarray, shift: float) -> bool:
+    """Whether single precision holds the values as they were before `shift` was taken from them."""
+    return all(
+        np.array_equal(np.subtract((y[at] + shift).astype(np.float32), shift, dtype=np.float64), y[at])
+        for at in (slice(b, b + PIECE // LANES) for b in range(0, len(y), PIECE // LANES))
+    )
+
+
+def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    first, bounds = entries.offsets, []
+    entry = room.empty(0 if values else K * n, np.int32)
+    value = room.empty(K * n if values else 0, np.float64 if raw is None else np.float32)
+    others = room.empty((K * n, K - 1), np.int32)
+    last = None if late is None else np.sort(late)
+    for k in range(K):
+        count = np.zeros(2 * int(first[k + 1] - first[k]), dtype=np.int64)
+        for _, key, _ in _keys(entries, k, last):
+            count += np.bincount(key, minlength=len(count))
+        filled = np.cumsum(count) - count
+        bounds.append(k * n + filled.copy())
+        filled += k * n
+        for at, key, rest in _keys(entries, k, last):
+            place, to = _placed(key, filled)
+            others[to] = rest[place]
+            if values:
+                y = entries.y.ravel()[at][place]
+                value[to] = y if raw is None else y + raw
+            else:
+                entry[to] = place + at.start
+    return listed_by_row(bounds, (n, K), first, (entry, value, others))
+
+
+def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Pieces of the entries: where, twice the rows of mode k, one more of those that come last; rows of the others."""
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    others = [j for j in range(K) if j != k]
+    for at in pieces(n):
+        blocks = entries.rows[at.start // LANES : -(-at.stop // LANES)]
+        key = 2 * (blocks[:, k].ravel()[: at.stop - at.start] - np.int32(entries.offsets[k]))
+        if late is not None:
+            key[late[slice(*np.searchsorted(late, [at.start, at.stop]))] - at.start] += 1
+        yield at, key, np.stack([blocks[:, j].ravel()[: len(key)] for j in others], axis=1)
+
+
+def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[Columns, np.ndarray]:
+    """Checked entries in memory as columns and values on scratch."""
+    columns = tuple(room.empty(len(coords), np.int32) for _ in range(coords.shape[1]))
+    y = room.empty(len(values))
+    for at, (k, column) in itertools.product(pieces(len(values)), enumerate(columns)):
+        column[at] = coords[at, k]
+    y[:] = values
+    return Columns(columns), y
+
+
+def shuffled_places(entries: Entries, rng: np.random.Generator) -> np.ndarray:
+    """The places of all entries in any order, as `rng.permutation` has them; those of entries on scratch lie there."""
+    n, room = len(entries.permutation), room_of(entries.y)
+    if room is MEMORY:
+        return rng.permutation(n)
+    order = room.empty(n, np.int64)
+    for at in pieces(n):
+        order[at] = np.arange(at.start, at.stop)
+    rng.shuffle(order)
+    return order
