@@ -34,8 +34,8 @@ class ClusterError(RuntimeError):
 class Held:
     """Something that tasks need: here, and, as a future, on the workers."""
 
-    def __init__(self, value: Any):
-        self.value = value
+    def __init__(self, value: Any, name: str):
+        self.value, self.name = value, name
         self.future: Any = None
 
 
@@ -92,9 +92,16 @@ class Cluster:
 
     def put(self, value: Any) -> Held:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
-        return Held(value)
+        return Held(value, f"{self._run}-{next(self._numbers)}")
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, patient: bool = False) -> list[Told]:
+    def run(
+        self,
+        function: Callable[..., Any],
+        calls: Sequence[Call],
+        what: str,
+        patient: bool = False,
+        spread: bool = False,
+    ) -> list[Told]:
         """What the function gives for each of these arguments, in their order; its warnings are given here, too.
 
         Parameters
@@ -107,6 +114,8 @@ class Cluster:
             What a task is called.
         patient : bool
             Whether a task that is being done may take any time.
+        spread : bool
+            Whether tasks are alike, and each goes to the same worker in every run, as long as it is there.
 
         Raises
         ------
@@ -116,11 +125,13 @@ class Cluster:
         futures: dict[int, Any] = {}
         found: dict[int, Told] = {}
         watch = Watch(self, what, patient)
+        workers = self._addresses() if spread else []
         while len(found) < len(calls):
             watch.look(len(found), [f for i, f in futures.items() if i not in found])
             try:
                 for i in (i for i in range(len(calls)) if i not in found and i not in futures):
-                    futures[i] = self._submit(function, calls[i], f"{what}-{i}")
+                    where = workers[i * len(workers) // len(calls)] if workers else None
+                    futures[i] = self._submit(function, calls[i], f"{what}-{i}", where)
                 self._wait([f for i, f in futures.items() if i not in found])
                 done = [i for i, f in futures.items() if i not in found and f.status == "finished"]
                 for i, told in zip(done, self.client.gather([futures[i] for i in done]), strict=True):
@@ -131,12 +142,28 @@ class Cluster:
             if any([self._is_lost(futures[i], what) for i in lost]) or (lost and not done):
                 self._forget([call for i, call in enumerate(calls) if i not in found])
                 futures = {i: f for i, f in futures.items() if i in found}
+                workers = self._addresses() if spread else []
                 watch.again()
         results = [found[i] for i in range(len(calls))]
         for told in results:
             for text, category in told.warnings:
                 warn_user(text, category)
         return results
+
+    def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
+        """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
+        futures = self.client.compute(list(delayed))
+        watch = Watch(self, what, patient=True)
+        while True:
+            left = [future for future in futures if future.status != "finished"]
+            for future in left:
+                if future.status in ("error", "cancelled", "lost"):
+                    self._is_lost(future, what)
+                    raise ClusterError(f"a task of {what!r} was lost with its worker; run it again.")
+            if not left:
+                return list(self.client.gather(futures))
+            watch.look(len(futures) - len(left), left)
+            self._wait(left)
 
     def _lost(self) -> tuple[type[BaseException], ...]:
         """What Dask raises when a worker is gone with what was on it, or cannot be reached."""
@@ -162,10 +189,16 @@ class Cluster:
                 if isinstance(held, Held):
                     held.future = None
 
-    def _submit(self, function: Callable[..., Any], call: Call, name: str) -> Any:
+    def _submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
         sent = [self._future(item) for item in call]
-        key = f"{name}-{self._run}-{next(self._numbers)}"
-        return self.client.submit(_told, __version__, function, *sent, key=key, pure=False)
+        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
+        if worker is not None:
+            how |= {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(_told, __version__, function, *sent, **how)
+
+    def _addresses(self) -> list[str]:
+        """The workers that are there."""
+        return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def _future(self, item: Any) -> Any:
         """What a task is given for an argument: futures for what is held."""

@@ -32,7 +32,8 @@ from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
-from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, split_table
+from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
+from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, is_of, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -140,7 +141,8 @@ class BaseCP(
         X : array-like of shape (N, K) of integers, SparseTensor, or table
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
             one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes.
+            of xarray, whose dimensions are the modes. A dask.dataframe is read by the workers of the active client,
+            which do the row updates of "gibbs" and "vmp", too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
             Values of the entries; left out with a SparseTensor, and where `value` names their column.
         modes : list of column names, optional
@@ -175,6 +177,9 @@ class BaseCP(
             If the result is not finite.
         """
         refuse_others(f"{type(self).__name__}.fit", others)
+        if is_of(X, "dask"):
+            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight}
+            return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
         given = X, y
         if value is UNSAID and y is None and is_array_of_cells(X):
