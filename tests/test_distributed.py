@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from helpers.clusters import local_client, sleep
 
 import tensorcep as tc
+from tensorcep import distributed
 from tensorcep.core.cluster import Cluster, ClusterError
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
@@ -102,3 +105,153 @@ def test_without_dask_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch
         ImportError, match=r"needs dask\.distributed, which is not installed; pip install 'tensorcep\[dask\]'"
     ):
         tc.select_rank(quick(), TENSOR, ranks=[1], cv=2, client=object())
+
+
+def of_workers(method: Any, **params: Any) -> tc.CPRegressor:
+    return quick(**{"method": method, "init": "random", "max_iter": 6, "interactions": "cp", **params})
+
+
+def check_same(one: Any, other: Any) -> None:
+    """Factors and traces to the bit."""
+    for a, b in zip(one.factors_, other.factors_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in set(one.trace_) - {"seconds"}:
+        np.testing.assert_array_equal(one.trace_[name], other.trace_[name], err_msg=name)
+    assert one.noise_precision_ == other.noise_precision_
+
+
+GIBBS = tc.Gibbs(n_chains=2)
+ENGINES = pytest.mark.parametrize(
+    ("method", "params"),
+    [("vmp", {}), ("vmp", {"interactions": "main+cp", "prior": "ard"}), (GIBBS, {}), (GIBBS, {"interactions": "auto"})],
+    ids=["vmp", "vmp-main", "gibbs", "gibbs-pairs"],
+)
+
+
+@ENGINES
+def test_fit_on_workers_has_the_bits_of_one_process(client: Any, method: Any, params: dict[str, Any]) -> None:
+    here, _ = recorded(lambda: of_workers(method, **params).fit(TENSOR))
+    there, _ = recorded(lambda: distributed.fit(of_workers(method, **params), TENSOR, client=client, n_parts=2))
+    check_same(here, there)
+
+
+class EndedError(Exception):
+    """What ends a fit in a test."""
+
+
+@pytest.mark.parametrize("method", ["vmp", GIBBS], ids=["vmp", "gibbs"])
+def test_fit_that_was_ended_goes_on_to_the_same_bits(client: Any, tmp_path: Path, method: Any) -> None:
+    def end(n: int, sweep: Any, state: Any) -> None:
+        if n == 5:
+            raise EndedError
+
+    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "n_parts": 2, "every": 2}
+    here, _ = recorded(lambda: of_workers(method).fit(TENSOR))
+    with pytest.raises(EndedError):
+        distributed.fit(of_workers(method, callbacks=end), TENSOR, **how)
+    seen: list[int] = []
+    there, _ = recorded(
+        lambda: distributed.fit(of_workers(method, callbacks=lambda n, *_: seen.append(n)), TENSOR, **how)
+    )
+    check_same(here, there)
+    assert seen == [5, 6]
+    again, _ = recorded(lambda: distributed.fit(of_workers(method), TENSOR, **how))
+    check_same(here, again)
+    with pytest.raises(ValueError, match="holds a fit of other entries, settings or seed"):
+        distributed.fit(of_workers(method, random_state=1), TENSOR, **how)
+
+
+def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "n_parts": 2}
+    recorded(lambda: distributed.fit(of_workers("vmp"), TENSOR, **how))
+    client.restart()
+    for path in (tmp_path / "fit" / "entries").glob("*/value.npy"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    for path in (tmp_path / "fit").glob("run-*"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
+        distributed.fit(of_workers("vmp"), TENSOR, **how)
+    monkeypatch.setattr("tensorcep.cp.workers.parts.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
+    with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
+        distributed.fit(of_workers("vmp"), TENSOR, client=client)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            tc.CPRegressor(2, method="cep"),
+            "by gibbs and vmp, not 'gaussian' by 'cep'; fit it in",
+        ),
+        (tc.CPRegressor(2, method="vmp", noise="entry"), "workers fit entries of one noise"),
+    ],
+)
+def test_fit_on_workers_refuses_what_they_cannot_do(client: Any, model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        distributed.fit(model, TENSOR, client=client)
+    assert not hasattr(model, "factors_")
+
+
+def test_fit_on_workers_refuses_what_is_no_model_or_folder(client: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="model must be a CP estimator; got BayesianPCA"):
+        distributed.fit(tc.BayesianPCA(), TENSOR, client=client)
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="checkpoint must be a folder"):
+        distributed.fit(quick(), TENSOR, client=client, checkpoint=tmp_path / "file")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
+    """Entries with text as labels in three files, in which not all labels are."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("files")
+    frame = TENSOR.to_pandas(["user", "item", "day"], "stars")
+    frame["user"] = np.array([f"user {i}" for i in range(14)])[frame["user"]]
+    frame["item"] = rng.permutation(np.array([f"item-{i}" for i in range(12)]))[frame["item"]]
+    for n, rows in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        frame.iloc[rows].to_parquet(folder / f"part{n}.parquet")
+    return folder, frame
+
+
+def test_fit_of_a_dask_table_has_the_bits_of_its_lines_whatever_the_order_of_files(
+    client: Any, files: tuple[Path, pd.DataFrame]
+) -> None:
+    tables = pytest.importorskip("dask.dataframe")
+    folder, frame = files
+    how: dict[str, Any] = {"modes": ["user", "item", "day"], "value": "stars"}
+    here, _ = recorded(lambda: of_workers("vmp").fit(frame, **how))
+    paths = sorted(map(str, folder.glob("*.parquet")))
+    for order in (paths, paths[::-1]):
+        there, _ = recorded(lambda order=order: of_workers("vmp").fit(tables.read_parquet(order), **how))
+        assert [list(labels) for labels in there.labels_] == [list(labels) for labels in here.labels_]
+        check_same(here, there)
+    counted, _ = recorded(
+        lambda: tc.CPCountRegressor(1, method="vmp", max_iter=3, random_state=0).fit(
+            tables.read_parquet(paths), modes=["user", "item"], value=None
+        )
+    )
+    assert counted.n_samples_seen_ <= 14 * 12
+    with pytest.raises(ValueError, match="value=None"):
+        of_workers("vmp").fit(tables.read_parquet(paths), modes=["user", "item"])
+    with pytest.raises(ValueError, match="'price'"):
+        of_workers("vmp").fit(tables.read_parquet(paths), modes=["user", "item"], value="price")
+
+
+def test_predictions_of_a_dask_table_are_lazy_and_those_of_its_lines(
+    client: Any, files: tuple[Path, pd.DataFrame]
+) -> None:
+    tables = pytest.importorskip("dask.dataframe")
+    folder, frame = files
+    model, _ = recorded(lambda: quick(max_iter=3).fit(frame, modes=["user", "item", "day"], value="stars"))
+    found = distributed.predict(model, tables.read_parquet(folder))
+    assert found.npartitions == 3
+    assert list(found.columns) == ["mean", "std"]
+    mean, std = model.predict(frame[["user", "item", "day"]], return_std=True)
+    table = found.compute()
+    np.testing.assert_array_equal(table["mean"], mean)
+    np.testing.assert_array_equal(table["std"], std)
+    with pytest.raises(ValueError, match=r"use model\.predict"):
+        distributed.predict(model, frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorcep.cli._command import (
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
+from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("kl", "w2"),
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
+    add_worker_options(parser)
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -219,14 +222,14 @@ def run(args: argparse.Namespace) -> None:
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     method = method_of(args)
     progress = shows_progress(args)
-    tensor = read_data(args.data, args, progress)
-    if not args.quiet:
-        print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
-        print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
     model = estimator_of(args, method=method, verbose=progress)
-    start = time.perf_counter()
-    model.fit(tensor)
-    seconds = time.perf_counter() - start
+    if has_workers(args):
+        seconds = fit_on_workers(args, model, partial(_read, args, progress))
+    else:
+        tensor = _read(args, progress)
+        start = time.perf_counter()
+        model.fit(tensor)
+        seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
         print(f"method      {method_line(model)}")
@@ -234,6 +237,15 @@ def run(args: argparse.Namespace) -> None:
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
             print(line)
         print(f"model       {args.output}")
+
+
+def _read(args: argparse.Namespace, progress: int) -> SparseTensor:
+    """The entries, and what there is to say of them."""
+    tensor = read_data(args.data, args, progress)
+    if not args.quiet:
+        print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
+        print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
+    return tensor
 
 
 def method_of(args: argparse.Namespace) -> Any:

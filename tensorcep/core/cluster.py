@@ -88,6 +88,7 @@ class Cluster:
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
+        self._workers: list[str] = []
         self.sent = 0  # bytes of arrays, as far as their senders count them
 
     def put(self, value: Any) -> Held:
@@ -125,7 +126,7 @@ class Cluster:
         futures: dict[int, Any] = {}
         found: dict[int, Told] = {}
         watch = Watch(self, what, patient)
-        workers = self._addresses() if spread else []
+        workers = self._known_addresses() if spread else []
         while len(found) < len(calls):
             watch.look(len(found), [f for i, f in futures.items() if i not in found])
             try:
@@ -142,7 +143,7 @@ class Cluster:
             if any([self._is_lost(futures[i], what) for i in lost]) or (lost and not done):
                 self._forget([call for i, call in enumerate(calls) if i not in found])
                 futures = {i: f for i, f in futures.items() if i in found}
-                workers = self._addresses() if spread else []
+                self._workers, workers = [], []  # Dask chooses among those that are left
                 watch.again()
         results = [found[i] for i in range(len(calls))]
         for told in results:
@@ -196,9 +197,11 @@ class Cluster:
             how |= {"workers": [worker], "allow_other_workers": True}
         return self.client.submit(_told, __version__, function, *sent, **how)
 
-    def _addresses(self) -> list[str]:
-        """The workers that are there."""
-        return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+    def _known_addresses(self) -> list[str]:
+        """The workers that there were when it was last looked."""
+        if not self._workers:
+            self._workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        return self._workers
 
     def _future(self, item: Any) -> Any:
         """What a task is given for an argument: futures for what is held."""
