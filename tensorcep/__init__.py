@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import datasets, methods, metrics
+    from tensorcep import datasets, distributed, methods, metrics
     from tensorcep.cp.select_rank import RankSelection
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
@@ -71,7 +71,7 @@ _NAMES = {
     "selection": ("compare", "select_rank"),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
-_MODULES = ("datasets", "methods", "metrics", "plots")
+_MODULES = ("datasets", "distributed", "methods", "metrics", "plots")
 
 __all__ = [
     "CEP",
@@ -106,6 +106,7 @@ __all__ = [
     "__version__",
     "compare",
     "datasets",
+    "distributed",
     "factor_match_score",
     "load",
     "methods",

@@ -39,7 +39,9 @@ def _matched_factors(given: Any) -> Any:
     return [moments.mean[:, : given.n_components_] for moments in given.posterior_.moments]
 
 
-def replicability(model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, random_state: Any = 0) -> pd.DataFrame:
+def replicability(
+    model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, random_state: Any = 0, client: Any = None
+) -> pd.DataFrame:
     """Factor match scores of pairs of fits: of the same entries from other seeds, or of the two halves of the entries.
 
     Parameters
@@ -53,6 +55,8 @@ def replicability(model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, 
     n_repeats : int, default=4
         Fits, all pairs of which are compared, or random splits.
     random_state : int, RandomState, Generator or None
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers make the fits; scores are the same.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def replicability(model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, 
         A row per pair, with the columns "first", "second" and "score".
     """
     if not isinstance(model, FactorModel):
-        how = by, n_repeats, random_state
+        how = by, n_repeats, random_state, client
         return _factor_match.compared(model, X, X.train_test_split, factor_match_score, *how)
     cells = cells_of_matrices(model, X)
 
@@ -68,4 +72,4 @@ def replicability(model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, 
         first, second = zip(*(one.train_test_split(share, rng) for one in cells.matrices), strict=True)
         return cells.given(list(first)), cells.given(list(second))
 
-    return _factor_match.compared(model, X, split, factor_match_score, by, n_repeats, random_state)
+    return _factor_match.compared(model, X, split, factor_match_score, by, n_repeats, random_state, client)

@@ -15,12 +15,14 @@ from sklearn.base import clone
 
 from tensorcep import metrics
 from tensorcep.core.checks import check_choice, check_fraction, check_int, check_not_empty, fail_value
+from tensorcep.core.cluster import cluster_of
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.cp import compare as _cp_compare
 from tensorcep.cp import select_rank as _cp_ranks
 from tensorcep.cp.compare import LEVELS, cost_of
-from tensorcep.cp.select_rank import RANKS, RULES, Fold, RankSelection, Search, folds_of, in_order, selected
+from tensorcep.cp.search import Folds, Search
+from tensorcep.cp.select_rank import RANKS, RULES, RankSelection, folds_of, in_order, selected
 from tensorcep.entries.matrices import as_views
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
@@ -43,6 +45,7 @@ def select_rank(
     n_jobs: int | None = None,
     random_state: Any = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> RankSelection:
     """Choose the number of components by the log score of held-out entries, and fit the model with it to all of them.
 
@@ -70,6 +73,8 @@ def select_rank(
     random_state : int, RandomState, Generator or None
         Shuffles the entries of an integer `cv`. The fits use the estimator's own.
     verbose : int, default=0
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers fit the folds; scores are the same.
 
     Returns
     -------
@@ -89,11 +94,11 @@ def select_rank(
     """
     if not isinstance(estimator, FactorModel):
         how: dict[str, Any] = {"cv": cv, "rule": rule, "patience": patience, "n_jobs": n_jobs, "verbose": verbose}
-        return _cp_ranks.select_rank(estimator, X, y, ranks, random_state=random_state, **how)
+        return _cp_ranks.select_rank(estimator, X, y, ranks, random_state=random_state, client=client, **how)
     tried = in_order(ranks)
     patience = len(tried) if patience is None else check_int("patience", patience)
     word = check_choice("rule", rule, RULES)
-    search = Search(tried, [], patience, n_threads(n_jobs), bool(verbose), word)
+    search = Search(tried, [], patience, n_threads(n_jobs), bool(verbose), word, cluster_of(client))
     return _select_components(estimator, X, search, cv, random_state)
 
 
@@ -103,14 +108,29 @@ def _select_components(estimator: FactorModel, X: Any, search: Search, cv: Any, 
     start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
     search = search._replace(folds=folds_of(cv, place[:, None], place, random_state))
 
-    def score(rank: int, fold: Fold) -> float:
-        kept, held = (
-            [one.select(rows[place[rows] == m] - start[m]) for m, one in enumerate(cells.matrices)] for rows in fold
-        )
-        model = clone(estimator).set_params(n_components=rank, verbose=0).fit(cells.given(kept))
-        return float(np.concatenate([_log_scores(*_predicted(model, m, one)) for m, one in enumerate(held)]).mean())
+    data = MatrixFolds(estimator, cells, place, start, search.folds)
+    return selected(search, data, _fold_score, lambda rank: clone(estimator).set_params(n_components=rank).fit(X))
 
-    return selected(search, score, lambda rank: clone(estimator).set_params(n_components=rank).fit(X))
+
+class MatrixFolds(NamedTuple):
+    """What all fits to folds need: the cells, which matrix each is of, and where the cells of each matrix begin."""
+
+    estimator: FactorModel
+    cells: Cells
+    place: np.ndarray
+    start: np.ndarray
+    folds: Folds
+
+
+def _fold_score(data: MatrixFolds, rank: int, fold: int) -> float:
+    """The log score of held-out cells of a fit with so many components."""
+    cells, place, start = data.cells, data.place, data.start
+    kept, held = (
+        [one.select(rows[place[rows] == m] - start[m]) for m, one in enumerate(cells.matrices)]
+        for rows in data.folds[fold]
+    )
+    model = clone(data.estimator).set_params(n_components=rank, verbose=0).fit(cells.given(kept))
+    return float(np.concatenate([_log_scores(*_predicted(model, m, one)) for m, one in enumerate(held)]).mean())
 
 
 def compare(
@@ -121,6 +141,7 @@ def compare(
     estimator: Any = None,
     params: Mapping[str, Mapping[str, Any]] | None = None,
     coverage: float = 0.9,
+    client: Any = None,
 ) -> pd.DataFrame:
     """Fit the same model by several methods and score each on held-out entries.
 
@@ -136,6 +157,9 @@ def compare(
         Per method, parameters of the estimator for it alone, such as ``{"vmp": {"max_iter": 500}}``.
     coverage : float, default=0.9
         Of the central predictive intervals.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers fit the methods; scores are the same, seconds and memory are theirs (with one
+        thread per worker).
 
     Returns
     -------
@@ -157,7 +181,7 @@ def compare(
     >>> list(table.index)
     ['cep', 'vmp']
     """
-    how: dict[str, Any] = {"params": params, "coverage": coverage}
+    how: dict[str, Any] = {"params": params, "coverage": coverage, "client": client}
     if not isinstance(estimator, FactorModel):
         return _cp_compare.compare(tensor_train, tensor_test, methods, estimator=estimator, **how)
     check_fraction("coverage", coverage)
@@ -166,15 +190,21 @@ def compare(
     chosen = {str(item): item for item in given}
     for item in given:
         check_choice("a method", item.name if isinstance(item, Settings) else item, FACTOR_METHODS)
-    lines = []
-    for name, method in chosen.items():
-        model = clone(estimator).set_params(method=method).set_params(**(params or {}).get(name, {}))
-        X = fitted.given(fitted.matrices)
-        _warm_up(model, X)
-        cost = cost_of(partial(model.fit, X))
-        parts = [_predicted(model, m, one) for m, one in enumerate(held.matrices)]
-        lines.append({"method": name, **_scores(parts, coverage), "sweeps": model.n_iter_, **cost})
-    return pd.DataFrame(lines).set_index("method")
+    models = {
+        name: clone(estimator).set_params(method=method).set_params(**(params or {}).get(name, {}))
+        for name, method in chosen.items()
+    }
+    return _cp_compare.table_of(models, _measured, (fitted, held), coverage, client)
+
+
+def _measured(model: Any, cells: tuple[Cells, Cells], coverage: float) -> dict[str, float]:
+    """A line of the table: the fit to the first cells, scored on the others."""
+    fitted, held = cells
+    X = fitted.given(fitted.matrices)
+    _warm_up(model, X)
+    cost = cost_of(partial(model.fit, X))
+    parts = [_predicted(model, m, one) for m, one in enumerate(held.matrices)]
+    return {**_scores(parts, coverage), "sweeps": model.n_iter_, **cost}
 
 
 def _warm_up(model: Any, X: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from helpers.source_graph import ROOT
 
 
-@pytest.mark.parametrize("name", ["datasets", "metrics", "plots"])
+@pytest.mark.parametrize("name", ["datasets", "distributed", "metrics", "plots"])
 def test_public_module_is_an_attribute_and_can_be_imported(name: str) -> None:
     code = (
         f"import tensorcep; from tensorcep import {name} as a; b = tensorcep.{name}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_line
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
+from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
@@ -75,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
     add_place_options(parser)
+    add_worker_options(parser)
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -222,14 +225,14 @@ def run(args: argparse.Namespace) -> None:
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     method = method_of(args)
     progress = shows_progress(args)
-    data = files_of_place(args) if is_placed(args) else read_data(args.data, args, progress)
-    if not args.quiet:
-        print(f"data        {args.data if is_placed(args) else _described(data)}")
-        print(f"likelihood  {args.likelihood or _default_likelihood(data)}", flush=True)
     model = estimator_of(args, method=method, verbose=progress)
-    start = time.perf_counter()
-    model.fit(data, scratch=args.scratch, memory=args.memory, warm_start_fraction=args.warm_start_fraction)
-    seconds = time.perf_counter() - start
+    if has_workers(args):
+        seconds = fit_on_workers(args, model, partial(_read, args, progress))
+    else:
+        data = _read(args, progress)
+        start = time.perf_counter()
+        model.fit(data, scratch=args.scratch, memory=args.memory, warm_start_fraction=args.warm_start_fraction)
+        seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
         print(f"method      {method_line(model)}")
@@ -237,6 +240,16 @@ def run(args: argparse.Namespace) -> None:
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
             print(line)
         print(f"model       {args.output}")
+
+
+def _read(args: argparse.Namespace, progress: int) -> Any:
+    """The entries, or files that are read some lines at a time, and what there is to say of them."""
+    placed = is_placed(args) and not has_workers(args)
+    data = files_of_place(args) if placed else read_data(args.data, args, progress)
+    if not args.quiet:
+        print(f"data        {args.data if placed else _described(data)}")
+        print(f"likelihood  {args.likelihood or _default_likelihood(data)}", flush=True)
+    return data
 
 
 def method_of(args: argparse.Namespace) -> Any:

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.cli._workers import has_workers
 from tensorcep.core.checks import check_fraction, fail_value
 from tensorcep.core.memory import bytes_of
 
@@ -50,6 +51,13 @@ def check_place(args: argparse.Namespace) -> None:
     said = args.scratch is not None or args.memory is not None or args.warm_start_fraction is not None
     if said and (args.model != "cp" or args.also):
         fail_value("--scratch, --memory and --warm-start-fraction are for one tensor (--model cp); leave them out.")
+    if has_workers(args):
+        if said:
+            fail_value(
+                "--scratch, --memory and --warm-start-fraction are for a fit in this process; got --dask-local or "
+                "--dask-scheduler; leave them out."
+            )
+        return
     if not is_placed(args):
         return
     if args.model != "cp" or args.also:

@@ -34,6 +34,9 @@ class Executor(Protocol):
         `scratch` makes the last arguments of each call: work space that no two calls may share.
         """
 
+    def close(self) -> None:
+        """End what the executor has begun."""
+
 
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""

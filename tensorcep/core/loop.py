@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tensorcep.core.executor import Executor, ThreadExecutor
+from tensorcep.core.host import Begun, current_host
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -166,27 +167,36 @@ def run(
     an earlier run of `done` sweeps, is continued.
     """
     callbacks = tuple(callbacks)
-    sweeps: list[Sweep] = []
-    seconds: list[float] = []
-    converged = stopped = False
-    executor = ThreadExecutor(n_threads)
+    host = current_host()
+    executor = ThreadExecutor(n_threads) if host is None else host.executor(n_threads)
     try:
         if state is None:
             state = method.init(problem, options, executor)
-        with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose) as bar:
-            while len(sweeps) < max_iter and not converged and not stopped:
+        now = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor)
+        state, sweeps, seconds, ended, stopped = now
+        converged = _has_converged(method, sweeps, tol)
+        with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose, initial=len(sweeps)) as bar:
+            while len(sweeps) < max_iter and not converged and not stopped and not ended:
                 begin = time.perf_counter()
                 state, sweep = method.step(state, problem, options, executor)
                 seconds.append(time.perf_counter() - begin)
                 sweeps.append(sweep)
                 bar.update()
                 bar.set_postfix(change=f"{sweep.change:.1e}", refresh=False)
-                converged = not method.sampler and sweep.change < tol
+                converged = _has_converged(method, sweeps, tol)
                 bar.total = len(sweeps) if converged else max_iter
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
+                if host is not None:
+                    host.keep(Begun(state, sweeps, seconds, False, stopped))
         posterior = method.finish(state, problem)
+        if host is not None:
+            host.keep(Begun(state, sweeps, seconds, True, stopped))
     finally:
         executor.close()
     trace = {name: np.array([getattr(s, name) for s in sweeps]) for name in Sweep._fields}
     trace["seconds"] = np.array(seconds)
     return Run(posterior, len(sweeps), converged, stopped, trace, state)
+
+
+def _has_converged(method: AnyMethod, sweeps: list[Sweep], tol: float) -> bool:
+    return bool(sweeps) and not method.sampler and sweeps[-1].change < tol

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from tensorcep import metrics
 from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
+from tensorcep.core.cluster import cluster_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import choose
@@ -38,6 +39,7 @@ def compare(
     estimator: BaseCP | None = None,
     params: Mapping[str, Mapping[str, Any]] | None = None,
     coverage: float = 0.9,
+    client: Any = None,
 ) -> pd.DataFrame:
     """Fit the same model by several methods and score each on held-out entries.
 
@@ -55,6 +57,9 @@ def compare(
         Per method, parameters of the estimator for it alone, such as ``{"vmp": {"max_iter": 500}}``.
     coverage : float, default=0.9
         Of the central predictive intervals.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers fit the methods; scores are the same, seconds and memory are theirs (with one
+        thread per worker).
 
     Returns
     -------
@@ -99,11 +104,33 @@ def compare(
     params = {} if params is None else params
     for name in params:
         check_choice("a name in params", name, chosen)
-    lines = []
-    for name, method in chosen.items():
-        model = clone(estimator).set_params(method=method).set_params(**params.get(name, {}))
-        lines.append({"method": name, **measure(model, tensor_train, tensor_test, coverage)})
-    return pd.DataFrame(lines).set_index("method")
+    models = {
+        name: clone(estimator).set_params(method=method).set_params(**params.get(name, {}))
+        for name, method in chosen.items()
+    }
+    return table_of(models, _measured, (tensor_train, tensor_test), coverage, client)
+
+
+def table_of(
+    models: Mapping[str, Any],
+    measured: Callable[[Any, Any, float], dict[str, float]],
+    data: Any,
+    coverage: float,
+    client: Any,
+) -> pd.DataFrame:
+    """The table of these models, a line ``measured(model, data, coverage)`` each, by the workers of a client if any."""
+    cluster = cluster_of(client)
+    if cluster is None:
+        lines = [measured(model, data, coverage) for model in models.values()]
+    else:
+        held = cluster.put(data)
+        calls = [(model, held, coverage) for model in models.values()]
+        lines = [told.value for told in cluster.run(measured, calls, "compare", patient=True)]
+    return pd.DataFrame(lines, index=pd.Index(list(models), name="method"))
+
+
+def _measured(model: Any, data: tuple[SparseTensor, SparseTensor], coverage: float) -> dict[str, float]:
+    return measure(model, *data, coverage)
 
 
 def _checked_methods(

@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.core.cluster import Cluster, cluster_of
 
 TINY = np.finfo(float).tiny
 
@@ -64,7 +65,9 @@ def _parts(given: Any) -> list[np.ndarray]:
     return [np.asarray(factor, dtype=float) for factor in given]
 
 
-def compared(model: Any, X: Any, split: Any, score: Any, by: str, n_repeats: int, random_state: Any) -> pd.DataFrame:
+def compared(
+    model: Any, X: Any, split: Any, score: Any, by: str, n_repeats: int, random_state: Any, client: Any = None
+) -> pd.DataFrame:
     """The table of `tensorcep.replicability`, of an estimator of any family.
 
     Parameters
@@ -73,18 +76,32 @@ def compared(model: Any, X: Any, split: Any, score: Any, by: str, n_repeats: int
         ``split(0.5, rng)``: two halves of the entries.
     score : callable
         Of two fits.
+    client : distributed.Client, optional
+        Whose workers make the fits.
     """
     check_choice("by", by, ("seeds", "halves"))
     n, rng = check_int("n_repeats", n_repeats, 2 if by == "seeds" else 1), check_random_state(random_state)
 
-    def fitted(entries: Any) -> Any:
-        return clone(model).set_params(random_state=int(rng.integers(2**31))).fit(entries)
-
+    halves = [split(0.5, rng) for _ in range(n)] if by == "halves" else []
+    entries = [half for both in halves for half in both] if halves else [X] * n
+    models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
+    fits = _all_fitted(models, entries, cluster_of(client))
     if by == "seeds":
-        fits = [fitted(X) for _ in range(n)]
-        pairs = [(i, j, fits[i], fits[j]) for i in range(n) for j in range(i + 1, n)]
+        pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     else:
-        halves = [split(0.5, rng) for _ in range(n)]
-        pairs = [(2 * i, 2 * i + 1, fitted(one), fitted(other)) for i, (one, other) in enumerate(halves)]
-    scores = [(i, j, score(one, other)) for i, j, one, other in pairs]
+        pairs = [(2 * i, 2 * i + 1) for i in range(n)]
+    scores = [(i, j, score(fits[i], fits[j])) for i, j in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])
+
+
+def _all_fitted(models: list[Any], entries: list[Any], cluster: Cluster | None) -> list[Any]:
+    """The models, each fitted to its entries."""
+    if cluster is None:
+        return [_fitted(*both) for both in zip(models, entries, strict=True)]
+    held = {id(one): cluster.put(one) for one in entries}
+    calls = [(one, held[id(own)]) for one, own in zip(models, entries, strict=True)]
+    return [told.value for told in cluster.run(_fitted, calls, "replicability", patient=True)]
+
+
+def _fitted(model: Any, entries: Any) -> Any:
+    return model.fit(entries)

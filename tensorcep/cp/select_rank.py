@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, check_cv
-from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value, warn_user
+from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.core.cluster import cluster_of
 from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.entries import training_entries
-from tensorcep.cp.estimators.fitted import STOPPED
 from tensorcep.cp.estimators.row_features import knows_rows
+from tensorcep.cp.search import Folds, Score, Search, scores_of
 from tensorcep.entries.tensor import SparseTensor
 
 RULES = ("one_standard_error", "best")
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
-UNSEEN = "touch rows without training entries"
-
-Fold = tuple[np.ndarray, np.ndarray]
-Folds = list[Fold]
 
 
 class RankSelection(NamedTuple):
@@ -72,6 +64,7 @@ def select_rank(
     n_jobs: int | None = None,
     random_state: Any = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> RankSelection:
     """Choose the rank of a CP model by the log score of held-out entries, and fit it to all of them.
 
@@ -102,6 +95,8 @@ def select_rank(
         Shuffles the entries of an integer `cv`. The fits use the estimator's own.
     verbose : int, default=0
         1 shows a progress bar.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers fit the folds; scores are the same. The fit to all entries is made here.
 
     Returns
     -------
@@ -142,34 +137,33 @@ def select_rank(
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
 
     # what is known of rows goes by the labels of a tensor, which coordinates alone do not have
-    entries = (
-        X.select if isinstance(X, SparseTensor) and knows_rows(estimator.prior) is not None else coords.__getitem__
-    )
-
-    def score(rank: int, fold: Fold) -> float:
-        kept, held = fold
-        some = entries(kept)
-        model = clone(base).set_params(rank=rank).fit(some, None if isinstance(some, SparseTensor) else values[kept])
-        return float(model.log_score(entries(held), values[held]).mean())
-
-    search = Search(tried, folds, patience, n_workers, bool(verbose), rule)
-    return selected(search, score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))
+    entries = X if isinstance(X, SparseTensor) and knows_rows(estimator.prior) is not None else coords
+    data = FoldData(base, entries, values, folds)
+    search = Search(tried, folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
+    return selected(search, data, fold_score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))
 
 
-class Search(NamedTuple):
-    """Ranks to try on folds, and how: until so many in a row did not beat the best, by so many threads, by a rule."""
+class FoldData(NamedTuple):
+    """What the fits of all ranks and folds need: the estimator, entries or their coordinates, values, and folds."""
 
-    ranks: list[int]
+    base: Any
+    entries: Any
+    values: np.ndarray
     folds: Folds
-    patience: int
-    n_workers: int
-    verbose: bool
-    rule: str
 
 
-def selected(search: Search, score: Callable[[int, Fold], float], fit: Callable[[int], Any]) -> RankSelection:
-    """The choice by ``score(rank, fold)``, the log score of held-out entries, and ``fit(rank)``, the fit to all."""
-    scores, seconds = _scores(search, score)
+def fold_score(data: FoldData, rank: int, fold: int) -> float:
+    """The log score of held-out entries of a fit of this rank."""
+    (kept, held), entries = data.folds[fold], data.entries
+    with_labels = isinstance(entries, SparseTensor)
+    some, rest = (entries.select(rows) if with_labels else entries[rows] for rows in (kept, held))
+    model = clone(data.base).set_params(rank=rank).fit(some, None if with_labels else data.values[kept])
+    return float(model.log_score(rest, data.values[held]).mean())
+
+
+def selected(search: Search, data: Any, score: Score, fit: Callable[[int], Any]) -> RankSelection:
+    """The choice by the scores of all folds, and ``fit(rank)``, the fit to all entries."""
+    scores, seconds = scores_of(search, data, score)
     tried = search.ranks[: len(scores)]
     loss, error = losses(scores)
     best = int(np.argmax(scores.mean(axis=1)))
@@ -220,59 +214,6 @@ def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any)
     if len(folds) < 2 or any(len(kept) == 0 or len(held) == 0 for kept, held in folds):
         fail_value(f"cv must give two folds or more, with entries to fit and to hold out in each; got {len(folds)}.")
     return folds
-
-
-def _scores(search: Search, score: Callable[[int, Fold], float]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean held-out log score (J, F) and seconds (J,) of the ranks up to the one where patience ends."""
-    ranks, folds = search.ranks, search.folds
-
-    def scored(rank: int, fold: Fold) -> float:
-        found = score(rank, fold)
-        bar.update()
-        return found
-
-    scores: list[list[float]] = []
-    seconds: list[float] = []
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        ThreadPoolExecutor(search.n_workers) as pool,
-        tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not search.verbose) as bar,
-    ):
-        warnings.simplefilter("always")
-        for rank in ranks:
-            begin = time.perf_counter()
-            scores.append(list(pool.map(lambda fold, rank=rank: scored(rank, fold), folds)))
-            seconds.append(time.perf_counter() - begin)
-            means = np.mean(scores, axis=1)
-            best = int(np.argmax(means))
-            bar.set_postfix(rank=rank, best=ranks[best], score=f"{means[best]:.4g}", refresh=False)
-            if len(scores) - 1 - best >= search.patience:
-                bar.total = bar.n
-                break
-    _tell(caught, len(scores), len(folds))
-    return np.array(scores), np.array(seconds)
-
-
-def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int) -> None:
-    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once.
-
-    What else a fit says of its health, its score says too.
-    """
-    slow = sum(STOPPED in str(item.message) for item in caught)
-    if slow:
-        text = f"{slow} of {n_ranks * n_folds} fits stopped before they converged; increase max_iter, or raise tol."
-        warn_user(text, ConvergenceWarning)
-    unseen = sum(UNSEEN in str(item.message) for item in caught)
-    if unseen:
-        text = f"{unseen // n_ranks} of {n_folds} folds hold out entries of rows without training entries there"
-        warn_user(f"{text}; those rows are predicted from their prior.", UserWarning)
-    rest = {
-        str(item.message): item.category
-        for item in caught
-        if not issubclass(item.category, ConvergenceWarning) and UNSEEN not in str(item.message)
-    }
-    for text, category in rest.items():
-        warn_user(text, category)
 
 
 def _frame(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
+from tensorcep.core.host import current_host
 from tensorcep.core.loop import Run, run
 from tensorcep.cp.flights import grown, of_logs
 from tensorcep.cp.from_spectra import with_spectral_start
@@ -17,6 +18,9 @@ from tensorcep.cp.sampled import problem_in_memory
 
 def run_plan(plan: Plan) -> Run:
     """Run a plan, from what the data say of where to start."""
+    host = current_host()
+    if host is not None:
+        host.check_plan(plan)
     if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None

@@ -33,8 +33,9 @@ from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
+from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, split_table
+from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, is_of, split_table
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -147,6 +148,8 @@ class BaseCP(
             one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
             of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as "data/*.parquet",
             or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
+            A dask.dataframe is read by the workers of the active client, which do the row updates of "gibbs" and "vmp",
+            too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
             Values of the entries; left out with a SparseTensor, and where `value` names their column.
         modes : list of column names, optional
@@ -192,6 +195,9 @@ class BaseCP(
             If the result is not finite.
         """
         refuse_others(f"{type(self).__name__}.fit", others)
+        if is_of(X, "dask"):
+            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight}
+            return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
         given = X, y
         alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}

@@ -165,7 +165,7 @@ def draw_factors(
             continue
         record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
         chains.rooms[k].start()
-        executor.run(_draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
+        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
     return fit
 
 
@@ -174,7 +174,7 @@ def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
     return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
 
 
-def _draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
+def draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
     """Draw the rows cuts[first]:cuts[last]."""
     in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *record, align=LANES)
 

@@ -1,0 +1,282 @@
+"""Pure tasks on the workers of a Dask client: done again when a worker is lost, and never waited for in vain.
+
+What several tasks need is kept here and sent to the workers (`Cluster.put`). When a worker dies with it, it is sent
+again, and the tasks that were waiting for it are given again: a task depends on its arguments alone, so its result is
+the same wherever and however often it is done.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tensorcep._version import __version__
+from tensorcep.core.checks import check_range, warn_user
+
+# Seconds without any progress after which a run of tasks is given up, and between two looks at it.
+TIMEOUT, LOOK = 300.0, 0.5
+# How often tasks are given again without one of them getting done.
+TRIES = 20
+INSTALL = "pip install 'tensorcep[dask]'"
+
+Call = tuple[Any, ...]
+
+
+class ClusterError(RuntimeError):
+    """The workers cannot do what they were given; nothing that was stored before is lost."""
+
+
+class Held:
+    """Something that tasks need: here, and, as a future, on the workers."""
+
+    def __init__(self, value: Any, name: str):
+        self.value, self.name = value, name
+        self.future: Any = None
+
+
+class Told(NamedTuple):
+    """What a task gave, the warnings that it gave (text and category), and its seconds."""
+
+    value: Any
+    warnings: list[tuple[str, type[Warning]]]
+    seconds: float
+
+
+def dask_module(needed_for: str) -> Any:
+    """`distributed`; the ImportError says what needs it and how to install it."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        text = f"{needed_for} needs dask.distributed, which is not installed; {INSTALL}."
+        raise ImportError(text) from error
+
+
+def checked_client(client: Any, needed_for: str = "client=") -> Any:
+    """The client of a Dask cluster.
+
+    Raises
+    ------
+    ImportError
+        If Dask is not installed.
+    TypeError
+        If it is no client.
+    """
+    dask = dask_module(needed_for)
+    if not isinstance(client, dask.Client) or client.asynchronous:
+        raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
+    return client
+
+
+class Cluster:
+    """The workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    timeout : float
+        Seconds without progress after which the work is given up with a sentence.
+    """
+
+    def __init__(self, client: Any, timeout: float = TIMEOUT):
+        self._dask = dask_module("client=")
+        self.client = checked_client(client)
+        self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
+        self._numbers = itertools.count()
+        self._run = secrets.token_hex(4)
+        self._workers: list[str] = []
+        self.sent = 0  # bytes of arrays, as far as their senders count them
+
+    def put(self, value: Any) -> Held:
+        """Keep what tasks need, so that it can be sent to workers whenever they need it."""
+        return Held(value, f"{self._run}-{next(self._numbers)}")
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        calls: Sequence[Call],
+        what: str,
+        patient: bool = False,
+        spread: bool = False,
+    ) -> list[Told]:
+        """What the function gives for each of these arguments, in their order; its warnings are given here, too.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module, so that workers find it by its name; pure.
+        calls : sequence of tuples
+            Its arguments; those that are `Held` it gets as values.
+        what : str
+            What a task is called.
+        patient : bool
+            Whether a task that is being done may take any time.
+        spread : bool
+            Whether tasks are alike, and each goes to the same worker in every run, as long as it is there.
+
+        Raises
+        ------
+        ClusterError
+            If there is no progress, or the scheduler is gone, or a task ends its workers.
+        """
+        futures: dict[int, Any] = {}
+        found: dict[int, Told] = {}
+        watch = Watch(self, what, patient)
+        workers = self._known_addresses() if spread else []
+        while len(found) < len(calls):
+            watch.look(len(found), [f for i, f in futures.items() if i not in found])
+            try:
+                for i in (i for i in range(len(calls)) if i not in found and i not in futures):
+                    where = workers[i * len(workers) // len(calls)] if workers else None
+                    futures[i] = self._submit(function, calls[i], f"{what}-{i}", where)
+                self._wait([f for i, f in futures.items() if i not in found])
+                done = [i for i, f in futures.items() if i not in found and f.status == "finished"]
+                for i, told in zip(done, self.client.gather([futures[i] for i in done]), strict=True):
+                    found[i] = told
+            except self._lost():
+                done = []
+            lost = [i for i, f in futures.items() if i not in found and f.status in ("cancelled", "lost", "error")]
+            if any([self._is_lost(futures[i], what) for i in lost]) or (lost and not done):
+                self._forget([call for i, call in enumerate(calls) if i not in found])
+                futures = {i: f for i, f in futures.items() if i in found}
+                self._workers, workers = [], []  # Dask chooses among those that are left
+                watch.again()
+        results = [found[i] for i in range(len(calls))]
+        for told in results:
+            for text, category in told.warnings:
+                warn_user(text, category)
+        return results
+
+    def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
+        """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
+        futures = self.client.compute(list(delayed))
+        watch = Watch(self, what, patient=True)
+        while True:
+            left = [future for future in futures if future.status != "finished"]
+            for future in left:
+                if future.status in ("error", "cancelled", "lost"):
+                    self._is_lost(future, what)
+                    raise ClusterError(f"a task of {what!r} was lost with its worker; run it again.")
+            if not left:
+                return list(self.client.gather(futures))
+            watch.look(len(futures) - len(left), left)
+            self._wait(left)
+
+    def _lost(self) -> tuple[type[BaseException], ...]:
+        """What Dask raises when a worker is gone with what was on it, or cannot be reached."""
+        comm = self._dask.comm.core.CommClosedError
+        return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, comm, OSError, KeyError)
+
+    def _is_lost(self, future: Any, what: str) -> bool:
+        """Whether a task was lost; what it raised itself is raised."""
+        if future.status != "error":
+            return True
+        error = future.exception()
+        if isinstance(error, self._dask.scheduler.KilledWorker):
+            raise ClusterError(
+                f"{error.allowed_failures + 1} workers ended while they did a task of {what!r}, perhaps for lack of "
+                "memory; give workers more memory, or fewer threads each."
+            ) from None
+        raise error
+
+    def _forget(self, calls: Sequence[Call]) -> None:
+        """Send again what is left to do needs."""
+        for item in itertools.chain(*calls):
+            for held in item if isinstance(item, (list, tuple)) else (item,):
+                if isinstance(held, Held):
+                    held.future = None
+
+    def _submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
+        sent = [self._future(item) for item in call]
+        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
+        if worker is not None:
+            how |= {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(_told, __version__, function, *sent, **how)
+
+    def _known_addresses(self) -> list[str]:
+        """The workers that there were when it was last looked."""
+        if not self._workers:
+            self._workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        return self._workers
+
+    def _future(self, item: Any) -> Any:
+        """What a task is given for an argument: futures for what is held."""
+        if isinstance(item, (list, tuple)) and any(isinstance(part, Held) for part in item):
+            return [self._future(part) for part in item]
+        if not isinstance(item, Held):
+            return item
+        if item.future is None or item.future.status in ("cancelled", "lost"):
+            (item.future,) = self.client.scatter([item.value], hash=False)
+        return item.future
+
+    def _wait(self, futures: list[Any]) -> None:
+        try:
+            self._dask.wait(futures, timeout=LOOK)
+        except (TimeoutError, self._dask.TimeoutError):
+            return
+
+
+def cluster_of(client: Any) -> Cluster | None:
+    """The cluster of a client; None without one."""
+    return None if client is None else Cluster(client)
+
+
+class Watch:
+    """Ends a run of tasks that makes no progress, and says which task waits for what."""
+
+    def __init__(self, cluster: Cluster, what: str, patient: bool):
+        self._cluster, self._what, self._patient = cluster, what, patient
+        self._since, self._done, self._tries = time.monotonic(), 0, 0
+
+    def again(self) -> None:
+        """Tasks are given again."""
+        self._tries += 1
+        if self._tries > TRIES:
+            raise ClusterError(f"tasks of {self._what!r} were lost {self._tries} times; look at the workers' logs.")
+        time.sleep(min(LOOK, 0.05 * self._tries))
+
+    def look(self, done: int, futures: list[Any]) -> None:
+        """Look at the tasks that are not done.
+
+        Raises
+        ------
+        ClusterError
+            If the scheduler is gone, or nothing has happened for too long.
+        """
+        client = self._cluster.client
+        if done > self._done:
+            self._since, self._done, self._tries = time.monotonic(), done, 0
+        seconds = time.monotonic() - self._since
+        if client.status in ("closed", "closing", "newly-created") or (client.status != "running" and seconds > 5.0):
+            address = getattr(client.scheduler, "address", None) or "its address"
+            raise ClusterError(f"the scheduler at {address} is gone; start it again, and the same call goes on.")
+        if seconds < self._cluster.timeout:
+            return
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        busy = {str(task): address for address, tasks in client.processing().items() for task in tasks}
+        keys = [str(future.key) for future in futures]
+        if self._patient and any(key in busy for key in keys):
+            self._since = time.monotonic()
+            return
+        waiting = "; ".join(
+            f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
+        )
+        raise ClusterError(
+            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {waiting}; look at "
+            "them, or give a larger timeout."
+        )
+
+
+def _told(version: str, function: Callable[..., Any], *args: Any) -> Told:
+    """Do a task on a worker."""
+    if version != __version__:
+        raise ClusterError(f"a worker has tensorcep {__version__}, the client has {version}; install the same.")
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value = function(*args)
+    return Told(value, [(str(one.message), one.category) for one in caught], time.perf_counter() - begin)

@@ -1,0 +1,174 @@
+"""A fit on the workers of a cluster: what it takes, and what is kept of it, so that it can go on after any end.
+
+The runs of a plan follow each other in a fixed order. Of each the state is stored every few sweeps and at its end; the
+same fit with the same folder goes on from there, to the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorcep._version import __version__
+from tensorcep.core.checks import fail_value
+from tensorcep.core.cluster import Cluster
+from tensorcep.core.executor import Executor, ThreadExecutor
+from tensorcep.core.files import read_archive, write_archive
+from tensorcep.core.host import Begun
+from tensorcep.core.loop import Sweep
+from tensorcep.core.records import merge, read_as, split, tree_of
+from tensorcep.cp.plan import Plan
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.workers.executor import ClusterExecutor
+from tensorcep.cp.workers.parts import parts_for
+from tensorcep.cp.workers.snapshot import ChainsNow, RowsNow, kept_of, restored, snapshot_of
+from tensorcep.priors.record import clocks_of
+
+KIND, VERSION = "tensorcep.checkpoint", 1
+METHODS = ("gibbs", "vmp")
+SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow}
+# Entries hashed at a time.
+BLOCKS = 1 << 16
+
+
+class ClusterHost:
+    """Runs on the workers of a cluster, kept in a folder.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    folder : Path
+        Of the entries, which this process writes and workers read.
+    checkpoint : Path or None
+        Where runs are stored; None: nowhere.
+    n_parts : int or None
+        Ranges that each mode is cut into; None: by the number of entries.
+    every : int
+        Sweeps between two states that are stored.
+    strict : bool
+        Whether a fit that workers cannot do is refused; else it is done here.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        checkpoint: Path | None,
+        n_parts: int | None = None,
+        every: int = 5,
+        strict: bool = True,
+    ):
+        self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
+        self._n_parts, self._every, self._n_runs, self._n_kept = n_parts, every, 0, 0
+        self._method, self._strict, self._here = "", strict, False
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a fit that workers cannot do, or that is not the one in the folder.
+
+        Raises
+        ------
+        ValueError
+            With what they can do.
+        """
+        reason = _why_not(plan)
+        if reason is not None and self._strict:
+            fail_value(f"{reason}; fit it in one process.")
+        self._here = reason is not None
+        if self._checkpoint is not None and not self._here:
+            self._check_folder(self._checkpoint, _print_of(plan))
+
+    def _check_folder(self, folder: Path, fingerprint: str) -> None:
+        path = folder / "fit.npz"
+        if not path.is_file():
+            write_archive(path, KIND, VERSION, {"fit": fingerprint}, {})
+            return
+        header, _ = read_archive(path, KIND, VERSION)
+        if header.get("fit") != fingerprint:
+            fail_value(
+                f"'{folder}' holds a fit of other entries, settings or seed, or of another version of tensorcep; name "
+                "another folder."
+            )
+
+    def executor(self, n_threads: int) -> Executor:
+        """Who runs the kernels of a run."""
+        if self._here:
+            return ThreadExecutor(n_threads)
+        return ClusterExecutor(self._cluster, self._folder, n_threads)
+
+    def begin(self, method: Any, problem: Problem, state: Any, executor: Any) -> Begun:
+        """The next run, up to the last sweep that is stored."""
+        if self._here:
+            return Begun(state, [], [])
+        self._n_runs, self._n_kept, self._method = self._n_runs + 1, 0, method.name
+        n_parts = self._n_parts or parts_for(len(problem.entries.permutation))
+        executor.begin(problem.shape, n_parts)
+        path = self._path("run")
+        if path is None or not path.is_file():
+            return Begun(state, [], [])
+        header, arrays = read_archive(path, KIND, VERSION)
+        if header["method"] != method.name:
+            fail_value(f"'{path}' is of a run of {header['method']}, not {method.name}; name another folder.")
+        sweeps = [Sweep(*line) for line in arrays.pop("sweeps").tolist()]
+        seconds = arrays.pop("seconds").tolist()
+        snapshot = read_as(SNAPSHOTS[header["kind_of_state"]], merge(header["state"], arrays), "")
+        return self._restored(
+            Begun(snapshot, sweeps, seconds, header["ended"], header["stopped"]), state, problem, executor
+        )
+
+    def _restored(self, stored: Begun, state: Any, problem: Problem, executor: Executor) -> Begun:
+        kept: list[np.ndarray] = []
+        for d in range(getattr(stored.state, "n_kept", 0)):
+            kept.append(read_archive(str(self._path("draw", d)), KIND, VERSION)[1]["rows"])
+        self._n_kept = len(kept)
+        return stored._replace(state=restored(stored.state, tuple(kept), state, problem, executor))
+
+    def keep(self, run: Begun) -> None:
+        """Store a new draw, and every few sweeps and at the end of a run the rest of its state."""
+        kept = kept_of(run.state)
+        for d in range(self._n_kept, len(kept)):
+            path = self._path("draw", d)
+            if path is not None:
+                write_archive(path, KIND, VERSION, {}, {"rows": kept[d]})
+        self._n_kept = len(kept)
+        path = self._path("run")
+        if path is not None and (run.ended or run.stopped or len(run.sweeps) % self._every == 0):
+            snapshot = snapshot_of(run.state)
+            tree, arrays = split(tree_of(snapshot))
+            header = {"method": self._method, "kind_of_state": type(snapshot).__name__, "state": tree}
+            header |= {"ended": run.ended, "stopped": run.stopped}
+            lines = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
+            write_archive(path, KIND, VERSION, header, {**arrays, "sweeps": lines, "seconds": np.array(run.seconds)})
+
+    def _path(self, what: str, *number: int) -> Path | None:
+        numbers = "".join(f"-{n:04d}" for n in (self._n_runs, *number))
+        return None if self._checkpoint is None or self._here else self._checkpoint / f"{what}{numbers}.npz"
+
+
+def _why_not(plan: Plan) -> str | None:
+    """Why workers cannot do a plan; None if they can."""
+    problem, name, likelihood = plan.problem, plan.method.name, plan.problem.likelihood.name
+    if name not in METHODS or likelihood != "gaussian":
+        return f"workers fit real values by {' and '.join(METHODS)}, not {likelihood!r} by {name!r}"
+    if problem.uneven is not None or problem.power is not None or problem.fixed is not None:
+        return "workers fit entries of one noise, without weights or fixed modes"
+    if any(clock is not None for clock in clocks_of(problem.prior)):
+        return "workers do not fit rows that are a series"
+    return None
+
+
+def _print_of(plan: Plan) -> str:
+    """What tells a fit from others: entries, settings and seed, and the version."""
+    problem, entries = plan.problem, plan.problem.entries
+    settings = (plan.method.name, plan.settings.get_params(), plan.max_iter, plan.tol, plan.members, len(plan.pilots))
+    said = (__version__, problem.shape, problem.rank, problem.seed, len(entries.permutation), settings)
+    found = hashlib.blake2b(repr(said).encode(), digest_size=16)
+    for arrays in ((problem.prior.Lam, problem.prior.eta), () if problem.start is None else (problem.start,)):
+        for array in arrays:
+            found.update(np.ascontiguousarray(array).tobytes())
+    for first in range(0, len(entries.y), BLOCKS):
+        for array in (entries.rows, entries.y):
+            found.update(np.ascontiguousarray(array[first : first + BLOCKS]).tobytes())
+    return found.hexdigest()

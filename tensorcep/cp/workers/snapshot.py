@@ -1,0 +1,123 @@
+"""What changes in the state of a run, as a record that a file can hold, and the state again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import ModePrior
+from tensorcep.core.executor import Executor
+from tensorcep.cp.free_columns import latent_at
+from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.state import GibbsState
+from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import RowState
+from tensorcep.likelihoods.parameter import Gamma
+
+
+class ChainsNow(NamedTuple):
+    """Of a sampler: its chains but for the draws kept, of which there are `n_kept`, and the entries left out."""
+
+    factors: np.ndarray
+    theta: np.ndarray
+    modes: tuple[ModePrior | None, ...]
+    kept_theta: tuple[np.ndarray, ...]
+    kept_unknown: tuple[np.ndarray, ...]
+    n_kept: int
+    sweeps: int
+    held: HeldOut | None
+    leaves_out: bool
+
+
+class RowsNow(NamedTuple):
+    """Of mean field: rows and what follows from them, their prior, and the law of the precision."""
+
+    rows: RowState
+    numbers: np.ndarray
+    square: float
+    Lam: np.ndarray
+    eta: np.ndarray
+    modes: ModePrior | None
+    mean: np.ndarray
+    half_log_det: np.ndarray
+    bound: float
+    law: Gamma
+    sweeps: int
+
+
+def snapshot_of(state: Any) -> ChainsNow | RowsNow:
+    """What changes in a state."""
+    if isinstance(state, GibbsState):
+        own = state.chains
+        return ChainsNow(
+            factors=own.factors,
+            theta=own.theta,
+            modes=tuple(prior.modes for prior in own.priors),
+            kept_theta=own.kept_theta,
+            kept_unknown=own.kept_unknown,
+            n_kept=len(own.kept),
+            sweeps=own.sweeps,
+            held=state.held,
+            leaves_out=state.leaves_out,
+        )
+    now = state.prior.now
+    return RowsNow(
+        rows=state.rows,
+        numbers=state.numbers,
+        square=state.square,
+        Lam=now.Lam,
+        eta=now.eta,
+        modes=now.modes,
+        mean=state.prior.mean,
+        half_log_det=state.prior.half_log_det,
+        bound=state.prior.bound,
+        law=state.law,
+        sweeps=state.sweeps,
+    )
+
+
+def kept_of(state: Any) -> tuple[np.ndarray, ...]:
+    """The draws that a sampler has kept."""
+    return state.chains.kept if isinstance(state, GibbsState) else ()
+
+
+def restored(
+    now: ChainsNow | RowsNow, kept: tuple[np.ndarray, ...], state: Any, problem: Problem, executor: Executor
+) -> Any:
+    """The state that the snapshot is of; `state` is that with which the run began."""
+    if isinstance(now, ChainsNow):
+        return _with_chains(now, kept, state)
+    return _with_rows(now, state, problem, executor)
+
+
+def _with_chains(now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState) -> GibbsState:
+    chains = state.chains
+    priors = tuple(chains.priors[0]._replace(modes=modes) for modes in now.modes)
+    chains = chains._replace(
+        factors=now.factors,
+        theta=now.theta,
+        priors=priors,
+        kept=kept,
+        kept_theta=now.kept_theta,
+        kept_unknown=now.kept_unknown,
+        sweeps=now.sweeps,
+    )
+    return state._replace(chains=chains, f=state.f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
+
+
+def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    prior = state.prior
+    conditional = prior.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes)
+    prior = prior._replace(now=conditional, mean=now.mean, half_log_det=now.half_log_det, bound=now.bound)
+    f = latent_at(problem.entries, now.rows.mean, state.columns, executor)
+    return state._replace(
+        rows=now.rows,
+        numbers=now.numbers,
+        square=now.square,
+        prior=prior,
+        law=now.law,
+        sweeps=now.sweeps,
+        sites=state.sites._replace(f=f),
+    )
