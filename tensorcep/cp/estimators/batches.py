@@ -48,6 +48,15 @@ if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
 
+class BatchEngine(NamedTuple):
+    """What learns a batch: a method, its settings, how it is run, and its most sweeps."""
+
+    method: AnyMethod
+    settings: Settings
+    options: RunOptions
+    max_iter: int
+
+
 class BatchPlan(NamedTuple):
     """What learning one more batch takes.
 
@@ -61,10 +70,7 @@ class BatchPlan(NamedTuple):
         Per mode with labels, the rows of those that are new.
     batch : BatchProblem
     visit : Revisit or None
-    method : AnyMethod
-    settings : Settings
-    options : RunOptions
-    max_iter : int
+    engine : BatchEngine
     y : (N,) float64
         Values as the likelihood has them.
     coords : (N, K) int64
@@ -76,10 +82,7 @@ class BatchPlan(NamedTuple):
     added: tuple[dict[Any, int] | None, ...]
     batch: BatchProblem
     visit: Revisit | None
-    method: AnyMethod
-    settings: Settings
-    options: RunOptions
-    max_iter: int
+    engine: BatchEngine
     y: np.ndarray
     coords: np.ndarray
 
@@ -184,12 +187,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     ValueError, TypeError
         If a parameter or the batch is not allowed.
     """
-    max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
-    likelihood, options = model._likelihood(), checked_options(model)
-    method = get_method(model.method_, likelihood)
-    _, given = checked_method(model.method)
-    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
-    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
+    likelihood, engine = model._likelihood(), engine_of(model)
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
@@ -202,7 +200,24 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     if model.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, method, settings, options, max_iter, y, coords)
+    return BatchPlan(stream, state, added, batch, visit, engine, y, coords)
+
+
+def engine_of(model: BaseCP) -> BatchEngine:
+    """What learns a batch, by the model's parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one of them is not allowed.
+    """
+    max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
+    likelihood, options = model._likelihood(), checked_options(model)
+    method = get_method(model.method_, likelihood)
+    _, given = checked_method(model.method)
+    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
+    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
+    return BatchEngine(method, settings, options, max_iter)
 
 
 def _checked_time(time: float | None, last: float, n_batches: int) -> float:
@@ -228,16 +243,21 @@ def learn_batch(plan: BatchPlan) -> Learned:
     FloatingPointError
         If the result is not finite.
     """
-    options, problem = plan.options._replace(verbose=False), plan.joined.problem
-    result = learn(plan.method, problem, plan.settings, max_iter=plan.max_iter, **options._asdict())
+    return learned_by(plan.engine, plan.joined, plan.visit)
+
+
+def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
+    """What a batch leads to, its entries that were revisited among them."""
+    options, problem = engine.options._replace(verbose=False), batch.problem
+    result = learn(engine.method, problem, engine.settings, max_iter=engine.max_iter, **options._asdict())
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
     too_much = untold(problem, posterior)
     told = with_told(problem, posterior, too_much)
-    if plan.visit is None:
+    if visit is None:
         return Learned(result, told, None)
-    return Learned(result, *revisited(plan.visit, told, told_messages(result.state.messages, posterior, too_much)))
+    return Learned(result, *revisited(visit, told, told_messages(result.state.messages, posterior, too_much)))
 
 
 @contextlib.contextmanager

@@ -161,7 +161,7 @@ def _with_room(array: np.ndarray, used: int, room: int) -> np.ndarray:
     return larger
 
 
-def _at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
+def at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of some rows at a time: posterior^w prior^(1 - w), w = keep^(time since the last update)."""
     if keep == 1.0:
         return mode.Lam[rows], mode.eta[rows]
@@ -186,7 +186,7 @@ def batch_of(
     """
     used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts = [_at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
+    parts = [at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         weight = keep ** max(0.0, time - state.time)
@@ -244,7 +244,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
-    parts = [_at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
+    parts = [at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
     return Posterior(
         shape=state.sizes,
         rank=state.rank,
