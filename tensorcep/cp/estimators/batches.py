@@ -18,8 +18,8 @@ from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
 from tensorcep.cp.estimators.row_features import has_features, has_series
+from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import (
@@ -38,7 +38,6 @@ from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
-from tensorcep.cp.stream.standing import Predicted
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -196,7 +195,11 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
-    visit, batch = None, batch_of(state, coords, y, **how)
+    visit, batch = None, batch_of(state, coords, y, power=arrival.weights, **how)
+    if arrival.weights is not None:
+        check_power(engine.method.name, batch.problem)
+    if model.revisit and arrival.weights is not None:
+        fail_value(WHOLE_REVISITED)
     if model.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
@@ -280,16 +283,3 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                 if known is not None and new is not None:
                     for key in new:
                         known.pop(key, None)
-
-
-def prequential(plan: BatchPlan) -> Predicted:
-    """The predictions of a batch before it is learned."""
-    batch = plan.batch
-    known = batch.problem
-    none = np.zeros(len(known.prior.eta), dtype=bool)
-    prior = Posterior(
-        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, plan.state.dispersion
-    )
-    belief = prior.components()
-    mean, _ = observed_moments(known.likelihood, belief, batch.rows)
-    return Predicted(mean, observed_logpdf(known.likelihood, belief, batch.rows, plan.y))

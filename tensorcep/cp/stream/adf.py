@@ -22,7 +22,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.standing import Kept, Standing
@@ -179,10 +179,12 @@ def batch_of(
     keep: float,
     time: float,
     seed: int,
+    power: np.ndarray | None = None,
 ) -> BatchProblem:
     """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
 
-    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing.
+    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
+    power that each entry's likelihood is taken to, None where it is 1.
     """
     used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
     shape = tuple(len(rows) for rows in used)
@@ -202,6 +204,7 @@ def batch_of(
         noise_prior=noise,
         seed=seed,
     )
+    problem = problem if power is None else with_powers(problem, power)
     return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
 
 

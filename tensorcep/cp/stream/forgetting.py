@@ -104,7 +104,8 @@ def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
 
 def kept_without(kept: Kept, gone: np.ndarray) -> Kept:
     """The entries of a stream that is beginning, without those that are gone (N,) bool."""
-    return kept._replace(coords=kept.coords[~gone], values=kept.values[~gone])
+    power = None if kept.power is None else kept.power[~gone]
+    return kept._replace(coords=kept.coords[~gone], values=kept.values[~gone], power=power)
 
 
 def positions_of(keys: Sequence[object], dropped: np.ndarray) -> dict[object, int]:
