@@ -22,7 +22,8 @@ from tensorcep.core.files import write_archive
 from tensorcep.core.store import KIND, VERSION, open_model
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
-WRITTEN = ("model.npz", "aside.csv", "trace.csv")
+WRITTEN = ("model.npz", "aside.csv", "trace.csv", "scores.csv")
+SIDES = ["--bad-lines", *WRITTEN[1:2], "--trace", *WRITTEN[2:3], "--scores", *WRITTEN[3:]]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(*extra: str) -> list[str]:
-    return ["stream", "data.csv", "-o", WRITTEN[0], "--bad-lines", WRITTEN[1], "--trace", WRITTEN[2], *OPTIONS, *extra]
+    return ["stream", "data.csv", "-o", WRITTEN[0], *SIDES, *OPTIONS, *extra]
 
 
 def contents() -> list[bytes]:
@@ -61,6 +62,10 @@ def test_cli_stream_equals_the_library(data, capsys):
     assert list(model.labels_[0]) == list(same.labels_[0])
     trace = np.genfromtxt("trace.csv", delimiter=",", names=True)
     np.testing.assert_array_equal(trace["log_score"], same.stream_trace_["log_score"])
+    scores = pd.read_csv("scores.csv")  # every entry once
+    assert scores[["user", "item", "week"]].equals(pd.read_csv("good.csv")[["user", "item", "week"]])
+    np.testing.assert_allclose(-scores["surprise"][50:100].mean(), trace["log_score"][1], rtol=1e-6)
+    assert scores["mean"].isna().sum() == 50
 
 
 def test_cli_stream_model_serves_evaluate(data, capsys):
@@ -79,10 +84,10 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data,
         Path(name).unlink()
     learned = tc.CPRegressor._learn
 
-    def interrupted(self, arrival):
+    def interrupted(self, *given):
         if getattr(self, "n_batches_", 0) == 5:
             raise KeyboardInterrupt
-        return learned(self, arrival)
+        return learned(self, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(tc.CPRegressor, "_learn", interrupted)
@@ -141,6 +146,7 @@ def test_cli_stream_stops_at_a_malformed_line_unless_it_may_set_it_aside(data, c
         (["--revisit", "-1"], "--revisit must be an integer >= 0; got -1"),
         (["--revisit", "5", "--method", "vmp"], "--revisit is for --method cep; got vmp"),
         (["--trace", "aside.csv"], "must be different files"),
+        (["--scores", "trace.csv"], "must be different files"),
         (["-o", "-"], "a stream writes files only"),
         (["-o", "data.csv"], "is an input of this command"),
     ],

@@ -26,7 +26,8 @@ class Progress(NamedTuple):
     aside: int
     trace: int
     bad: int
-    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints do not hold it
+    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor the next
+    scores: int = 0
 
 
 def check_progress(stored: Any) -> None:
@@ -37,7 +38,7 @@ def check_progress(stored: Any) -> None:
     KeyError, TypeError, ValueError
     """
     progress: Progress = read_as(Progress, stored, "progress")
-    if min(*progress.position, progress.aside, progress.trace, progress.bad) < 0:
+    if min(*progress.position, progress.aside, progress.trace, progress.scores, progress.bad) < 0:
         fail_value("its progress is negative")
 
 

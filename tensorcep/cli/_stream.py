@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import (
     STDOUT,
@@ -15,9 +12,6 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
-    chosen_modes,
-    chosen_value,
-    say,
     shows_progress,
 )
 from tensorcep.cli._fit import (
@@ -31,18 +25,18 @@ from tensorcep.cli._fit import (
 from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
 from tensorcep.cli._stream_rows import stream_rows
+from tensorcep.cli._stream_work import Work, side_files, side_paths
 from tensorcep.core.checks import check_int, check_range, fail_value
-from tensorcep.core.files import naming
 
 if TYPE_CHECKING:
-    from tensorcep.cli._input import Witness
-    from tensorcep.entries.io import Batch
+    pass
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
 MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries. Rows
-that were not seen before are added as they come. Every batch is predicted before it is learned; --trace keeps these
-scores.
+that were not seen before are added as they come. Every batch is predicted before it is learned; --trace keeps the
+scores of batches, and --scores those of entries: columns as of score, and of the first batch, which nothing predicts,
+empty ones.
 
 MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
 --resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
@@ -55,7 +49,6 @@ not resumed."""
 # option of the command: it differs only from that of a checkpoint of version 0.1, whose default was another, and whose
 # first batch, all that a start is for, was learned; it kept no entries for a joint fit to come.
 FREE = ("init", "n_jobs", "verbose", "callbacks")
-TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bad-lines", metavar="FILE", help="set malformed lines aside in FILE and go on (default: stop at the first)"
     )
     group.add_argument("--trace", metavar="FILE.csv", help="write the scores of each batch before it was learned")
+    group.add_argument(
+        "--scores", metavar="FILE.csv", help="write how odd each entry is, as score does, before it was learned"
+    )
     group.add_argument(
         "--forget",
         type=float,
@@ -109,70 +105,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-@dataclasses.dataclass
-class Work:
-    """One run: options, progress (what a checkpoint holds beside the model), and the files read and written."""
-
-    args: argparse.Namespace
-    progress: dict[str, Any]
-    witness: Witness
-    aside: BinaryIO | None
-    trace: BinaryIO | None
-
-    def batches(self) -> Iterator[Batch]:
-        """Batches of the input from where the progress is."""
-        from tensorcep.entries.io import read_batches
-
-        args = self.args
-        found = read_batches(
-            args.data,
-            args.batch_size,
-            first_batch=args.first_batch,
-            format=args.format,
-            index_base=args.index_base,
-            header=args.header,
-            labels=args.labels,
-            modes=chosen_modes(args),
-            value=chosen_value(args),
-            bad_line=self.set_aside,
-            start=self.progress["position"],
-        )
-        for batch in found:
-            self.progress["position"] = batch.position
-            yield batch
-
-    def set_aside(self, path: str, number: int, problem: str, text: str) -> None:
-        """Write a malformed line to its file, or refuse it."""
-        if self.aside is None:
-            fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
-        with naming(self.args.bad_lines):
-            self.aside.write(text.encode("utf-8", "surrogateescape"))
-        self.progress["bad"] += 1
-        say(f"line {number} of '{path}' {problem}; set aside in '{self.args.bad_lines}'")
-
-    def learned(self, model: Any, scores: dict[str, float]) -> None:
-        """Note the scores of a batch, and write a checkpoint if it is time."""
-        if self.trace is not None:
-            with naming(self.args.trace):
-                self.trace.write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
-        if model.n_batches_ % self.args.checkpoint_every == 0:
-            self.checkpoint(model)
-
-    def checkpoint(self, model: Any) -> None:
-        """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.cp.store import write_model
-
-        paths = (self.args.bad_lines, self.args.trace)
-        for name, path, handle in zip(("aside", "trace"), paths, (self.aside, self.trace), strict=True):
-            if handle is not None:
-                with naming(path):
-                    handle.flush()
-                    os.fsync(handle.fileno())
-                self.progress[name] = handle.tell()
-        self.progress["read"] = self.witness.until(*self.progress["position"])
-        write_model(self.args.output, model, {"progress": self.progress})
-
-
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._input import Witness
 
@@ -186,11 +118,9 @@ def run(args: argparse.Namespace) -> None:
         witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
         if not args.quiet:
             print(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches", flush=True)
-    with _side_file(args.bad_lines, progress["aside"]) as aside, _side_file(args.trace, progress["trace"]) as trace:
-        if trace is not None and trace.tell() == 0:
-            trace.write((",".join(TRACE) + "\n").encode())
-        work = Work(args, progress, witness, aside, trace)
-        model.stream(work.batches(), callback=work.learned)
+    with side_files(args, progress) as files:
+        work = Work(args, progress, witness, files)
+        model.stream(work.batches(), callback=work.learned, scores=work.scored if "scores" in files else None)
         if not hasattr(model, "n_batches_"):
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
         work.checkpoint(model)
@@ -205,13 +135,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse, before any work, what cannot succeed."""
-    written = [path for path in (args.output, args.bad_lines, args.trace) if path is not None]
+    written = [args.output, *side_paths(args).values()]
     for path in written:
         if path == STDOUT:
             fail_value("a stream writes files only; give a name other than -.")
         check_output(path, *args.data)
     if len({os.path.realpath(path) for path in written}) < len(written):
-        fail_value("MODEL, --bad-lines and --trace must be different files.")
+        fail_value("MODEL, --bad-lines, --trace and --scores must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
     for option in ("batch_size", "checkpoint_every"):
@@ -239,6 +169,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
         "read": [],
         "aside": 0,
         "trace": 0,
+        "scores": 0,
         "bad": 0,
     }
 
@@ -270,26 +201,6 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name in FREE:
         setattr(model, name, getattr(fresh, name))
     return model, progress
-
-
-@contextlib.contextmanager
-def _side_file(path: str | None, size: int) -> Iterator[BinaryIO | None]:
-    """A file that a stream writes along the way, cut back to its size at the checkpoint; None without a path."""
-    if path is None:
-        yield None
-        return
-    found = os.path.getsize(path) if os.path.exists(path) else 0
-    if found < size:
-        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {found}; start anew without MODEL.")
-    with open(path, "r+b" if size else "wb") as handle:
-        if size:
-            handle.truncate(size)
-            handle.seek(size)
-        try:
-            yield handle
-        finally:
-            with naming(path):
-                handle.close()
 
 
 COMMAND = Command(

@@ -23,6 +23,7 @@ FOR_STREAMS = {
     "resume": False,
     "checkpoint_every": 50,
     "trace": None,
+    "scores": None,
     "bad_lines": None,
     "forget": 0.0,
     "revisit": 0,

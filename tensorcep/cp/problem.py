@@ -98,3 +98,10 @@ class Problem(NamedTuple):
     def every_free(self) -> np.ndarray:
         """Columns that are not clamped, (K, R) bool."""
         return np.ones((len(self.shape), self.rank), dtype=bool) if self.free is None else self.free
+
+
+def with_powers(problem: Problem, power: np.ndarray) -> Problem:
+    """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""
+    lanes = np.zeros(problem.entries.y.shape)
+    lanes.ravel()[: len(power)] = power[problem.entries.permutation]
+    return problem._replace(power=lanes)

@@ -37,6 +37,8 @@ class Batch(NamedTuple):
         Of a batch from files: where the next one begins.
     classes : list or None
         The two labels that the values 0 and 1 stand for, if they do.
+    weights : (N,) float64 or None
+        How much each entry counts; None where all count once.
     """
 
     coords: NDArray[np.int64]
@@ -47,3 +49,4 @@ class Batch(NamedTuple):
     tensor: SparseTensor | None = None
     position: Position | None = None
     classes: list[Any] | None = None
+    weights: NDArray[np.float64] | None = None

@@ -18,8 +18,8 @@ from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
 from tensorcep.cp.estimators.row_features import has_features, has_series
+from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import (
@@ -38,7 +38,6 @@ from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
-from tensorcep.cp.stream.standing import Predicted
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -46,6 +45,15 @@ from tensorcep.priors.record import per_row
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
+
+
+class BatchEngine(NamedTuple):
+    """What learns a batch: a method, its settings, how it is run, and its most sweeps."""
+
+    method: AnyMethod
+    settings: Settings
+    options: RunOptions
+    max_iter: int
 
 
 class BatchPlan(NamedTuple):
@@ -61,10 +69,7 @@ class BatchPlan(NamedTuple):
         Per mode with labels, the rows of those that are new.
     batch : BatchProblem
     visit : Revisit or None
-    method : AnyMethod
-    settings : Settings
-    options : RunOptions
-    max_iter : int
+    engine : BatchEngine
     y : (N,) float64
         Values as the likelihood has them.
     coords : (N, K) int64
@@ -76,10 +81,7 @@ class BatchPlan(NamedTuple):
     added: tuple[dict[Any, int] | None, ...]
     batch: BatchProblem
     visit: Revisit | None
-    method: AnyMethod
-    settings: Settings
-    options: RunOptions
-    max_iter: int
+    engine: BatchEngine
     y: np.ndarray
     coords: np.ndarray
 
@@ -184,12 +186,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     ValueError, TypeError
         If a parameter or the batch is not allowed.
     """
-    max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
-    likelihood, options = model._likelihood(), checked_options(model)
-    method = get_method(model.method_, likelihood)
-    _, given = checked_method(model.method)
-    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
-    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
+    likelihood, engine = model._likelihood(), engine_of(model)
     y = model._checked_targets(arrival.values, likelihood)
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
@@ -198,11 +195,32 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
-    visit, batch = None, batch_of(state, coords, y, **how)
+    visit, batch = None, batch_of(state, coords, y, power=arrival.weights, **how)
+    if arrival.weights is not None:
+        check_power(engine.method.name, batch.problem)
+    if model.revisit and arrival.weights is not None:
+        fail_value(WHOLE_REVISITED)
     if model.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, method, settings, options, max_iter, y, coords)
+    return BatchPlan(stream, state, added, batch, visit, engine, y, coords)
+
+
+def engine_of(model: BaseCP) -> BatchEngine:
+    """What learns a batch, by the model's parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one of them is not allowed.
+    """
+    max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
+    likelihood, options = model._likelihood(), checked_options(model)
+    method = get_method(model.method_, likelihood)
+    _, given = checked_method(model.method)
+    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
+    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
+    return BatchEngine(method, settings, options, max_iter)
 
 
 def _checked_time(time: float | None, last: float, n_batches: int) -> float:
@@ -228,16 +246,21 @@ def learn_batch(plan: BatchPlan) -> Learned:
     FloatingPointError
         If the result is not finite.
     """
-    options, problem = plan.options._replace(verbose=False), plan.joined.problem
-    result = learn(plan.method, problem, plan.settings, max_iter=plan.max_iter, **options._asdict())
+    return learned_by(plan.engine, plan.joined, plan.visit)
+
+
+def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
+    """What a batch leads to, its entries that were revisited among them."""
+    options, problem = engine.options._replace(verbose=False), batch.problem
+    result = learn(engine.method, problem, engine.settings, max_iter=engine.max_iter, **options._asdict())
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
     too_much = untold(problem, posterior)
     told = with_told(problem, posterior, too_much)
-    if plan.visit is None:
+    if visit is None:
         return Learned(result, told, None)
-    return Learned(result, *revisited(plan.visit, told, told_messages(result.state.messages, posterior, too_much)))
+    return Learned(result, *revisited(visit, told, told_messages(result.state.messages, posterior, too_much)))
 
 
 @contextlib.contextmanager
@@ -260,16 +283,3 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                 if known is not None and new is not None:
                     for key in new:
                         known.pop(key, None)
-
-
-def prequential(plan: BatchPlan) -> Predicted:
-    """The predictions of a batch before it is learned."""
-    batch = plan.batch
-    known = batch.problem
-    none = np.zeros(len(known.prior.eta), dtype=bool)
-    prior = Posterior(
-        known.shape, known.rank, known.prior.Lam, known.prior.eta, known.noise_prior, none, plan.state.dispersion
-    )
-    belief = prior.components()
-    mean, _ = observed_moments(known.likelihood, belief, batch.rows)
-    return Predicted(mean, observed_logpdf(known.likelihood, belief, batch.rows, plan.y))

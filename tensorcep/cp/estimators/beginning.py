@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
+from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, with_power
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
@@ -56,12 +58,17 @@ def chooses_prior(model: BaseCP) -> bool:
 
 
 def begin_with(
-    model: BaseCP, entries: Entries, source: Any, standing: Standing = UNKNOWN, prior: str | None = None
+    model: BaseCP,
+    entries: Entries,
+    source: Any,
+    standing: Standing = UNKNOWN,
+    prior: str | None = None,
+    power: np.ndarray | None = None,
 ) -> Begun:
     """Fit the first entries of a stream. The estimator is not changed.
 
     `source` is the tensor that the last of them came in, if one was given; `standing` is that of the stream so far,
-    `prior` its prior where there is no more doubt of it.
+    `prior` its prior where there is no more doubt of it, `power` (N,) how much each entry counts.
 
     Raises
     ------
@@ -70,21 +77,37 @@ def begin_with(
     """
     coords, values, shape, _ = entries
     if not chooses_prior(model):
-        plan = plan_fit(model, entries, source, streaming=True)
+        plan = _plan(model, entries, source, power)
         return Begun(plan, run_plan(plan.work), _begun(standing, plan, values), None)
     model._checked_targets(values, model._asked_likelihood())
     if prior is None and len(values) >= FEWEST:
-        found = _better_prior(model, entries, source)
-        plan = plan_fit(model, entries, source, streaming=True, prior=found.prior)
+        found = _better_prior(model, entries, source, power)
+        plan = _plan(model, entries, source, power, prior=found.prior)
         judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square", "shares")}
         standing = _begun(standing, plan, values)._replace(**judged)
         prior = found.prior if len(values) >= SETTLED else None
     else:
-        plan = plan_fit(model, entries, source, streaming=True, prior=prior or PRIORS[0])
+        plan = _plan(model, entries, source, power, prior=prior or PRIORS[0])
         standing = _begun(standing, plan, values)
-    kept = Kept(coords, values, len(values), prior)
+    kept = Kept(coords, values, len(values), prior, power)
     stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
     return Begun(plan, run_plan(plan.work), standing, kept if stays else None)
+
+
+def _plan(model: BaseCP, entries: Entries, source: Any, power: np.ndarray | None, **how: Any) -> FitPlan:
+    """The plan of a joint fit of a stream's entries, which count as `power` says.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter, a value or a weight is not allowed.
+    """
+    plan = plan_fit(model, entries, source, streaming=True, **how)
+    if power is None:
+        return plan
+    if model.revisit:
+        fail_value(WHOLE_REVISITED)
+    return plan._replace(work=with_power(plan.work, power))
 
 
 def _begun(standing: Standing, plan: FitPlan, values: np.ndarray) -> Standing:
@@ -97,12 +120,16 @@ def enough(shape: Sequence[int], rank: int) -> int:
     return min(MOST_KEPT, PER_ELEMENT * rank * sum(shape))
 
 
-def kept_with(model: BaseCP, kept: Kept | None, coords: np.ndarray, values: np.ndarray) -> Kept | None:
-    """The entries that are kept and those of a batch; None where none are to be kept."""
+def kept_with(model: BaseCP, kept: Kept | None, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> Kept | None:
+    """The entries that are kept and those of a batch (coords, values, powers); None where none are to be kept."""
     if kept is None or model.forget > 0.0 or not chooses_prior(model):
         return None
+    coords, values, power = batch
+    if power is not None or kept.power is not None:
+        each = ((kept.power, kept.values), (power, values))
+        power = np.concatenate([np.ones(len(y)) if own is None else own for own, y in each])
     both = np.concatenate([kept.coords, coords]), np.concatenate([kept.values, values])
-    return Kept(*both, kept.fitted, kept.prior)
+    return Kept(*both, kept.fitted, kept.prior, power)
 
 
 def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
@@ -120,7 +147,7 @@ class _Compared(NamedTuple):
     standing: Standing
 
 
-def _better_prior(model: BaseCP, entries: Entries, source: Any) -> _Compared:
+def _better_prior(model: BaseCP, entries: Entries, source: Any, power: np.ndarray | None) -> _Compared:
     """The prior that predicts entries better that were left out.
 
     Which entries these are follows from what all of them are, not from their order.
@@ -134,7 +161,7 @@ def _better_prior(model: BaseCP, entries: Entries, source: Any) -> _Compared:
     for prior in PRIORS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = plan_fit(model, some, source, streaming=True, prior=prior)
+            plan = _plan(model, some, source, None if power is None else power[used], prior=prior)
             found.append(_predicted(model, plan, coords[held], values[held]))
     best = int(np.argmax([one.score.mean() for one in found]))
     likelihood = plan.work.problem.likelihood

@@ -16,6 +16,7 @@ from tensorcep.cp.estimators.beginning import chooses_prior
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
+from tensorcep.cp.estimators.learning import Watch
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_logpdf
@@ -126,11 +127,11 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             known = [0, 1] if labels.dtype.kind in "biuf" and np.isin(labels, [0, 1]).all() else two_classes(y)
         return coded(y, known), known
 
-    def _learn(self, arrival: Batch) -> dict[str, float]:
+    def _learn(self, arrival: Batch, watch: Watch | None = None) -> dict[str, float]:
         before, learned = vars(self).get("_classes"), False
         self._classes = [0, 1] if arrival.classes is None else arrival.classes  # type: ignore[misc]
         try:
-            scores = super()._learn(arrival)
+            scores = super()._learn(arrival, watch)
             learned = True
         finally:
             if not learned:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import has_features, has_series
+from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.labels import Labels
@@ -25,7 +26,7 @@ class Forgetting(CPPredictions):
     _unseen_mean: np.ndarray
     _kept: Kept | None = None
 
-    def forget_entries(self, X: Any, *, data: Any = None, y: Any = None) -> Any:
+    def forget_entries(self, X: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
         """Remove entries from a fit, as if they had never been there.
 
         After a fit by ``CEP(keep_messages=True)`` the messages of the entries are divided out, and sweeps go on until
@@ -33,11 +34,19 @@ class Forgetting(CPPredictions):
         other fit the entries are needed (`data`), and it is done again without these, from the factors as they are.
         Levels, scales and the rank are those that a fit without them would choose.
 
+        A stream forgets what it keeps: all entries while it is beginning, or with ``revisit=`` those of its reservoir,
+        whose messages are divided out before the others of the reservoir are learned again. Where the reservoir holds
+        every entry, that is the stream of those that are left, with the level, the scale and the prior that its first
+        batch chose.
+
         Parameters
         ----------
         X : table, coordinates or SparseTensor
             The cells; a table may name some modes only: all entries that match are removed.
         data, y : entries of the fit and their values, where it kept no messages
+        partly : bool, default=False
+            Of a stream whose reservoir holds only some of its entries: forget as far as that reaches. What entries said
+            that are not held stays; the record says so (``"whole": False``).
 
         Returns
         -------
@@ -49,13 +58,16 @@ class Forgetting(CPPredictions):
         ValueError
             If no entry matches, none would be left, or the entries of the fit are not known.
         """
+        if self._is_stream(data, partly):
+            modes, cells = self._named_cells(X)
+            return forget_in_stream(self, lambda at: _matching(at[:, modes], cells), {"rows": {}}, None, partly)
         coords, values, kept, source = self._entries_of_fit(data, y)
         modes, cells = self._named_cells(X)
         gone = _matching(coords[:, modes], cells)
         said = {"entries": int(gone.sum()), "rows": {}}
         return self._refit_without(gone, (coords, values, self.shape_, self.labels_), kept, source, said)
 
-    def forget_rows(self, mode: Any, rows: Any, *, data: Any = None, y: Any = None) -> Any:
+    def forget_rows(self, mode: Any, rows: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
         """Remove rows of a mode, such as a user, with all their entries; see `forget_entries`.
 
         Parameters
@@ -63,7 +75,7 @@ class Forgetting(CPPredictions):
         mode : name or position
         rows : label or index, or a list of them
             They are no rows of the model any more; of indices those that follow move up.
-        data, y : entries of the fit and their values, where it kept no messages
+        data, y, partly : as in `forget_entries`
 
         Returns
         -------
@@ -80,23 +92,39 @@ class Forgetting(CPPredictions):
                 f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which is a Series; take them out "
                 "of the entries, and fit again."
             )
+        is_stream = self._is_stream(data, partly)
         dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
-        coords, values, kept, source = self._entries_of_fit(data, y)
         left = np.setdiff1d(np.arange(self.shape_[k]), dropped)
         check_not_empty(len(left), f"mode {names_of(self.labels_)[k]!r} without these rows")
+        if is_stream:
+            rows_said = {"rows": {str(names_of(self.labels_)[k]): self._named_rows(k, dropped)}}
+            return forget_in_stream(self, lambda at: np.isin(at[:, k], dropped), rows_said, (k, dropped), partly)
+        coords, values, kept, source = self._entries_of_fit(data, y)
         place = np.full(self.shape_[k], -1)
         place[left] = np.arange(len(left))
         moved = coords.copy()
         moved[:, k] = place[coords[:, k]]
         labels, known = list(self.labels_), self.labels_[k]
-        named = dropped.tolist()
         if known is not None:
-            labels[k], named = Labels(known.index[left], name=known.name), known.index[dropped].astype(str).tolist()
+            labels[k] = Labels(known.index[left], name=known.name)
         shape = tuple(len(left) if j == k else n for j, n in enumerate(self.shape_))
         gone = moved[:, k] < 0
-        said = {"entries": int(gone.sum()), "rows": {str(names_of(self.labels_)[k]): named}}
+        said = {"entries": int(gone.sum()), "rows": {str(names_of(self.labels_)[k]): self._named_rows(k, dropped)}}
         means = np.delete(self._aligned.mean, self._layout().rows[k].start + dropped, axis=0)
         return self._refit_without(gone, (moved, values, shape, tuple(labels)), kept, source, said, means)
+
+    def _is_stream(self, data: Any, partly: bool) -> bool:
+        """Whether the model learns from a stream, from whose own entries it forgets."""
+        self._fitted_belief()
+        is_stream = "_stream" in vars(self) and data is None
+        if check_flag("partly", partly) and not is_stream:
+            fail_value("partly=True is for streams without data=; leave it out.")
+        return is_stream
+
+    def _named_rows(self, k: int, rows: np.ndarray) -> list[Any]:
+        """Rows of mode k as an audit record names them."""
+        known = self.labels_[k]
+        return list(rows.tolist() if known is None else known.index[rows].astype(str).tolist())
 
     def _entries_of_fit(self, data: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Kept | None, Any]:
         """Coordinates and values of the fit's entries, as far as rows are known, and what was kept."""

@@ -8,13 +8,18 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
+from tensorcep.core.components import Components
+from tensorcep.cp.estimators.batches import BatchPlan
+from tensorcep.cp.estimators.before import belief_before
 from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
 from tensorcep.cp.estimators.later import described_rows, placed
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
+from tensorcep.likelihoods.record import Likelihood
 
 SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")
 
@@ -60,14 +65,8 @@ class Spotting(CPPredictions):
         if self.unknown == "error":
             self._at(X)
         frame = self._cells_frame(X, coords, names)
-        mean, variance = observed_moments(likelihood, belief, rows)
-        lower, upper = observed_tails(likelihood, belief, rows, values)
-        surprise = -observed_logpdf(likelihood, belief, rows, values)
         shown = np.asarray(self._coded(y), dtype=np.float64)
-        numbers = (shown, mean, np.sqrt(variance), surprise, lower, upper, unseen)
-        for name, numbers_of in zip(SCORES, numbers, strict=True):
-            frame[f"predicted_{name}" if name in names else name] = numbers_of
-        return frame
+        return _with_scores(frame, (shown, *_scored(likelihood, belief, rows, values), unseen))
 
     def _cells_frame(self, X: Any, coords: np.ndarray, names: list[Any]) -> pd.DataFrame:
         """The modes of the entries, as they were given."""
@@ -77,3 +76,40 @@ class Spotting(CPPredictions):
             found = names_of(X.labels)
             return X.to_pandas(value=SCORES[0]).drop(columns=SCORES[0]).set_axis(found, axis=1)
         return pd.DataFrame(coords, columns=names)
+
+
+def _scored(likelihood: Likelihood, belief: Components, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Mean, sd, surprise and both tails of values (n,) of the likelihood's coding, at packed rows (n, K)."""
+    mean, variance = observed_moments(likelihood, belief, rows)
+    surprise = -observed_logpdf(likelihood, belief, rows, values)
+    return mean, np.sqrt(variance), surprise, *observed_tails(likelihood, belief, rows, values)
+
+
+def _with_scores(frame: pd.DataFrame, numbers: tuple[np.ndarray, ...]) -> pd.DataFrame:
+    """A frame of modes with the columns of SCORES."""
+    names = list(frame.columns)
+    for name, numbers_of in zip(SCORES, numbers, strict=True):
+        frame[f"predicted_{name}" if name in names else name] = numbers_of
+    return frame
+
+
+def scores_of_batch(likelihood: Likelihood, plan: BatchPlan, arrival: Batch) -> pd.DataFrame:
+    """The anomaly scores of the entries of a batch that is planned and not learned yet."""
+    frame, batch = cells_of_batch(arrival), plan.batch
+    numbers = _scored(likelihood, belief_before(plan), batch.rows, plan.y)
+    seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, plan.coords.T, strict=True)]
+    return _with_scores(frame, (arrival.values, *numbers, ~np.all(seen, axis=0)))
+
+
+def scores_of_first(arrival: Batch) -> pd.DataFrame:
+    """The same of a first batch, which nothing predicts: its scores are missing."""
+    n = len(arrival.values)
+    return _with_scores(cells_of_batch(arrival), (arrival.values, *np.full((5, n), np.nan), np.ones(n, dtype=bool)))
+
+
+def cells_of_batch(arrival: Batch) -> pd.DataFrame:
+    """The modes of the entries of a batch, as they came."""
+    names = [k if name is None else name for k, name in enumerate(arrival.names)]
+    keys = zip(arrival.keys, arrival.coords.T, strict=True)
+    columns = dict(zip(names, (at if own is None else own for own, at in keys), strict=True))
+    return pd.DataFrame(columns)

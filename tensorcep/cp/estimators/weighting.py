@@ -14,12 +14,15 @@ import numpy as np
 
 from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.estimators.entries import Entries
-from tensorcep.cp.model import Entries as PackedEntries
 from tensorcep.cp.plan import Plan
+from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.rows import augmentation_in_use
 from tensorcep.entries.batch import Batch
 
 MOST_ENTRIES = 2**31
+WHOLE_REVISITED = (
+    "weights must be whole numbers with revisit=, whose reservoir holds whole entries; got others; use revisit=0."
+)
 
 
 class Weighted(NamedTuple):
@@ -49,23 +52,21 @@ def weighted_entries(entries: Entries, sample_weight: Any) -> Weighted:
 
 
 def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
-    """A batch with its entries as often as their weights say.
+    """A batch with its entries as often as their weights say, if these are whole numbers; otherwise with weights.
 
     Raises
     ------
     ValueError
-        If a weight is no whole number.
+        If a weight is negative or not finite, or all are 0.
     """
     if sample_weight is None:
         return batch
     weights = _checked(sample_weight, len(batch.values))
-    if not (weights == np.rint(weights)).all():
-        fail_value(
-            "partial_fit takes whole numbers as weights, an entry counting as so many; got others; fit takes any."
-        )
-    which = _repeated(weights)
+    whole = bool((weights == np.rint(weights)).all())
+    which = _repeated(weights) if whole else np.flatnonzero(weights)
     keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
-    return batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which])
+    some = batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which])
+    return some if whole else some._replace(weights=weights[which])
 
 
 def _checked(sample_weight: Any, n: int) -> np.ndarray:
@@ -87,9 +88,16 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
         If the sampler draws normals that labels or limits hide, whose powers have no such form, a dispersion is
         learned, or noise differs.
     """
-    name, likelihood = work.method.name, work.problem.likelihood
+    check_power(work.method.name, work.problem)
+    weighted = work._replace(problem=with_powers(work.problem, power))
+    return weighted._replace(pilots=()) if work.method.sampler else weighted
+
+
+def check_power(name: str, problem: Problem) -> None:
+    """Refuse weights that are no whole numbers where a method, by its name, takes none."""
+    likelihood = problem.likelihood
     normal = likelihood.normal if name == "gibbs" else None
-    if normal is not None and augmentation_in_use(normal, work.problem) is not None:
+    if normal is not None and augmentation_in_use(normal, problem) is not None:
         fail_value(
             f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
             "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."
@@ -104,16 +112,8 @@ def with_power(work: Plan, power: np.ndarray) -> Plan:
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
             "likelihood='poisson'."
         )
-    if work.problem.uneven is not None:
+    if problem.uneven is not None:
         fail_value(
             "weights must be whole numbers where noise differs, each entry counting as so many; got others; use "
             "noise='one'."
         )
-    weighted = work._replace(problem=work.problem._replace(power=_in_lanes(work.problem.entries, power)))
-    return weighted._replace(pilots=()) if work.method.sampler else weighted
-
-
-def _in_lanes(entries: PackedEntries, power: np.ndarray) -> np.ndarray:
-    lanes = np.zeros(entries.y.shape)
-    lanes.ravel()[: len(power)] = power[entries.permutation]
-    return lanes

@@ -22,7 +22,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.standing import Kept, Standing
@@ -161,7 +161,7 @@ def _with_room(array: np.ndarray, used: int, room: int) -> np.ndarray:
     return larger
 
 
-def _at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
+def at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of some rows at a time: posterior^w prior^(1 - w), w = keep^(time since the last update)."""
     if keep == 1.0:
         return mode.Lam[rows], mode.eta[rows]
@@ -179,14 +179,16 @@ def batch_of(
     keep: float,
     time: float,
     seed: int,
+    power: np.ndarray | None = None,
 ) -> BatchProblem:
     """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
 
-    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing.
+    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
+    power that each entry's likelihood is taken to, None where it is 1.
     """
     used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts = [_at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
+    parts = [at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         weight = keep ** max(0.0, time - state.time)
@@ -202,6 +204,7 @@ def batch_of(
         noise_prior=noise,
         seed=seed,
     )
+    problem = problem if power is None else with_powers(problem, power)
     return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
 
 
@@ -244,7 +247,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
-    parts = [_at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
+    parts = [at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
     return Posterior(
         shape=state.sizes,
         rank=state.rank,

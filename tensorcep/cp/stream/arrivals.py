@@ -20,6 +20,7 @@ from tensorcep.core.checks import (
     fail_value,
 )
 from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
+from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels
@@ -59,6 +60,7 @@ class Arrivals(NamedTuple):
     first_batch: int | None
     reading: dict[str, Any]
     code: Code | None = None
+    weight: Any = None
 
 
 def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batch:
@@ -104,6 +106,10 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
     if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
         if how.time is not None:
             fail_value("time names a column of a DataFrame; a stream from files is discounted per batch.")
+        if how.weight is not None:
+            fail_value(
+                "sample_weight names a column of a DataFrame; read files in pieces by pandas.read_csv(chunksize=)."
+            )
         columns = {"modes": how.modes, "value": how.value}
         source = read_batches(source, how.batch_size, first_batch=how.first_batch, **columns, **how.reading)
     if not isinstance(source, Iterable):
@@ -126,15 +132,17 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
 
 
 def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Batch]:
-    others = [name for name in frame.columns if how.time is None or name != how.time]
+    extra = [name for name in (how.time, how.weight) if name is not None]
+    others = [name for name in frame.columns if name not in extra]
     value = others[-1] if how.value is None else how.value
     modes = [name for name in others if name != value] if how.modes is None else list(how.modes)
-    check_columns(frame.columns, [*modes, value, *([] if how.time is None else [how.time])])
+    check_columns(frame.columns, [*modes, value, *extra])
     size = how.first_batch if first and how.first_batch is not None else how.batch_size
     for start in [0, *range(size, len(frame), how.batch_size)]:
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
         time = None if how.time is None else part[how.time].iloc[-1]
-        yield as_batch(part[modes], part[value], time, how.code)
+        batch = as_batch(part[modes], part[value], time, how.code)
+        yield weighted_batch(batch, None if how.weight is None else part[how.weight])
 
 
 def rows_of_keys(

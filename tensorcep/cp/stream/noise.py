@@ -26,7 +26,8 @@ def untold(problem: Problem, posterior: Posterior) -> np.ndarray:
         return np.zeros(0)
     rows = rows_of(entries, np.arange(len(entries.permutation)))
     share = np.clip(1.0 - noise.precision * latent(posterior.components(), rows)[1], 0.0, 1.0)
-    return np.asarray(0.5 * (1.0 - share**2))
+    weight = problem.weights.ravel()[: len(share)]
+    return np.asarray(weight * 0.5 * (1.0 - share**2))
 
 
 def with_told(problem: Problem, posterior: Posterior, too_much: np.ndarray) -> Posterior:

@@ -177,4 +177,9 @@ def _limit(state: StreamState, batch: BatchProblem) -> np.ndarray:
     """Largest variance of each row of the batch without some of its messages."""
     parts = [(mode.prior_Lam[used], mode.prior_eta[used]) for mode, used in zip(state.modes, batch.used, strict=True)]
     Lam, eta = (np.concatenate(found) for found in zip(*parts, strict=True))
-    return np.asarray(MAX_WIDENING * _moments(Lam, eta)[1])
+    return widest(Lam, eta)
+
+
+def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
+    """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
+    return np.asarray(MAX_WIDENING * _moments(prior_Lam, prior_eta)[1])

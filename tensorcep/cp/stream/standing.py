@@ -138,12 +138,15 @@ class Kept(NamedTuple):
         Entries of the last joint fit, which come first.
     prior : str or None
         The prior of the stream when there is no more doubt of it.
+    power : (N,) float64 or None
+        How much each entry counts; None where all count once.
     """
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
     values: Annotated[np.ndarray, Sized("N")]
     fitted: int
     prior: str | None = None
+    power: Annotated[np.ndarray, Sized("N")] | None = None
 
 
 def warn_of_no_gain(standing: Standing) -> None:

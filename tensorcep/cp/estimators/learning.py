@@ -1,0 +1,199 @@
+"""Learning one batch of a stream: what the model is before and after it, and what it predicts of it."""
+
+from __future__ import annotations
+
+import inspect
+import time as clock
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.cp.estimators.batches import (
+    BatchPlan,
+    all_or_nothing,
+    check_stream,
+    first_stream,
+    learn_batch,
+    plan_batch,
+)
+from tensorcep.cp.estimators.before import prequential
+from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, due, kept_with
+from tensorcep.cp.estimators.components import MADE
+from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
+from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
+from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
+from tensorcep.cp.stream.arrivals import training_rows
+from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
+from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
+from tensorcep.entries.batch import Batch
+from tensorcep.entries.labels import Labels
+
+# Attributes that are made from the state of the stream when somebody asks for them.
+LAZY = ("posterior_", "labels_", "_belief")
+# What is told of the entries of a batch, predicted before it was learned.
+Watch = Callable[[pd.DataFrame], Any]
+
+
+class LearningCP(CPPredictions):
+    """What a CP estimator is while it learns from a stream."""
+
+    posterior_: Any
+    trace_: dict[str, np.ndarray]
+    n_iter_: int
+    converged_: bool
+    n_samples_seen_: int
+    n_batches_: int
+    shape_: tuple[int, ...]
+    _stream: Stream
+    _code: ClassVar[Any] = None
+    _unseen_mean: np.ndarray
+    _unseen_cov: np.ndarray
+
+    def __getattr__(self, name: str) -> Any:
+        if name in LAZY and "_stream" in self.__dict__:
+            self._unfold()
+            return self.__dict__[name]
+        made = inspect.getattr_static(type(self), name, None)
+        if isinstance(made, cached_property):  # it has said why there is none, and does so again
+            made.func(self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _unfold(self) -> None:
+        """Set the attributes that `partial_fit` leaves until they are needed: their cost grows with the tensor."""
+        stream = self._stream
+        posterior = posterior_of(stream.state, 1.0 - self.forget)
+        labels = tuple(
+            None if rows is None else Labels(list(rows), name=name)
+            for rows, name in zip(stream.keys, stream.names, strict=True)
+        )
+        moments = moment_attributes(posterior, self._unseen_mean, self._unseen_cov)
+        self.__dict__.update(labels_=labels, **moments)
+
+    def _assign(self, attributes: dict[str, Any]) -> None:
+        """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
+        old = [*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_kept"]
+        old += [] if "_stream" in attributes else ["forgotten_"]  # a stream that goes on still forgot
+        kept = {name: value for name, value in vars(self).items() if name not in old}
+        self.__dict__ = {**kept, **attributes}
+
+    @property
+    def n_revisited_(self) -> int:
+        """Times that an entry of the reservoir was learned again."""
+        return self._counts().revisited
+
+    @property
+    def n_revisits_skipped_(self) -> int:
+        """Times that an entry was not, because a row could not do without its message."""
+        return self._counts().skipped
+
+    def _counts(self) -> Reservoir:
+        stream = self.__dict__.get("_stream")
+        return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
+
+    def _learn(self, arrival: Batch, watch: Watch | None = None) -> dict[str, float]:
+        """Learn one batch and return what `stream` reports of it; `watch` is told of its entries when it is learned."""
+        begin_seconds = clock.perf_counter()
+        check_stream(self)
+        scores = {"log_score": np.nan, "rmse": np.nan}
+        if "_stream" in vars(self) or "posterior_" in vars(self):
+            scores |= self._learn_next(arrival, watch)
+        else:
+            self._learn_first(arrival)
+            if watch is not None:
+                watch(scores_of_first(arrival))
+        seconds = clock.perf_counter() - begin_seconds
+        return {"n_samples_seen": self.n_samples_seen_, **scores, "n_iter": self.n_iter_, "seconds": seconds}
+
+    def _learn_first(self, arrival: Batch) -> None:
+        coords, shape, labels = training_rows(arrival, self.shape)
+        time = 0.0 if arrival.time is None else arrival.time
+        begun = begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor, power=arrival.weights)
+        self._begin(begun, coords, arrival.values, time)
+
+    def _learn_next(self, arrival: Batch, watch: Watch | None) -> dict[str, float]:
+        if must_be_summed_up(self):
+            new = gaussian_model(self)
+            scores: dict[str, float] = new._learn_next(arrival, watch)
+            self.__dict__ = new.__dict__
+            return scores
+        source = self._source_attributes(arrival.tensor, first=False)
+        plan = plan_batch(self, arrival)
+        stream = plan.stream
+        predicted = prequential(plan)
+        told = None if watch is None else scores_of_batch(self._likelihood_of_new(), plan, arrival)
+        standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted)
+        kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights))
+        if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
+            known = (kept.coords, kept.values, plan.state.sizes, plan.labels)
+            begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power)
+            self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)
+        else:
+            self._go_on(plan, source, standing, kept)
+        if chooses_prior(self):
+            predicted = stream.standing.mixed(plan.batch.problem.likelihood, arrival.values, predicted)
+        if watch is not None and told is not None:
+            watch(told)
+        squares, weights = (arrival.values - predicted.mean) ** 2, arrival.weights
+        rmse = float(np.sqrt(np.average(squares, weights=weights)))
+        return {"log_score": float(np.average(predicted.score, weights=weights)), "rmse": rmse}
+
+    def _begin(
+        self,
+        begun: Begun,
+        coords: np.ndarray,
+        values: np.ndarray,
+        time: float,
+        before: Reservoir | None = None,
+        **others: Any,
+    ) -> None:
+        """Set all attributes, `others` among them, after all entries so far were fitted together."""
+        result, (standing, is_due) = begun.run, begun.standing.told()
+        begun = begun._replace(standing=standing)
+        self._assign(
+            {
+                **fitted_attributes(begun.plan, result),
+                "converged_": result.converged and not standing.is_doubtful,
+                "trace_": _without_seconds(result.trace),
+                "_stream": first_stream(self, begun, coords, values, time, before),
+                **others,
+            }
+        )
+        warn_of_no_convergence(begun.plan.work, result)
+        if is_due:
+            warn_of_no_gain(standing)
+
+    def _go_on(self, plan: BatchPlan, source: dict[str, Any], standing: Standing, kept: Kept | None) -> None:
+        """Learn one more batch, the posterior so far being its prior."""
+        result, posterior, reservoir = learn_batch(plan)
+        standing, is_due = standing.told()
+        before = self.n_batches_
+        with all_or_nothing(plan, lambda: self.n_batches_ > before):
+            for known, new in zip(plan.stream.keys, plan.added, strict=True):
+                if known is not None and new is not None:
+                    known.update(new)
+            state = absorbed(plan.state, plan.joined, posterior)
+            changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "standing": standing, "kept": kept}
+            self._assign(
+                {
+                    **source,
+                    "_stream": plan.stream._replace(**changed),
+                    "shape_": state.sizes,
+                    "n_iter_": result.n_iter,
+                    "converged_": result.converged and not standing.is_doubtful,
+                    "trace_": _without_seconds(result.trace),
+                    "n_samples_seen_": self.n_samples_seen_ + len(plan.y),
+                    "n_batches_": self.n_batches_ + 1,
+                }
+            )
+        if is_due:
+            warn_of_no_gain(standing)
+
+
+def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A trace that is the same whenever the same stream is learned, and so is the file of the model."""
+    return {name: values for name, values in trace.items() if name != "seconds"}
