@@ -116,14 +116,18 @@ def with_parameter(likelihood: Likelihood, theta: EntryTheta | None) -> tuple[Li
 
 
 def observed_moments(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (n,) of a new observation at packed rows (n, K)."""
+    """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, theta = _given(parameter, belief, rows[part])
+        m, v, theta = extended(likelihood, _given(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is not None and likelihood.censored:
             m, v, theta = _with_factors(m, v, theta, _factors(shape))
@@ -139,14 +143,19 @@ def observed_moments(
 
 
 def observed_logpdf(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    y: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, t = _given(parameter, belief, rows[part])
+        m, v, t = extended(likelihood, _given(parameter, belief, rows[part]), extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
         if shape is not None and belief.cov is None and not likelihood.censored:
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
@@ -163,7 +172,7 @@ def observed_logpdf(
 
 
 def observed_tails(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
 
@@ -179,7 +188,7 @@ def observed_tails(
     tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
-        m, v, t = _given(parameter, belief, rows[part])
+        m, v, t = extended(likelihood, _given(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is None:
             each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
@@ -196,7 +205,12 @@ def observed_tails(
 
 
 def observed_quantiles(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    levels: Sequence[float],
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> np.ndarray:
     """Quantiles (n, Q) of a new observation at these levels (Q,).
 
@@ -209,7 +223,8 @@ def observed_quantiles(
     evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
 
     def write(part: slice) -> None:
-        given, shape = _given(parameter, belief, rows[part]), parameter.shape_of(rows[part])
+        given = extended(likelihood, _given(parameter, belief, rows[part]), extent, part)
+        shape = parameter.shape_of(rows[part])
         if shape is not None:
             given = _with_factors(*given, _factors(shape))
         if pooled:
@@ -256,6 +271,19 @@ def _given(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
     m, v = latent_components(belief, rows)
     return m, v, np.broadcast_to(parameter.of(rows), m.shape)
+
+
+def extended(
+    likelihood: Likelihood,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray],
+    extent: np.ndarray | None,
+    part: slice = slice(None),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of the latent value and the parameter, of cells with extents."""
+    if extent is None:
+        return given
+    m, theta = likelihood.at(given[0], given[2], extent[part])
+    return m, given[1], theta
 
 
 def _width(belief: Components) -> int:

@@ -297,4 +297,5 @@ NEGBINOMIAL = Likelihood(
     matched=Augmentation(matched, weighted=True, matched=True),
     mixture_quantile=quantile_of_mixture,
     tails=tails,
+    extent="exposure",
 )

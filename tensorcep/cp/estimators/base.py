@@ -82,7 +82,7 @@ class BaseCP(
         return tags
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
         return self._asked_likelihood(), {}
@@ -113,6 +113,17 @@ class BaseCP(
     def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
+
+    def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+        """X without a column of exposures, these, and that column; None where there are none."""
+        refuse_others(f"{type(self).__name__}.fit", given)
+        return X, None, None
+
+    def _extents_of_fit(
+        self, extents: Any, column: str | None, values: np.ndarray, goes_on: bool
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        """What the fit gets of the extents of its values, and fitted attributes that tell of them."""
+        return None, {}
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
         """The estimator as the plan of a fit sees it; what says how its entries are coded may be needed there."""
@@ -174,9 +185,8 @@ class BaseCP(
         FloatingPointError
             If the result is not finite.
         """
-        refuse_others(f"{type(self).__name__}.fit", others)
         begin_fit(self, X, y)
-        given = X, y
+        given, (X, extents, column) = (X, y), self._split_extents(X, others)
         if value is UNSAID and y is None and is_array_of_cells(X):
             value = VALUE_OF_ARRAYS
         X = as_frame(X)
@@ -185,12 +195,15 @@ class BaseCP(
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        entries, power = weighted_entries(entries, sample_weight)
+        extent, about = self._extents_of_fit(extents, column, entries[1], fixed_modes is not None)
+        coding = coding | about
+        entries, power, extent = weighted_entries(entries, sample_weight, extent)
         runner, plan = self._runner(entries, warm_start), None
         if fixed_modes is not None:
-            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
-        if power is not None:
-            plan = plan_fit(self._knowing(coding), entries, X) if plan is None else plan
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
+        elif power is not None or extent is not None:
+            plan = plan_fit(self._knowing(coding), entries, X, extent=extent)
+        if power is not None and plan is not None:
             plan = plan._replace(work=with_power(plan.work, power))
         self._fit_entries(entries, coding, X, runner, plan)
         end_fit(self, *given)

@@ -93,7 +93,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return get_likelihood("logit" if link == "auto" else link)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         link = self._given_link()
         if link == "auto":

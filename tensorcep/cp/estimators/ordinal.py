@@ -90,7 +90,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         shares = shares_of(y, len(self._classes)).tolist()
         return ordinal(self.link, shares, worth_of(self._classes)), {"link_": self.link, "_shares": shares}

@@ -13,6 +13,7 @@ from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
+from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -68,6 +69,7 @@ def plan_fit(
     streaming: bool = False,
     prior: str = "fixed",
     decided: tuple[Likelihood, dict[str, Any]] | None = None,
+    extent: np.ndarray | None = None,
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -84,6 +86,8 @@ def plan_fit(
         What prior="auto" stands for in a stream.
     decided : tuple, optional
         The likelihood and the attributes that tell of it, where an earlier fit decided them.
+    extent : (N,) float64, optional
+        Exposures of counts, of mean 1, or numbers of trials.
 
     Raises
     ------
@@ -92,7 +96,7 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     chosen = choose(model, len(values), shape, streaming, prior)
-    likelihood, own = decided or model._decide_likelihood(values, chosen, coords)
+    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
@@ -105,8 +109,10 @@ def plan_fit(
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     check_memory(settings, size, chosen.max_iter)
     values = model._checked_targets(values, likelihood)
-    packed = pack_entries(coords, values, shape)
-    values = values[packed.permutation]  # sums over them then do not depend on the order of the input
+    packed = with_extents(pack_entries(coords, values, shape), likelihood, extent)
+    values = plain_values(values, likelihood, extent)[
+        packed.permutation
+    ]  # sums over them then do not depend on the order of the input
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven)

@@ -22,7 +22,9 @@ SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen
 class Spotting(CPPredictions):
     """What a fitted CP estimator says of observations beside its predictions."""
 
-    def anomaly_score(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID) -> pd.DataFrame:
+    def anomaly_score(
+        self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
+    ) -> pd.DataFrame:
         """How odd each observation is; in a stream, of a batch before it is learned.
 
         Parameters
@@ -32,6 +34,8 @@ class Spotting(CPPredictions):
             What was observed; left out with a SparseTensor, and where `value` names its column.
         modes, value : as in `fit`
             With ``value=None`` lines are events, and the value of a cell is the number of its lines.
+        **extent
+            Of counts exposure= or n_trials=, as in `fit`.
 
         Returns
         -------
@@ -47,6 +51,7 @@ class Spotting(CPPredictions):
         self._fitted_belief()
         likelihood, names = self._likelihood_of_new(), names_of(self.labels_)
         X = as_frame(X)
+        extents, X = self._extent_of(X, extent, needed=True), self._without_extent(X, extent)
         if isinstance(X, pd.DataFrame):
             X, y = split_like(names_of(self.labels_), X, y, modes, value)
         if y is None and not isinstance(X, SparseTensor):
@@ -60,9 +65,9 @@ class Spotting(CPPredictions):
         if self.unknown == "error":
             self._at(X)
         frame = self._cells_frame(X, coords, names)
-        mean, variance = observed_moments(likelihood, belief, rows)
-        lower, upper = observed_tails(likelihood, belief, rows, values)
-        surprise = -observed_logpdf(likelihood, belief, rows, values)
+        mean, variance = observed_moments(likelihood, belief, rows, extent=extents)
+        lower, upper = observed_tails(likelihood, belief, rows, values, extents)
+        surprise = -observed_logpdf(likelihood, belief, rows, values, extent=extents)
         shown = np.asarray(self._coded(y), dtype=np.float64)
         numbers = (shown, mean, np.sqrt(variance), surprise, lower, upper, unseen)
         for name, numbers_of in zip(SCORES, numbers, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.meanfield.columns import Order, Orders
+from tensorcep.cp.meanfield.sites import targets_of_rows
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
@@ -29,7 +30,8 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     if state.orders is not None:
         seconds = _arranged(k, state.orders.products, state.numbers, problem, executor)
         means = _arranged(k, state.orders.means, state.numbers, problem, executor)
-    both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (state.sites.target.ravel(), means, state.sum_yz))
+    target = targets_of_rows(state.sites, problem).ravel()
+    both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (target, means, state.sum_yz))
     width = state.sum_Z2.shape[1]
     executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
     first, last = int(chunks[0]), int(chunks[-1])
