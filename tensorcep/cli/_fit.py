@@ -14,9 +14,9 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
-    read_data,
     shows_progress,
 )
+from tensorcep.cli._extents import add_extent_options, read_with_extents
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("kl", "w2"),
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
+    add_extent_options(parser)
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -212,6 +213,8 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_options(args)
+    if args.exposure is not None and LIKELIHOODS[args.likelihood or "gaussian"][0] != "CPCountRegressor":
+        fail_value(f"--exposure is for counts; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
@@ -219,13 +222,13 @@ def run(args: argparse.Namespace) -> None:
         check_range("--damping", args.damping, 0.0, 1.0, include_high=False)
     method = method_of(args)
     progress = shows_progress(args)
-    tensor = read_data(args.data, args, progress)
+    tensor, extent = read_with_extents(args.data, args, progress)
     if not args.quiet:
         print(f"data        {tensor!r}"[:-1].replace("<SparseTensor ", "", 1))
         print(f"likelihood  {args.likelihood or _default_likelihood(tensor)}", flush=True)
     model = estimator_of(args, method=method, verbose=progress)
     start = time.perf_counter()
-    model.fit(tensor)
+    model.fit(tensor, **extent)
     seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:

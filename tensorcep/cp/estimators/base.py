@@ -119,10 +119,14 @@ class BaseCP(
         refuse_others(f"{type(self).__name__}.fit", given)
         return X, None, None
 
-    def _extents_of_fit(
-        self, extents: Any, column: str | None, values: np.ndarray, goes_on: bool
+    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        """The extents of n values, None where they have none."""
+        return None
+
+    def _in_units(
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool
     ) -> tuple[np.ndarray | None, dict[str, Any]]:
-        """What the fit gets of the extents of its values, and fitted attributes that tell of them."""
+        """What the fit gets of extents, and fitted attributes that tell of them; it may go on from another one."""
         return None, {}
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
@@ -195,9 +199,10 @@ class BaseCP(
         elif modes is not None or value is not UNSAID:
             fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
         entries, coding = self._training_entries(X, y)
-        extent, about = self._extents_of_fit(extents, column, entries[1], fixed_modes is not None)
+        extents = self._checked_extents(extents, len(entries[1]))
+        entries, power, extents = weighted_entries(entries, sample_weight, extents)
+        extent, about = self._in_units(extents, column, fixed_modes is not None)
         coding = coding | about
-        entries, power, extent = weighted_entries(entries, sample_weight, extent)
         runner, plan = self._runner(entries, warm_start), None
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)

@@ -197,9 +197,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n)."""
-        drawn = super().sample_y(X, n_samples, random_state)
+        drawn = super().sample_y(X, n_samples, random_state, **extent)
         return drawn if self._classes == [0, 1] else self.classes_[drawn.astype(np.int64)]
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ from tensorcep.core.checks import check_choice, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.extents import ARGUMENTS, checked_extents, in_units, split_extents
+from tensorcep.cp.estimators.extents import ARGUMENTS, checked_extents, split_extents
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import overdispersion_of, warn_of_wild_count
 from tensorcep.cp.estimators.scoring import scored_entries
@@ -82,6 +82,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         fixed_modes: Any = None,
         sample_weight: Any = None,
         exposure: Any = None,
+        **others: Any,
     ) -> Any:
         """Fit the factors to observed counts; what is not named here is as in `CPRegressor.fit`.
 
@@ -90,28 +91,33 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         X, y, modes, value, warm_start, fixed_modes, sample_weight
         exposure : array-like of shape (N,) or column name, optional
             Of every count a number above 0 to which its mean is proportional, such as the hours of counting. Of a table
-            it may be a column, which is then no mode, and which later tables of this name are looked up in.
+            it may be a column, which is then no mode; tables to predict that have this column bring theirs.
+        **others
+            Refused.
 
         Returns
         -------
         self
         """
         how = {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
-        return super().fit(X, y, **how, sample_weight=sample_weight, exposure=exposure)
+        return super().fit(X, y, **how, sample_weight=sample_weight, exposure=exposure, **others)
 
     def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
         kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
         return split_extents(kinds, X, given)
 
-    def _extents_of_fit(
-        self, extents: Any, column: str | None, values: np.ndarray, goes_on: bool
+    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        kind: Any = self._likelihoods()[0].extent
+        return None if extents is None else checked_extents(kind, extents, n)
+
+    def _in_units(
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool
     ) -> tuple[np.ndarray | None, dict[str, Any]]:
         if extents is None:
-            return None, {"_extent_unit": None, "_extent_column": None}
-        kind: Any = self._likelihoods()[0].extent
-        unit = self._extent_unit or 1.0 if goes_on else None
-        found = in_units(kind, checked_extents(kind, extents, len(values)), column, unit)
-        return found.values, {"_extent_unit": found.unit, "_extent_column": found.column}
+            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
+        unit = 1.0 if self._likelihoods()[0].extent == "trials" else float(extents.mean())
+        unit = self._extent_unit or 1.0 if goes_on else unit
+        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
 
     def _extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         kind: Any = self._likelihood().extent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,24 +14,6 @@ from tensorcep.entries.tables import as_frame
 # The name of the argument of each kind of extent, and what has it.
 ARGUMENTS = {"exposure": "exposure", "trials": "n_trials"}
 TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "likelihood='binomial'"}
-
-
-class Extents(NamedTuple):
-    """Extents of the entries of a fit.
-
-    Attributes
-    ----------
-    values : (N,) float64
-        In the unit.
-    unit : float
-        The mean exposure; 1 of trials.
-    column : str or None
-        The column of a table that held them.
-    """
-
-    values: np.ndarray
-    unit: float
-    column: str | None
 
 
 def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
@@ -50,7 +32,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     ValueError, TypeError
         If one is given that the likelihood does not have, or X has no such column.
     """
-    refuse_others("fit", {name: value for name, value in given.items() if name not in TAKERS})
+    refuse_others("CPCountRegressor", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
         if name not in [ARGUMENTS[kind] for kind in kinds]:
@@ -86,10 +68,3 @@ def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
         i = int(np.argmax(bad))
         fail_value(f"{name} must be {allowed}; got {extents[i]:g} at position {i}; leave such entries out.")
     return extents
-
-
-def in_units(kind: str, extents: np.ndarray, column: str | None, unit: float | None = None) -> Extents:
-    """Extents in their unit: by default the mean exposure."""
-    if unit is None:
-        unit = float(extents.mean()) if kind == "exposure" else 1.0
-    return Extents(extents / unit, unit, column)

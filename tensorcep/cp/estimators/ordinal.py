@@ -195,9 +195,9 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new levels of the entries X, (n_samples, n)."""
-        drawn = super().sample_y(X, n_samples, random_state)
+        drawn = super().sample_y(X, n_samples, random_state, **extent)
         return np.asarray(self.classes_[drawn.astype(np.int64)])
 
     def partial_fit(self, X: Any, y: Any = None, **others: Any) -> Any:

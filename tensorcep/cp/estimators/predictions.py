@@ -20,9 +20,9 @@ from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.estimators.later import described_rows, placed
+from tensorcep.cp.given import extended
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
-    extended,
     latent,
     latent_quantiles,
     observed_logpdf,
