@@ -16,6 +16,7 @@ from tensorcep.cli._command import (
     load_tensor_model,
     save_figure,
 )
+from tensorcep.cli._extents import add_extent_options
 from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of entries with their values")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--figure", metavar="PNG", help="draw how well the uncertainty holds to this file")
+    add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
 
@@ -56,8 +58,8 @@ def run(args: argparse.Namespace) -> None:
     queries = read_queries(args.data, args, model, with_values=True)
     y = queries.y if hasattr(model, "expected_value") else model._coded(queries.y)
     if args.figure is not None:
-        save_figure(args.figure, *drawings(model, queries.X, y))
-    found = {"entries": len(queries.columns), **scores(model, queries.X, y)}
+        save_figure(args.figure, *drawings(model, queries.X, y, queries.extent))
+    found = {"entries": len(queries.columns), **scores(model, queries.X, y, queries.extent)}
     if args.json:
         print(json.dumps({name: value if math.isfinite(value) else None for name, value in found.items()}))
         return
@@ -66,14 +68,14 @@ def run(args: argparse.Namespace) -> None:
         print(f"{name:{width}}  {value if isinstance(value, int) else f'{value:.4f}'}")
 
 
-def drawings(model: Any, X: Any, y: np.ndarray) -> list[Callable[[Any], Any]]:
+def drawings(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> list[Callable[[Any], Any]]:
     """What shows the uncertainty of the model's kind of data, each on axes that it gets."""
     from tensorcep import plots
 
     if hasattr(model, "predict_proba") and not hasattr(model, "expected_value"):
         p = model.predict_proba(X)[:, 1]
         return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
-    intervals = {level: model.predict_interval(X, level) for level in LEVELS}
+    intervals = {level: model.predict_interval(X, level, **extent) for level in LEVELS}
     found: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
     if type(model).__name__ == "CPRegressor":
         mean = model.predict(X)
@@ -90,7 +92,7 @@ def _scores_of_levels(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     return {**found, "accuracy": float((model.predict(X) == y).mean())}
 
 
-def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
+def scores(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> dict[str, float]:
     """The scores that fit the model's kind of data."""
     from tensorcep import metrics
 
@@ -99,10 +101,10 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     if hasattr(model, "predict_proba"):
         return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
     if not model.has_uncertainty():
-        return metrics.evaluate_counts(y, model.predict(X), model.log_score(X, y), {})
-    mean, sd = model.predict(X, return_std=True)
-    intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
-    found = metrics.evaluate_counts(y, mean, model.log_score(X, y), intervals)
+        return metrics.evaluate_counts(y, model.predict(X, **extent), model.log_score(X, y, **extent), {})
+    mean, sd = model.predict(X, return_std=True, **extent)
+    intervals = {level: tuple(model.predict_interval(X, level, **extent).T) for level in metrics.COVERAGE_LEVELS}
+    found = metrics.evaluate_counts(y, mean, model.log_score(X, y, **extent), intervals)
     if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
         return {**metrics.evaluate_regression(y, mean, sd), **found}  # the model's own intervals, as the figure has
     return found

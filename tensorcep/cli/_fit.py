@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
-    read_data,
     shows_progress,
 )
+from tensorcep.cli._extents import add_extent_options, read_with_extents
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
@@ -28,7 +27,7 @@ from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
 
 if TYPE_CHECKING:
-    from tensorcep.entries.tensor import SparseTensor
+    pass
 
 # From more different values on they are no levels.
 MOST_LEVELS = 20
@@ -78,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_place_options(parser)
     add_worker_options(parser)
+    add_extent_options(parser)
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -218,6 +218,8 @@ def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_options(args)
     check_place(args)
+    if args.exposure is not None and LIKELIHOODS[args.likelihood or "gaussian"][0] != "CPCountRegressor":
+        fail_value(f"--exposure is for counts; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
@@ -227,11 +229,12 @@ def run(args: argparse.Namespace) -> None:
     progress = shows_progress(args)
     model = estimator_of(args, method=method, verbose=progress)
     if has_workers(args):
-        seconds = fit_on_workers(args, model, partial(_read, args, progress))
+        seconds = fit_on_workers(args, model, lambda: _read(args, progress)[0])
     else:
-        data = _read(args, progress)
+        data, extent = _read(args, progress)
+        place = {name: getattr(args, name) for name in ("scratch", "memory", "warm_start_fraction")}
         start = time.perf_counter()
-        model.fit(data, scratch=args.scratch, memory=args.memory, warm_start_fraction=args.warm_start_fraction)
+        model.fit(data, **place, **extent)
         seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
@@ -242,14 +245,14 @@ def run(args: argparse.Namespace) -> None:
         print(f"model       {args.output}")
 
 
-def _read(args: argparse.Namespace, progress: int) -> Any:
-    """The entries, or files that are read some lines at a time, and what there is to say of them."""
+def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
+    """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     placed = is_placed(args) and not has_workers(args)
-    data = files_of_place(args) if placed else read_data(args.data, args, progress)
+    data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     if not args.quiet:
-        print(f"data        {args.data if placed else _described(data)}")
+        print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
         print(f"likelihood  {args.likelihood or _default_likelihood(data)}", flush=True)
-    return data
+    return data, extent
 
 
 def method_of(args: argparse.Namespace) -> Any:
@@ -280,10 +283,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
-
-
-def _described(tensor: SparseTensor) -> str:
-    return f"{tensor!r}"[:-1].replace("<SparseTensor ", "", 1)
 
 
 def _default_likelihood(tensor: Any) -> str:

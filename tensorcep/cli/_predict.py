@@ -16,6 +16,7 @@ from tensorcep.cli._command import (
     load_any_model,
     output,
 )
+from tensorcep.cli._extents import add_extent_options
 from tensorcep.cli._matrices import predicted_cells
 from tensorcep.core.checks import check_fraction, fail_value
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
     parser.add_argument("--matrix", metavar="NAME", help="of a model of matrices: which one (default: the first)")
+    add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
 
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         tables = iter([predicted_cells(args, model)])
     else:
         pieces = query_pieces(args.data, args, model)
-        tables = (prediction_table(model, piece.X, piece.columns, args.coverage) for piece in pieces)
+        tables = (prediction_table(model, piece.X, piece.columns, args.coverage, piece.extent) for piece in pieces)
     first = next(tables)  # what is wrong with the first cells is said before a file is begun
     with output(args.output) as handle:
         write = write_parquet if args.output.endswith(".parquet") else _write_csv
@@ -77,7 +79,9 @@ def _write_csv(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
         table.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
-def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float) -> pd.DataFrame:
+def prediction_table(
+    model: Any, X: Any, columns: pd.DataFrame, coverage: float, extent: dict[str, Any]
+) -> pd.DataFrame:
     """The cells' own columns and what the model says of them."""
     table = columns.copy()
     table.columns = [f"mode_{name}" if isinstance(name, int) else name for name in columns.columns]
@@ -89,11 +93,11 @@ def prediction_table(model: Any, X: Any, columns: pd.DataFrame, coverage: float)
     elif hasattr(model, "predict_proba"):
         found["probability"] = model.predict_proba(X)[:, 1]
     else:
-        found["mean"] = model.predict(X)
+        found["mean"] = model.predict(X, **extent)
     if model.has_uncertainty() and not hasattr(model, "expected_value"):
         if "mean" in found:
-            found["sd"] = model.predict(X, return_std=True)[1]
-        found["lower"], found["upper"] = model.predict_interval(X, coverage).T
+            found["sd"] = model.predict(X, return_std=True, **extent)[1]
+        found["lower"], found["upper"] = model.predict_interval(X, coverage, **extent).T
     for name, numbers in found.items():
         table[f"predicted_{name}" if name in columns.columns else name] = numbers
     return table

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.cli._extents import given_extents, taken_extents
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
@@ -30,11 +31,14 @@ class Queries(NamedTuple):
         The values; None where they were not asked for and the file need not hold them.
     columns : DataFrame
         The mode columns as the file has them.
+    extent : dict
+        Exposures of counts, as `predict` takes them; nothing where none were asked for.
     """
 
     X: Any
     y: Any
     columns: pd.DataFrame
+    extent: dict[str, Any]
 
 
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> Queries:
@@ -46,10 +50,14 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
             f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
             "--no-labels if the indices are the model's row numbers."
         )
-    frame, y = (
-        _read_npz(path, args, model, labelled) if kind == "npz" else _read_table(path, kind, args, model, with_values)
-    )
-    return Queries(matched_cells(path, frame, model, labelled, args.index_base), y, frame)
+    if kind in ("npz", "tns") and given_extents(args):
+        fail_value(f"--{next(iter(given_extents(args)))} names a column, which '{path}' has none of; give a csv file.")
+    extent: dict[str, Any] = {}
+    if kind == "npz":
+        frame, y = _read_npz(path, args, model, labelled)
+    else:
+        frame, y, extent = _read_table(path, kind, args, model, with_values)
+    return Queries(matched_cells(path, frame, model, labelled, args.index_base), y, frame, extent)
 
 
 def labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
@@ -82,14 +90,16 @@ def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bo
 
 def _read_table(
     path: str, kind: str, args: argparse.Namespace, model: Any, with_values: bool
-) -> tuple[pd.DataFrame, Any]:
-    """Return the mode columns and the values of a csv, parquet or tns file."""
+) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
+    """Return the mode columns, the values and the extents of a csv, parquet or tns file."""
     order = len(model.labels_)
     frame = read_cells(path, kind, order, index_base=args.index_base, header=args.header, with_values=with_values)
     if kind == "tns":
-        return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None
+        return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None, {}
+    frame, extent = taken_extents(path, frame, args)
+    extent = {name: numbers_of(path, column) for name, column in extent.items()}
     modes, value = chosen_cells(path, list(frame.columns), args, model, with_values)
-    return frame[modes], None if value is None else _numbers(path, frame[value])
+    return frame[modes], None if value is None else numbers_of(path, frame[value]), extent
 
 
 def chosen_cells(
@@ -130,7 +140,7 @@ def chosen_cells(
     return modes, rest[-1] if value is None else value
 
 
-def _numbers(path: str, column: pd.Series) -> np.ndarray:
+def numbers_of(path: str, column: pd.Series) -> np.ndarray:
     found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(found).all():
         n = int(np.argmin(np.isfinite(found)))
@@ -162,7 +172,7 @@ def _labels_at(rows: np.ndarray, labels: Labels) -> pd.Series:
 
 
 def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
-    found = _numbers(path, column)
+    found = numbers_of(path, column)
     bad = (found != np.floor(found)) | (found < base)
     if bad.any():
         n = int(np.argmax(bad))

@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matched_cells, read_queries
+from tensorcep.cli._extents import taken_extents
+from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matched_cells, numbers_of, read_queries
 from tensorcep.core.checks import check_file, fail_value, reason_of
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io import format_of
@@ -37,9 +38,11 @@ def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Qu
         labelled = labelled_modes(args, model)
         frames = (frame for frame, *_ in frames_of_parquet([file], None, LINES))
         for frame in frames if kind == "parquet" else _csv_frames(file, args.header):
+            frame, extent = taken_extents(file, frame, args)
+            extent = {name: numbers_of(file, column) for name, column in extent.items()}
             columns, _ = chosen_cells(file, list(frame.columns), args, model, False)
             cells = frame[columns].reset_index(drop=True)
-            yield Queries(matched_cells(file, cells, model, labelled, args.index_base), None, cells)
+            yield Queries(matched_cells(file, cells, model, labelled, args.index_base), None, cells, extent)
 
 
 def _is_named(path: str) -> bool:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.cli._extents import add_extent_options
 from tensorcep.core.checks import check_int, fail_value
 
 if TYPE_CHECKING:
@@ -32,12 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", type=int, metavar="N", help="the N oddest alone, the oddest first")
     parser.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
+    add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
 
 def run(args: argparse.Namespace) -> None:
     if args.top is not None:
         check_int("--top", args.top)
+    if args.count and args.exposure is not None:
+        fail_value("--count makes counts of lines, which have no exposure each; leave out --exposure.")
     if args.count and args.value is not None:
         fail_value("--count says that no column is the value; leave out --value.")
     check_output(args.output, args.model, args.data)
@@ -49,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     if args.count:
         place, y = lines_of_cells(columns)
         X, columns = X[place] if hasattr(X, "dtype") else X.iloc[place], columns.iloc[place]
-    table = score_table(model, X, y, columns)
+    table = score_table(model, X, y, columns, queries.extent)
     if args.top is not None:
         table = table.sort_values("surprise", ascending=False, kind="stable").head(args.top)
     with output(args.output) as handle:
@@ -65,9 +69,9 @@ def lines_of_cells(columns: pd.DataFrame) -> tuple[Any, Any]:
     return place, count.astype(float)
 
 
-def score_table(model: Any, X: Any, y: Any, columns: pd.DataFrame) -> pd.DataFrame:
+def score_table(model: Any, X: Any, y: Any, columns: pd.DataFrame, extent: dict[str, Any]) -> pd.DataFrame:
     """The cells' own columns and their scores."""
-    found = model.anomaly_score(X, y)
+    found = model.anomaly_score(X, y, **extent)
     found = found.iloc[:, len(model.labels_) :].reset_index(drop=True)
     names = [f"mode_{name}" if isinstance(name, int) else name for name in columns.columns]
     table = columns.set_axis(names, axis=1).reset_index(drop=True)

@@ -12,7 +12,8 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import EVEN, Components
 from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
-from tensorcep.cp.from_spectra import shown, with_more_components, with_spectral_start
+from tensorcep.cp.extents import extents_at, known_at
+from tensorcep.cp.from_spectra import NOTHING, shown, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -112,13 +113,16 @@ def of_logs(pilot: Pilot) -> Pilot:
     problem = pilot.problem
     entries, likelihood = problem.entries, problem.likelihood
     n = len(entries.permutation)
-    if likelihood.observes != "counts" or pilot.method.name != "vmp" or np.median(entries.y.ravel()[:n]) < LARGE_COUNTS:
+    if likelihood.extent != "exposure" or pilot.method.name != "vmp" or np.median(entries.y.ravel()[:n]) < LARGE_COUNTS:
         return pilot
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
+    logs = logs - entries.known if len(entries.known) else logs
     y = np.where(entries.weight > 0, logs, 0.0)
     noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(y.ravel()[:n].var()), NOISE_SHAPE))
-    real = problem._replace(entries=entries._replace(y=y), likelihood=get_likelihood("gaussian"), noise_prior=noise)
+    real = problem._replace(
+        entries=entries._replace(y=y, known=NOTHING), likelihood=get_likelihood("gaussian"), noise_prior=noise
+    )
     return pilot._replace(problem=real)
 
 
@@ -151,10 +155,12 @@ def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     entries = problem.entries
     rows = rows_of(entries, place)
     mean, spread = latent(belief, rows)
+    mean = mean + known_at(problem, place)
     noise = 1.0
     if belief.theta is not None:
         theta, own = belief.theta.values[0, 0], belief.theta.mode is not None and len(rows)
         noise = float(np.exp(-np.log(belief.theta.of(rows)).mean())) if own else 1.0 / float(theta)
     y = entries.y.ravel()[place]
     alpha = EVEN if belief.theta is None or belief.theta.uneven is None else float(belief.theta.uneven[0, 1])
-    return Beside(observed_logpdf(problem.likelihood, belief, rows, y), mean, spread, noise, alpha)
+    density = observed_logpdf(problem.likelihood, belief, rows, y, extent=extents_at(problem, place))
+    return Beside(density, mean, spread, noise, alpha)

@@ -18,7 +18,7 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, diagonal, latent_of_entries, seen_rows
+from tensorcep.cp.rows import RowState, diagonal, latent_of_entries, seen_rows, with_known
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 from tensorcep.priors.record import of_mode
@@ -173,7 +173,7 @@ def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor
     f = np.empty(entries.y.shape)
     executor.run(latent_of_groups, 0, len(f), entries.rows, mean, columns.groups, f)
     f *= entries.weight
-    return f
+    return with_known(f, entries)
 
 
 def free_problem(problem: Problem) -> Problem:

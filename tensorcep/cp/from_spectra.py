@@ -12,6 +12,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of, latent_of_entries
 from tensorcep.cp.spectral import SURE, spectral_start
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
 
 # Sweeps that take main effects off.
@@ -23,13 +24,14 @@ SPARE = 0.5
 WEAK = 0.1
 # Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
 SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
+NOTHING = np.zeros((0, LANES))
 
 
 def with_spectral_start(problem: Problem) -> Problem:
     """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
     entries, start, free = problem.entries, np.array(problem.start), _free(problem)
     coords = coords_of(entries, np.arange(len(entries.permutation)))
-    rest, first = working_values(problem.likelihood, entries.y.ravel()[: len(coords)]), entries.offsets
+    rest, first = working_values(problem), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
     for part in np.argsort(parts.sum(axis=1), kind="stable"):
         columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
@@ -62,7 +64,7 @@ def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
         return None
     coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
     problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
-    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - f
+    rest = working_values(problem, f) - f
     more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
     n = min(len(weak), more.n_found)
     for k, factor in enumerate(more.factors):
@@ -92,7 +94,7 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) ->
     entries, least = problem.entries, 0.0
     coords = coords_of(entries, np.arange(len(entries.permutation)))
     f = None if rows is None else _latent(problem, rows)
-    rest = working_values(problem.likelihood, entries.y.ravel()[: len(coords)], f) - (0.0 if f is None else f)
+    rest = working_values(problem, f) - (0.0 if f is None else f)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
         least = max(least, _share_of_main_effects(coords[:, k], rest))
@@ -116,24 +118,28 @@ def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
 
 
 def _latent(problem: Problem, rows: np.ndarray) -> np.ndarray:
-    """Latent values (N,) of the entries at rows (n_rows, R)."""
-    f = latent_of_entries(problem.entries, np.ascontiguousarray(rows), ThreadExecutor(1))
+    """What rows (n_rows, R) say of the latent values (N,) of the entries."""
+    f = latent_of_entries(problem.entries._replace(known=NOTHING), np.ascontiguousarray(rows), ThreadExecutor(1))
     return f.ravel()[: len(problem.entries.permutation)]
 
 
-def working_values(likelihood: Likelihood, y: np.ndarray, f: np.ndarray | None = None) -> np.ndarray:
-    """What values say of the latent values, by one step of Fisher's scoring from f: of real values the values.
+def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
+    """What values say of what the rows say, by one step of Fisher's scoring from f: of real values the values.
 
     Without f the step is from the constant that fits best.
     """
-    theta, steps = np.full_like(y, likelihood.default_theta), 1 if f is not None else SCORING_STEPS
+    entries, likelihood = problem.entries, problem.likelihood
+    own = slice(len(entries.permutation))
+    y, known = entries.y.ravel()[own], entries.known.ravel()[own] if len(entries.known) else 0.0
+    theta = entries.theta.ravel()[own] if len(entries.theta) else np.full_like(y, likelihood.default_theta)
+    steps = 1 if f is not None else SCORING_STEPS
     if likelihood.levels is not None:
         y, theta = likelihood.levels.between(y, likelihood.levels.start)
     value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
     f, score, information = np.zeros_like(y) if f is None else f, 0.0, 1.0
     for step in range(steps):
         f = f + np.clip(score / information, -1.0, 1.0) if step else f
-        likelihood.loglik(y, f, theta, value, d1, d2)
+        likelihood.loglik(y, f + known, theta, value, d1, d2)
         score, information = float(d1.mean()), max(float(-d2.mean()), LEAST_INFORMATION)
     return f + d1 / information
 

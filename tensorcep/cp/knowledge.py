@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.components import Components
-from tensorcep.cp.predict import CHUNK, latent_components, latent_quantiles, with_parameter
+from tensorcep.cp.given import latent_components
+from tensorcep.cp.predict import CHUNK, latent_quantiles, with_parameter
 from tensorcep.likelihoods.record import Likelihood
 
 # Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.

@@ -42,6 +42,9 @@ class Entries(NamedTuple):
         Entry of the input that lane n holds.
     offsets : (K + 1,) int64
         First packed row of each mode.
+    known, theta : (n_blocks, LANES) float64
+        What is known of the latent value beside the rows, and the likelihood's parameter where each entry knows its
+        own; no blocks where there is no such thing.
     """
 
     rows: np.ndarray
@@ -50,6 +53,8 @@ class Entries(NamedTuple):
     chunk_start: np.ndarray
     permutation: np.ndarray
     offsets: np.ndarray
+    known: np.ndarray = np.zeros((0, LANES))
+    theta: np.ndarray = np.zeros((0, LANES))
 
 
 def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Entries:

@@ -102,6 +102,7 @@ def law_of_rows(
     rows = np.ascontiguousarray(entries.rows[index // LANES, :, index % LANES], dtype=np.int64)
     m, v = np.empty(len(index)), np.empty(len(index))
     latent_moments(rows, mean, cov, m, v)
+    m = m + entries.known.ravel()[index] if len(entries.known) else m
     new = learned.law_of_marginals(law, problem, index, m, v)
     return Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step))
 
@@ -130,7 +131,7 @@ def in_places_of(problem: Problem, theta: np.ndarray, thresholds: np.ndarray | N
     """What kernels take as y and theta of every entry, (n_blocks, LANES) each: of ordered levels the cuts around it."""
     y, levels = problem.entries.y, problem.likelihood.levels
     if levels is None:
-        return y, theta
+        return y, problem.entries.theta if len(problem.entries.theta) else theta
     return levels.between(y, levels.start if thresholds is None else thresholds)
 
 

@@ -13,14 +13,14 @@ from scipy.special import logsumexp, ndtri
 
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import Executor, ThreadExecutor
-from tensorcep.cp.model import latent_moments
+from tensorcep.cp.given import extended, factors_of, given_at, latent_components, width_of, with_factors
 from tensorcep.cp.points import latent_of_points
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.ordinal import probabilities_of_levels
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
 from tensorcep.likelihoods.uneven import nodes as nodes_of
+from tensorcep.likelihoods.uneven import student_logpdf
 
 CHUNK = 1 << 16
 # Numbers of a block, a cell's in every component: so many draws of so many cells are in memory at a time and thread.
@@ -33,24 +33,7 @@ CELLS_PER_THREAD = 1024
 # A quantile over components takes this many evenly spaced quantiles of each, and at least so many in all.
 LEVELS_PER_DRAW = 16
 LEVELS = 512
-# Factors of a precision that quantiles and moments of limited values take: so many, over all components.
-STRATA = 512
 ALONE = ThreadExecutor(1)
-
-
-def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component.
-
-    Gaussian rows count as independent; draws keep the dependence that the sampler found.
-    """
-    if belief.cov is None:
-        f = latent_of_points(belief.mean, rows)
-        return f, np.broadcast_to(0.0, f.shape)
-    rows = np.ascontiguousarray(rows)
-    f, v = np.empty((belief.size, len(rows))), np.empty((belief.size, len(rows)))
-    for c in range(belief.size):
-        latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
-    return f, v
 
 
 def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> tuple[np.ndarray, np.ndarray]:
@@ -116,17 +99,21 @@ def with_parameter(likelihood: Likelihood, theta: EntryTheta | None) -> tuple[Li
 
 
 def observed_moments(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (n,) of a new observation at packed rows (n, K)."""
+    """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, theta = _given(parameter, belief, rows[part])
+        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is not None and likelihood.censored:
-            m, v, theta = _with_factors(m, v, theta, _factors(shape))
+            m, v, theta = with_factors(m, v, theta, factors_of(shape))
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
         if belief.cov is None and likelihood.of_points is not None:
@@ -134,19 +121,24 @@ def observed_moments(
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief) if likelihood.censored else 1)
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if likelihood.censored else 1)
     return mean, variance
 
 
 def observed_logpdf(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    y: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, t = _given(parameter, belief, rows[part])
+        m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
         if shape is not None and belief.cov is None and not likelihood.censored:
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
@@ -154,16 +146,16 @@ def observed_logpdf(
         weight: np.ndarray | float = 0.0
         if shape is not None:
             factors, log_weight = nodes_of(shape)
-            (m, v, t), weight = _with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
+            (m, v, t), weight = with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
         out[part] = logsumexp(each + weight, axis=0) - np.log(n)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * _width(belief))
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief))
     return out
 
 
 def observed_tails(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
 
@@ -179,24 +171,29 @@ def observed_tails(
     tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
-        m, v, t = _given(parameter, belief, rows[part])
+        m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is None:
             each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
             lower[part], upper[part] = (side.mean(axis=0) for side in each)
             return
         factors, log_weight = nodes_of(shape)
-        m, v, t = _with_factors(m, v, t, factors)
+        m, v, t = with_factors(m, v, t, factors)
         share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
         lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
 
-    _in_blocks(write, belief, len(rows), ALONE, COPIES * _width(belief))
+    _in_blocks(write, belief, len(rows), ALONE, COPIES * width_of(belief))
     return lower, upper
 
 
 def observed_quantiles(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    levels: Sequence[float],
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
 ) -> np.ndarray:
     """Quantiles (n, Q) of a new observation at these levels (Q,).
 
@@ -204,14 +201,15 @@ def observed_quantiles(
     """
     out = np.empty((len(rows), len(levels)))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    several = belief.size > 1 or _width(belief) > 1
+    several = belief.size > 1 or width_of(belief) > 1
     pooled = likelihood.mixture_quantile is None and several
     evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
 
     def write(part: slice) -> None:
-        given, shape = _given(parameter, belief, rows[part]), parameter.shape_of(rows[part])
+        given = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        shape = parameter.shape_of(rows[part])
         if shape is not None:
-            given = _with_factors(*given, _factors(shape))
+            given = with_factors(*given, factors_of(shape))
         if pooled:
             pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
             out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T
@@ -222,14 +220,8 @@ def observed_quantiles(
             elif likelihood.mixture_quantile is not None:
                 out[part, q] = likelihood.mixture_quantile(level, *given)
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * max(len(evenly), _width(belief)))
+    _in_blocks(write, belief, len(rows), executor, COPIES * max(len(evenly), width_of(belief)))
     return out
-
-
-def _factors(shape: np.ndarray) -> np.ndarray:
-    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same sum are equal."""
-    _, place, which = np.unique(shape.sum(axis=0), return_index=True, return_inverse=True)
-    return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
 def _evenly_spaced(belief: Components) -> np.ndarray:
@@ -246,31 +238,10 @@ def observed_levels(
     out = np.empty((len(rows), 0 if likelihood.levels is None else likelihood.levels.n))
 
     def write(part: slice) -> None:
-        out[part] = probabilities_of_levels(likelihood, *_given(parameter, belief, rows[part]))
+        out[part] = probabilities_of_levels(likelihood, *given_at(parameter, belief, rows[part]))
 
     _in_blocks(write, belief, len(rows), executor, COPIES)
     return out
-
-
-def _given(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
-    m, v = latent_components(belief, rows)
-    return m, v, np.broadcast_to(parameter.of(rows), m.shape)
-
-
-def _width(belief: Components) -> int:
-    """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
-    if belief.theta is None or belief.theta.uneven is None:
-        return 1
-    return max(NODES, -(-STRATA // belief.size))
-
-
-def _with_factors(
-    m: np.ndarray, v: np.ndarray, theta: np.ndarray, factors: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component."""
-    theta = (factors * theta).reshape(-1, m.shape[1])
-    return np.tile(m, (len(factors), 1)), np.tile(v, (len(factors), 1)), theta
 
 
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -76,10 +76,17 @@ def times_in_sum(R: int) -> np.ndarray:
 
 
 def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
-    """The product of the row means of every entry, (n_blocks, LANES), 0 in padding lanes."""
+    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes."""
     f = np.empty(entries.y.shape)
     executor.run(latent_means, 0, len(f), entries.rows, mean, f)
     f *= entries.weight
+    return with_known(f, entries)
+
+
+def with_known(f: np.ndarray, entries: Entries) -> np.ndarray:
+    """Latent values (n_blocks, LANES), changed in place, with what is known of them beside the rows."""
+    if len(entries.known):
+        f += entries.known
     return f
 
 
@@ -107,7 +114,8 @@ def log_likelihoods(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log p(y | f) of every entry and its first two derivatives in f, (n_blocks, LANES) each, 0 in padding lanes."""
     result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-    per_entry((problem.entries.y, f, np.full_like(f, theta)), result, problem.likelihood.loglik, problem, executor)
+    each = problem.entries.theta if len(problem.entries.theta) else np.full_like(f, theta)
+    per_entry((problem.entries.y, f, each), result, problem.likelihood.loglik, problem, executor)
     return result
 
 
@@ -139,6 +147,7 @@ def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: n
     theta is a number or like f; y are the entries' values, unless kernels take others.
     """
     used = problem.entries.weight > 0
+    theta = problem.entries.theta if len(problem.entries.theta) else theta
     y, f = (problem.entries.y if y is None else y)[used], f[used]
     theta = theta[used] if isinstance(theta, np.ndarray) else theta
     if y.size == 0:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.scratch import on_scratch
-from tensorcep.cp.model import Entries, pack_entries
+from tensorcep.cp.extents import some_entries
+from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
 from tensorcep.cp.stored import pieces
 from tensorcep.kernels.slots import LANES
 
@@ -46,7 +46,7 @@ def entries_in_memory(problem: Problem, without: np.ndarray | None = None) -> En
     places = np.arange(n) if not on_scratch(entries.y) or n <= MOST_SAMPLED else _some_places(problem)
     if without is not None:
         places = np.delete(places, without) if len(places) == n else np.setdiff1d(places, without)
-    return pack_entries(coords_of(entries, places), entries.y.ravel()[places], problem.shape)
+    return some_entries(problem, places)
 
 
 def _some_places(problem: Problem) -> np.ndarray:

@@ -24,6 +24,7 @@ from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.kernels.streams import start_stream
+from tensorcep.likelihoods import dispersion
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.counts import (
@@ -33,9 +34,6 @@ from tensorcep.likelihoods.counts import (
     quantile_of_components,
     tails_of_counts,
 )
-from tensorcep.likelihoods.dispersion import DISPERSION
-from tensorcep.likelihoods.dispersion import NODES as MARGINAL_NODES
-from tensorcep.likelihoods.dispersion import WEIGHTS as MARGINAL_WEIGHTS
 from tensorcep.likelihoods.poisson import MOST_MOVE
 from tensorcep.likelihoods.record import Likelihood
 
@@ -48,7 +46,7 @@ SHARP = 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
 MAX_NEWTON = 60
-NODES, WEIGHTS = tuple(MARGINAL_NODES.tolist()), tuple(MARGINAL_WEIGHTS.tolist())
+NODES, WEIGHTS = tuple(dispersion.NODES.tolist()), tuple(dispersion.WEIGHTS.tolist())
 EDGE_STEPS = 5
 
 
@@ -291,10 +289,11 @@ NEGBINOMIAL = Likelihood(
     quantile,
     logpdf,
     sample,
-    parameter=DISPERSION,
+    parameter=dispersion.DISPERSION,
     observes="counts",
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
     matched=Augmentation(matched, weighted=True, matched=True),
     mixture_quantile=quantile_of_mixture,
     tails=tails,
+    extent="exposure",
 )

@@ -295,4 +295,5 @@ POISSON = Likelihood(
     rough=rough,
     observes="counts",
     tails=tails,
+    extent="exposure",
 )

@@ -75,6 +75,9 @@ class Likelihood(NamedTuple):
     levels : Levels or None
         Of ordered levels, how a latent value is cut into them. Kernels then take the cuts below and above an entry's
         level (`Levels.between`) in the places of y and theta; everywhere else y is the level.
+    extent : {"exposure", "trials"} or None
+        What an entry of a count may have: an exposure, by which e^f is multiplied, or a number of trials, which is its
+        theta.
     by_component : callable or None
         ``by_component(values) -> Likelihood``: where the parameter has m numbers for all entries together, the record
         whose theta is the number of a line of these (C, m).
@@ -105,11 +108,18 @@ class Likelihood(NamedTuple):
     of_points: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
     levels: Levels | None = None
     by_component: Callable[[np.ndarray], Likelihood] | None = None
+    extent: str | None = None
 
     @property
     def mean_field(self) -> Augmentation | None:
         """What makes entries Gaussian in f for variational message passing."""
         return self.normal or self.matched
+
+    def at(self, m: np.ndarray, theta: np.ndarray, extent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The means (C, n) of latent values and the parameter, (C, n), of entries with these extents (n,)."""
+        if self.extent == "exposure":
+            return m + np.log(extent), theta
+        return m, np.broadcast_to(extent, m.shape)
 
     @property
     def censored(self) -> bool:

@@ -12,6 +12,7 @@ from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.columns import CLAMPED
+from tensorcep.cp.extents import with_extents
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
@@ -73,22 +74,23 @@ def statistics(rows, theta, y):
     )
 
 
-def new_data(name, rows, theta, rng):
+def new_data(name, rows, theta, rng, extent):
     likelihood = get_likelihood(name)
-    y = likelihood.check_y(likelihood.sample(rng, latent(rows), np.full(len(COORDS), theta)))
-    return np.minimum(y, 1e5)
+    f, theta = latent(rows), np.full(len(COORDS), theta)
+    f, theta = (f, theta) if extent is None else likelihood.at(f, theta, extent)
+    return np.minimum(likelihood.check_y(likelihood.sample(rng, f, theta)), 1e5)
 
 
-def direct(name, n, rng, free, learned):
+def direct(name, n, rng, free, learned, extent):
     found = []
     for _ in range(n):
         rows = draw_rows(free, learned, rng)
         theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
-        found.append(statistics(rows, theta, new_data(name, rows, theta, rng)))
+        found.append(statistics(rows, theta, new_data(name, rows, theta, rng, extent)))
     return np.array(found)
 
 
-def chained(method, options, name, n, rng, free, learned):
+def chained(method, options, name, n, rng, free, learned, extent):
     likelihood, threads = get_likelihood(name), ThreadExecutor(1)
     noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
     rows = draw_rows(free, learned, rng)
@@ -96,8 +98,17 @@ def chained(method, options, name, n, rng, free, learned):
     R, found = free.shape[1], []
     prior = learned_prior(free) if learned else FixedPrior(*natural_prior(prior_of(free), SHAPE, R))
     for sweep in range(n):
-        y = new_data(name, rows, theta, rng)
-        p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, R, likelihood, prior, rows, noise, sweep)
+        y = new_data(name, rows, theta, rng, extent)
+        p = Problem(
+            with_extents(pack_entries(COORDS, y, SHAPE), likelihood, extent),
+            SHAPE,
+            R,
+            likelihood,
+            prior,
+            rows,
+            noise,
+            sweep,
+        )
         p = p._replace(free=None if free.all() else free)
         state = method.init(p, options, threads)
         state.chains.theta[:] = theta
@@ -110,10 +121,10 @@ def chained(method, options, name, n, rng, free, learned):
     return np.array(found)
 
 
-def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=False):
+def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=False, extent=None):
     """Differences of the statistics' means in standard errors; those of the chain from 30 batches."""
-    a = direct(name, 4 * n, np.random.default_rng([seed, 0]), free, learned)
-    b = chained(method, options, name, n, np.random.default_rng([seed, 1]), free, learned)
+    a = direct(name, 4 * n, np.random.default_rng([seed, 0]), free, learned, extent)
+    b = chained(method, options, name, n, np.random.default_rng([seed, 1]), free, learned, extent)
     batches = b[: n - n % 30].reshape(30, -1, b.shape[1]).mean(axis=1)
     variance = a.var(axis=0) / len(a) + batches.var(axis=0, ddof=1) / 30
     return (a.mean(axis=0) - b.mean(axis=0)) / np.sqrt(variance + 1e-300)

@@ -81,7 +81,7 @@ def _products_with_spread(S, m, R, w, at):
     dot(w, at.product, m, at.t, R)
     for lane in range(LANES):
         w[at.m_Om_m, lane] += w[at.product, lane] + w[at.square, lane] - w[at.offset, lane] ** 2
-        w[at.f_mean, lane] += w[at.offset, lane]
+        w[at.f_mean, lane] += w[at.offset, lane] + w[at.known, lane]
     dot(w, at.m_Om_Sz, at.Sz, at.Om_m, R)
     dot(w, at.Sz_Om_Sz, at.Sz, at.Om_Sz, R)
     trace_product(w, at.Om, S, at.trace_Om_S, R)

@@ -22,6 +22,7 @@ Slots = namedtuple(
     "y theta ok site_ok zero one "  # the entry: value, parameter, whether it counts, whether its message is one
     "f_mean f_var logz alpha beta spread "  # its latent value, and the tilted moments there
     "precision pull error step power "  # the Gaussian observation of f for it, E[(y - f)^2], how messages are stored
+    "known "  # what is known of the latent value beside the rows
     "offset square cross "  # E[c], E[c^2], E[z c] of the sum c of the columns that are clamped in the mode
     "Om Sz Om_m Om_Sz grad_alpha grad_beta "  # second order: Om = cov(z), products with it, gradients
     "m_Om_m m_Om_Sz Sz_Om_Sz trace_Om_S "  # its contractions of Om

@@ -139,6 +139,7 @@ def first_order(rule, w, at, S, m, R):
     """
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
+    axpy(w, at.f_mean, at.f_mean, at.known, 1, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
     y, f_mean, f_var, theta, alpha, beta = (
         w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.alpha], w[at.beta],

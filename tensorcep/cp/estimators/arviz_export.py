@@ -18,7 +18,9 @@ from tensorcep.entries.tensor import SparseTensor
 DRAWS = ("chain", "draw")
 
 
-def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.random.Generator) -> Any:
+def export_draws(
+    model: Any, X: Any, y: Any, n_samples: int | None, rng: np.random.Generator, extent: Any = None
+) -> Any:
     """Return posterior draws, predictive ones at X, and the data y there, in the container of ArviZ.
 
     ``n_samples`` is None for a sampler, all of whose draws are taken, chain by chain.
@@ -45,7 +47,7 @@ def export_draws(model: Any, X: Any, y: Any, n_samples: int | None, rng: np.rand
         posterior[name] = (dims, by_chain(drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
-        new = model._observations(latent_of_points(values, distinct), rows, theta, rng)
+        new = model._observations(latent_of_points(values, distinct), rows, theta, rng, extent)
         groups["posterior_predictive"] = {"y": ((*DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:

@@ -85,7 +85,7 @@ class BaseCP(
         return tags
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
         return self._asked_likelihood(), {}
@@ -116,6 +116,21 @@ class BaseCP(
     def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
+
+    def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+        """X without a column of exposures, these, and that column; None where there are none."""
+        refuse_others(f"{type(self).__name__}.fit", given)
+        return X, None, None
+
+    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        """The extents of n values, None where they have none."""
+        return None
+
+    def _in_units(
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        """What the fit gets of extents, and fitted attributes that tell of them; it may go on from another one."""
+        return None, {}
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
         """The estimator as the plan of a fit sees it; what says how its entries are coded may be needed there."""
@@ -194,12 +209,12 @@ class BaseCP(
         FloatingPointError
             If the result is not finite.
         """
-        refuse_others(f"{type(self).__name__}.fit", others)
         if is_of(X, "dask"):
-            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight}
+            check_alone("a table of Dask", {"scratch": scratch, "memory": memory})
+            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **others}
             return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
-        given = X, y
+        given, (X, extents, column) = (X, y), self._split_extents(X, others)
         alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
         place = checked_place(self, scratch, memory, alone)
         if are_files(X) and y is None:
@@ -207,16 +222,20 @@ class BaseCP(
         else:
             X, y = _split(X, y, modes, value)
             entries, coding = self._training_entries(X, y)
-        entries, power = weighted_entries(laid(self, entries, place), sample_weight)
+        extents = self._checked_extents(extents, len(entries[1]))
+        entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
+        extent, about = self._in_units(extents, column, fixed_modes is not None)
+        coding = coding | about
         runner, plan = self._runner(entries, warm_start), None
         if warm_start_fraction is not None:
-            check_alone("warm_start_fraction", {**alone, "warm_start": warm_start or None})
+            check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
             rows = rows_of_some(self, entries, coding, X, warm_start_fraction, run_plan)
             runner = runner_of(None, np.zeros(0, dtype=bool), rows, run_plan)
         if fixed_modes is not None:
-            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)
-        if power is not None:
-            plan = plan_fit(self._knowing(coding), entries, X) if plan is None else plan
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
+        elif power is not None or extent is not None:
+            plan = plan_fit(self._knowing(coding), entries, X, extent=extent)
+        if power is not None and plan is not None:
             plan = plan._replace(work=with_power(plan.work, power))
         try:
             self._fit_entries(entries, coding, X, runner, plan, place.limit)

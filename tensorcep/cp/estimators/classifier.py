@@ -94,7 +94,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return get_likelihood("logit" if link == "auto" else link)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         link = self._given_link()
         if link == "auto":
@@ -198,9 +198,9 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n)."""
-        drawn = super().sample_y(X, n_samples, random_state)
+        drawn = super().sample_y(X, n_samples, random_state, **extent)
         return drawn if self._classes == [0, 1] else self.classes_[drawn.astype(np.int64)]
 
     def decision_function(self, X: Any) -> np.ndarray:

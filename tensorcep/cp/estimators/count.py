@@ -6,19 +6,23 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, word_or_range
+from tensorcep.core.checks import check_choice, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.extents import ARGUMENTS, checked_extents, split_extents
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import overdispersion_of, warn_of_wild_count
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.predict import observed_moments
 from tensorcep.cp.settings.names import checked_method
+from tensorcep.entries.tables import UNSAID, as_frame
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -41,6 +45,9 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     dispersion : float or "learned", default="learned"
         r of negative-binomial counts. A number is kept.
 
+    Counts over unequal times or areas have an exposure, ``fit(X, y, exposure=hours)``: the mean is exposure e^f, and
+    predictions are of the exposure given with them, or of 1.
+
     Attributes
     ----------
     <attributes>
@@ -52,9 +59,89 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     likelihood: str = "auto"
     dispersion: float | str = "learned"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "_likelihood_name", "_fixed_dispersion")
+    _own_attributes: ClassVar[tuple[str, ...]] = (
+        *BaseCP._own_attributes,
+        "_likelihood_name",
+        "_fixed_dispersion",
+        "_extent_unit",
+        "_extent_column",
+    )
     _likelihood_name: ClassVar[str | None] = None  # until a fit, and of a file of version 0.1
     _fixed_dispersion: ClassVar[float | None] = None
+    _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
+    _extent_column: ClassVar[str | None] = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        modes: Any = None,
+        value: Any = UNSAID,
+        warm_start: bool = False,
+        fixed_modes: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        **others: Any,
+    ) -> Any:
+        """Fit the factors to observed counts; what is not named here is as in `CPRegressor.fit`.
+
+        Parameters
+        ----------
+        X, y, modes, value, warm_start, fixed_modes, sample_weight
+        exposure : array-like of shape (N,) or column name, optional
+            Of every count a number above 0 to which its mean is proportional, such as the hours of counting. Of a table
+            it may be a column, which is then no mode; tables to predict that have this column bring theirs.
+        **others
+            Refused.
+
+        Returns
+        -------
+        self
+        """
+        how = {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
+        return super().fit(X, y, **how, sample_weight=sample_weight, exposure=exposure, **others)
+
+    def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        return split_extents(kinds, X, given)
+
+    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        kind: Any = self._likelihoods()[0].extent
+        return None if extents is None else checked_extents(kind, extents, n)
+
+    def _in_units(
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        if extents is None:
+            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
+        unit = 1.0 if self._likelihoods()[0].extent == "trials" else float(extents.mean())
+        unit = self._extent_unit or 1.0 if goes_on else unit
+        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
+
+    def _extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        kind: Any = self._likelihood().extent
+        X = as_frame(X)
+        _, value, _ = split_extents((kind,), X, given)
+        if value is None and isinstance(X, pd.DataFrame) and self._extent_column in X.columns:
+            value = X[self._extent_column].to_numpy()
+        if value is None and self._extent_unit is None:
+            return None
+        if value is None and needed:
+            name = ARGUMENTS[kind]
+            fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
+
+    def _without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
+        X = as_frame(X)
+        if not isinstance(X, pd.DataFrame):
+            return X
+        columns = [self._extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
+        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
+
+    @property
+    def _origin(self) -> float:
+        return 0.0 if self._extent_unit is None else -float(np.log(self._extent_unit))
 
     def _likelihood(self) -> Likelihood:
         if self._likelihood_name is not None:
@@ -84,11 +171,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return (fits or self._likelihoods())[0]
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         """That of the counts, its dispersion starting where main effects leave it."""
         y = get_likelihood("poisson").check_y(y)
-        found, name, fixed = overdispersion_of(coords, y), self._given_name(), self._given_dispersion()
+        found, name, fixed = overdispersion_of(coords, y, extent), self._given_name(), self._given_dispersion()
         if name == "auto":
             name = "negbinomial" if found.clear else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
@@ -134,21 +221,28 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         return matching_scale(float(np.mean(y**2)), order, rank)
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
-        return self._predicted(X, return_std)
+    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
+        """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central interval of a new count of each entry, (n, 2)."""
-        return self._observation_interval(X, coverage)
+        They are those of the exposure that is given as in `fit`; after a fit with exposures, without one, of 1.
+        """
+        return self._predicted(X, return_std, exposure=exposure)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, exposure: Any = None) -> np.ndarray:
+        """Central interval of a new count of each entry, (n, 2); `exposure` as in `predict`."""
+        return self._observation_interval(X, coverage, exposure=exposure)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor.
 
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out. After a
+        fit with exposures they are needed here, too.
         """
-        X, y = scored_entries(self, X, y)
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+        given = {"exposure": exposure}
+        extents = self._extent_of(X, given, needed=True)
+        X, y = scored_entries(self, self._without_extent(X, given), y)
+        expected = observed_moments(self._likelihood(), *self._at(X), extent=extents)[0]
+        return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
 
 
 def _with_dispersion(name: str, fixed: float | None) -> Likelihood:

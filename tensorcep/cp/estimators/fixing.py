@@ -42,7 +42,14 @@ class FixedFit(NamedTuple):
     runner: Callable[[Plan], Run]
 
 
-def fixed_fit(model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, fixed_modes: Any) -> FixedFit:
+def fixed_fit(
+    model: BaseCP,
+    entries: Entries,
+    coding: dict[str, Any],
+    source: Any,
+    fixed_modes: Any,
+    extent: np.ndarray | None = None,
+) -> FixedFit:
     """Plan a fit to entries that learns all rows but those of the fixed modes. The estimator is not changed.
 
     Raises
@@ -65,7 +72,7 @@ def fixed_fit(model: BaseCP, entries: Entries, coding: dict[str, Any], source: A
     entries = _in_known_rows(model, entries, modes)
     fitted = _as_fitted(model)
     own = {name: getattr(model, name) for name in model._own_attributes if name not in _DECIDED}
-    plan = plan_fit(fitted, entries, source, decided=(model._likelihood(), own))
+    plan = plan_fit(fitted, entries, source, decided=(model._likelihood(), own), extent=extent)
     if plan.work.method.name not in FIXING:
         fail_value(f"method {plan.work.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
     places = _places(model, entries, modes)

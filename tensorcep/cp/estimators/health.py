@@ -16,9 +16,11 @@ from tensorcep.core.scratch import MEMORY, room_of
 from tensorcep.core.sums import leaves
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.extents import extents_at, known_at, plain_values
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -48,7 +50,7 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     with np.errstate(all="ignore"):
         found = {**_scores(model, plan, place if held is None else held.place, held, rows, belief), **_noise(result)}
         if plan.method.sampler:
-            found |= _chains(state, plan.problem.likelihood, place, rows, held)
+            found |= _chains(state, plan.problem, place, rows, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
             found |= _unknown(belief, rows)
     weights = {} if held is None else _weights(plan, held)
@@ -82,10 +84,13 @@ def _scores(
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference."""
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
-    others = y if held is None else _without(y, place)
-    mine = observed_logpdf(problem.likelihood, belief, rows, y[place]) if held is None else held.score
-    law = constant_law(problem.likelihood, others, model._intercept(others, problem.likelihood))
-    constant = law.logpdf(problem.likelihood, y[place])
+    likelihood, own = problem.likelihood, extents_at(problem, place)
+    others, rest = y if held is None else _without(y, place), None
+    if own is not None:
+        rest = extents_at(problem, np.arange(len(y)) if held is None else np.delete(np.arange(len(y)), place))
+    mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if held is None else held.score
+    start = model._intercept(plain_values(others, likelihood, rest), likelihood)
+    constant = constant_law(likelihood, others, start, rest).logpdf(likelihood, y[place], own)
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if held is None else len(place)
     return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
@@ -104,7 +109,7 @@ def _without(y: np.ndarray, place: np.ndarray) -> np.ndarray:
     return others
 
 
-def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:
+def _chains(state: Any, problem: Problem, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:
     """R-hat, effective sizes and disagreement of the chains at some cells."""
     kept = state.chains.kept
     n_chains = len(state.chains.factors) if kept else 0
@@ -113,7 +118,8 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
     draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
-    likelihood, theta = state.predictive_at(place, likelihood)
+    likelihood, theta = state.predictive_at(place, problem.likelihood)
+    theta = state.given_at(place, problem)[1] if len(problem.entries.theta) else theta
     return {
         "n_chains": n_chains,
         "r_hat": found.max(),
@@ -121,7 +127,7 @@ def _chains(state: Any, likelihood: Likelihood, place: np.ndarray, rows: np.ndar
         "above_1_1": np.mean(found > 1.1),
         "effective_size": np.median(sizes),
         "least_effective_size": sizes.min(),
-        "disagreement": _disagreement(likelihood, theta, draws, weights / weights.sum()),
+        "disagreement": _disagreement(likelihood, theta, draws + known_at(problem, place), weights / weights.sum()),
     }
 
 

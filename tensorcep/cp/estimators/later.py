@@ -48,6 +48,7 @@ def placed(model: CPPredictions, X: Any, joint: bool = False) -> Placed:
     Rows at other times are drawn by themselves, so that they do not depend on what else is asked for; with `joint`
     those of one mode together.
     """
+    X = model._without_extent(X)
     belief, coords = model._fitted_belief(), coords_to_predict(X, model.labels_)
     later, shape = np.full(coords.shape, -1), model.posterior_.shape
     if not any(clock is not None for clock in model._series):

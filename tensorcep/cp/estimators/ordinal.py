@@ -90,7 +90,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         shares = shares_of(y, len(self._classes)).tolist()
         return ordinal(self.link, shares, worth_of(self._classes)), {"link_": self.link, "_shares": shares}
@@ -195,9 +195,9 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new levels of the entries X, (n_samples, n)."""
-        drawn = super().sample_y(X, n_samples, random_state)
+        drawn = super().sample_y(X, n_samples, random_state, **extent)
         return np.asarray(self.classes_[drawn.astype(np.int64)])
 
     def partial_fit(self, X: Any, y: Any = None, **others: Any) -> Any:

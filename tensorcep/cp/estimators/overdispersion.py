@@ -30,9 +30,9 @@ class Overdispersion(NamedTuple):
         return self.score > CLEAR
 
 
-def log_linear_means(coords: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The means (n,) of counts with main effects alone, mu = c prod_k a_k[i_k], fitted to margins."""
-    mu = np.full(len(y), max(float(y.mean()), 0.5 / len(y)))
+def log_linear_means(coords: np.ndarray, y: np.ndarray, exposure: np.ndarray) -> np.ndarray:
+    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins."""
+    mu = exposure * max(float(y.mean()), 0.5 / len(y))
     for _ in range(ROUNDS):
         for column in coords.T:
             ratio = (np.bincount(column, weights=y) + 1.0) / (np.bincount(column, weights=mu) + 1.0)
@@ -40,16 +40,16 @@ def log_linear_means(coords: np.ndarray, y: np.ndarray) -> np.ndarray:
     return mu
 
 
-def overdispersion_of(coords: np.ndarray, y: np.ndarray) -> Overdispersion:
-    """How much counts vary beyond Poisson ones about main effects.
+def overdispersion_of(coords: np.ndarray, y: np.ndarray, exposure: np.ndarray | None = None) -> Overdispersion:
+    """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
 
     What components would explain counts as variation too: the dispersion is the least that fits need.
 
     Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
     """
     order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
-    coords, y = coords[order], y[order]
-    mu = log_linear_means(coords, y)
+    coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
+    mu = log_linear_means(coords, y, exposure)
     excess, square = float(((y - mu) ** 2 - y).sum()), float((mu * mu).sum())
     r = square / excess if excess > 0.0 else STARTS[1]
     return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)))

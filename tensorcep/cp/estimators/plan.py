@@ -14,6 +14,7 @@ from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws,
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
+from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -71,6 +72,7 @@ def plan_fit(
     prior: str = "fixed",
     decided: tuple[Likelihood, dict[str, Any]] | None = None,
     limit: float | None = None,
+    extent: np.ndarray | None = None,
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -89,6 +91,8 @@ def plan_fit(
         The likelihood and the attributes that tell of it, where an earlier fit decided them.
     limit : float, optional
         Bytes of memory that the fit may take.
+    extent : (N,) float64, optional
+        Exposures of counts, of mean 1, or numbers of trials.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def plan_fit(
     coords, values, shape, labels = entries
     stored = isinstance(coords, Columns)
     chosen = choose(model, len(values), shape, streaming, prior, limit, stored)
-    likelihood, own = decided or model._decide_likelihood(values, chosen, coords)
+    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
@@ -110,7 +114,7 @@ def plan_fit(
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     check_memory(settings, size, chosen.max_iter)
-    packed, values = _packed(model, entries, likelihood, (chosen.method, uneven))
+    packed, values = _packed(model, entries, likelihood, (chosen.method, uneven), extent)
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
@@ -133,7 +137,11 @@ def plan_fit(
 
 
 def _packed(
-    model: BaseCP, entries: tuple[Any, np.ndarray, tuple[int, ...], Any], likelihood: Likelihood, how: tuple[str, Any]
+    model: BaseCP,
+    entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
+    likelihood: Likelihood,
+    how: tuple[str, Any],
+    extent: np.ndarray | None,
 ) -> tuple[Entries, np.ndarray]:
     """The entries in their order, and their values: sums over them then do not depend on the order of the input."""
     coords, values, shape, _ = entries
@@ -145,8 +153,8 @@ def _packed(
         packed = pack_stored(coords, checked, shape)
         return packed, packed.y.ravel()[: len(values)]
     values = model._checked_targets(values, likelihood)
-    packed = pack_entries(coords, values, shape)
-    return packed, values[packed.permutation]
+    packed = with_extents(pack_entries(coords, values, shape), likelihood, extent)
+    return packed, plain_values(values, likelihood, extent)[packed.permutation]
 
 
 def _worth_threads(size: Size) -> bool:

@@ -11,16 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.components import Components, EntryTheta
-from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.draw import draw, draw_apart
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
-from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows
+from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.estimators.later import described_rows, placed
+from tensorcep.cp.given import extended
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     latent,
@@ -87,7 +87,17 @@ class CPPredictions(CPComponents):
     def _rows(self, X: Any) -> np.ndarray:
         """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
         check_is_fitted(self, "posterior_")
+        X = self._without_extent(X)
         return packed_rows(coords_to_predict(X, self.labels_), *self._row_knowledge())
+
+    def _extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        """Extents (n,) of entries to predict, None where they have none; `needed`: they cannot be left out."""
+        refuse_others(type(self).__name__, given)
+        return None
+
+    def _without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
+        """Entries without a column that holds extents."""
+        return X
 
     def _at(self, X: Any) -> tuple[Components, np.ndarray]:
         """The belief, with rows of series at other times where X asks for such, and its rows (n, K) of the entries."""
@@ -129,16 +139,16 @@ class CPPredictions(CPComponents):
             mean, variance = latent(belief, rows, executor)
         return mean + self._origin, variance
 
-    def _observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _observed(self, X: Any, **extent: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation of each entry."""
-        belief, rows = self._at(X)
+        (belief, rows), extents = self._at(X), self._extent_of(X, extent)
         with threads_of(self.n_jobs) as executor:
-            return observed_moments(self._likelihood_of_new(), belief, rows, executor)
+            return observed_moments(self._likelihood_of_new(), belief, rows, executor, extents)
 
-    def _predicted(self, X: Any, return_std: bool) -> Any:
+    def _predicted(self, X: Any, return_std: bool, **extent: Any) -> Any:
         if return_std:
             self._check_has_uncertainty("return_std=True")
-        mean, variance = self._observed(X)
+        mean, variance = self._observed(X, **extent)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def _latent_interval(self, X: Any, coverage: float) -> np.ndarray:
@@ -149,24 +159,25 @@ class CPPredictions(CPComponents):
         with threads_of(self.n_jobs) as executor:
             return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
 
-    def _observation_interval(self, X: Any, coverage: float) -> np.ndarray:
+    def _observation_interval(self, X: Any, coverage: float, **extent: Any) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         self._check_has_uncertainty("predict_interval")
-        belief, rows = self._at(X)
+        (belief, rows), extents = self._at(X), self._extent_of(X, extent)
         tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), self._likelihood_of_new()
         with threads_of(self.n_jobs) as executor:
-            return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor)
+            return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
 
     def _coded(self, y: Any) -> Any:
         """Observations as the likelihoods know them."""
         return y
 
-    def log_score(self, X: Any, y: Any) -> np.ndarray:
-        """Log predictive density or mass of the observations y, (n,)."""
+    def log_score(self, X: Any, y: Any, **extent: Any) -> np.ndarray:
+        """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
+        extents = self._extent_of(X, extent, needed=True)
         likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
         with threads_of(self.n_jobs) as executor:
-            return observed_logpdf(likelihood, belief, rows, values, executor)
+            return observed_logpdf(likelihood, belief, rows, values, executor, extents)
 
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator
@@ -188,12 +199,15 @@ class CPPredictions(CPComponents):
         values, theta, distinct, rows = self._row_draws(n_samples, X, rng)
         return latent_of_points(values, distinct), rows, theta
 
-    def _observations(self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator) -> np.ndarray:
-        """A new observation for each latent value f (S, n) at packed rows (n, K)."""
+    def _observations(
+        self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator, extent: Any = None
+    ) -> np.ndarray:
+        """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
         likelihood, parameter = with_parameter(self._likelihood_of_new(), theta.predictive())
         each, shape = np.broadcast_to(parameter.of(rows), f.shape), theta.shape_of(rows)
         if shape is not None:  # every observation has a factor of its own
             each = each * rng.gamma(np.broadcast_to(shape, f.shape)) / shape
+        f, _, each = extended(likelihood, (f, f, each), extent)
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
     def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
@@ -221,14 +235,17 @@ class CPPredictions(CPComponents):
         draws = self._aligned_draws(draws[:, : sum(self.shape_)])
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw new observations of the entries X, (n_samples, n): factor uncertainty and observation noise."""
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
+        """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`."""
+        extents = self._extent_of(X, extent)
         self._check_has_uncertainty("sample_y")
         rng = check_random_state(random_state)
         f, rows, theta = self._draws(check_int("n_samples", n_samples), X, rng)
-        return self._observations(f, rows, theta, rng)
+        return self._observations(f, rows, theta, rng, extents)
 
-    def to_arviz(self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None) -> Any:
+    def to_arviz(
+        self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None, **extent: Any
+    ) -> Any:
         """Draws of the posterior in the container of ArviZ (`pip install 'tensorcep[arviz]'`).
 
         The group "posterior" holds factor_0, factor_1, ... with one row per index (or label) of the mode, aligned as in
@@ -244,6 +261,8 @@ class CPPredictions(CPComponents):
             Draws from the posterior of a method that does not sample; they are independent, and the attribute
             "approximate" of the groups is 1. A sampler's fit gives its chains, all draws of them.
         random_state : int, RandomState, Generator or None
+        **extent
+            Of counts exposure= or n_trials=, as in `fit`.
 
         Returns
         -------
@@ -260,35 +279,8 @@ class CPPredictions(CPComponents):
         if X is None and y is not None:
             fail_value("y must be None without X, the entries whose values it holds.")
         n = None if self._fitted_belief().n_chains else check_int("n_samples", n_samples)
-        return export_draws(self, X, y, n, check_random_state(random_state))
-
-    def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains.
-
-        Parameters
-        ----------
-        X : entries as in `predict`
-
-        Returns
-        -------
-        r_hat, effective_size : ndarray of shape (n,)
-            R-hat is near 1 (below 1.01, as a rule) where the chains agree.
-
-        Raises
-        ------
-        ValueError
-            If the method draws no chains.
-        """
-        belief = self._fitted_belief()
-        if not belief.n_chains:
-            fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
-        draws = self._chain_draws(X)
-        return r_hat(draws), bulk_size(draws)
-
-    def _chain_draws(self, X: Any) -> np.ndarray:
-        """The latent values of entries in all draws, (chains, draws, n)."""
-        belief, rows = self._at(X)
-        return latent_of_points(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
+        extents = None if X is None else self._extent_of(X, extent)
+        return export_draws(self, X, y, n, check_random_state(random_state), extents)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

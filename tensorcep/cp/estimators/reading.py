@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from tensorcep.core.checks import check_fraction, check_int, check_values
+from tensorcep.core.checks import check_fraction, check_int, check_values, fail_value
+from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.summary import Summary
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.standard_form import mean_squares, signs
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
@@ -165,3 +167,31 @@ class Reading(CPPredictions):
                 ]
                 lines.append({"component": r, "part": own["part"].iloc[0], "rows": ", ".join(said)})
         return pd.DataFrame(lines)
+
+    def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains.
+
+        Parameters
+        ----------
+        X : entries as in `predict`
+
+        Returns
+        -------
+        r_hat, effective_size : ndarray of shape (n,)
+            R-hat is near 1 (below 1.01, as a rule) where the chains agree.
+
+        Raises
+        ------
+        ValueError
+            If the method draws no chains.
+        """
+        belief = self._fitted_belief()
+        if not belief.n_chains:
+            fail_value(f"chain_diagnostics needs chains, but method {self.method_!r} draws none; use method='gibbs'.")
+        draws = self._chain_draws(X)
+        return r_hat(draws), bulk_size(draws)
+
+    def _chain_draws(self, X: Any) -> np.ndarray:
+        """The latent values of entries in all draws, (chains, draws, n)."""
+        belief, rows = self._at(X)
+        return latent_of_points(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin

@@ -119,7 +119,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         limit = self._given_limit()
         if limit == "auto":

@@ -27,7 +27,9 @@ SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen
 class Spotting(CPPredictions):
     """What a fitted CP estimator says of observations beside its predictions."""
 
-    def anomaly_score(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID) -> pd.DataFrame:
+    def anomaly_score(
+        self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
+    ) -> pd.DataFrame:
         """How odd each observation is; in a stream, of a batch before it is learned.
 
         Parameters
@@ -37,6 +39,8 @@ class Spotting(CPPredictions):
             What was observed; left out with a SparseTensor, and where `value` names its column.
         modes, value : as in `fit`
             With ``value=None`` lines are events, and the value of a cell is the number of its lines.
+        **extent
+            Of counts exposure= or n_trials=, as in `fit`.
 
         Returns
         -------
@@ -52,6 +56,7 @@ class Spotting(CPPredictions):
         self._fitted_belief()
         likelihood, names = self._likelihood_of_new(), names_of(self.labels_)
         X = as_frame(X)
+        extents, X = self._extent_of(X, extent, needed=True), self._without_extent(X, extent)
         if isinstance(X, pd.DataFrame):
             X, y = split_like(names_of(self.labels_), X, y, modes, value)
         if y is None and not isinstance(X, SparseTensor):
@@ -66,7 +71,7 @@ class Spotting(CPPredictions):
             self._at(X)
         frame = self._cells_frame(X, coords, names)
         shown = np.asarray(self._coded(y), dtype=np.float64)
-        return _with_scores(frame, (shown, *_scored(likelihood, belief, rows, values), unseen))
+        return _with_scores(frame, (shown, *_scored(likelihood, belief, rows, values, extents), unseen))
 
     def _cells_frame(self, X: Any, coords: np.ndarray, names: list[Any]) -> pd.DataFrame:
         """The modes of the entries, as they were given."""
@@ -78,11 +83,13 @@ class Spotting(CPPredictions):
         return pd.DataFrame(coords, columns=names)
 
 
-def _scored(likelihood: Likelihood, belief: Components, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, ...]:
+def _scored(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, values: np.ndarray, extents: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
     """Mean, sd, surprise and both tails of values (n,) of the likelihood's coding, at packed rows (n, K)."""
-    mean, variance = observed_moments(likelihood, belief, rows)
-    surprise = -observed_logpdf(likelihood, belief, rows, values)
-    return mean, np.sqrt(variance), surprise, *observed_tails(likelihood, belief, rows, values)
+    mean, variance = observed_moments(likelihood, belief, rows, extent=extents)
+    surprise = -observed_logpdf(likelihood, belief, rows, values, extent=extents)
+    return mean, np.sqrt(variance), surprise, *observed_tails(likelihood, belief, rows, values, extents)
 
 
 def _with_scores(frame: pd.DataFrame, numbers: tuple[np.ndarray, ...]) -> pd.DataFrame:

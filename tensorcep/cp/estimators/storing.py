@@ -57,7 +57,7 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
     place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
     if place.room is None and place.limit is None:
         return place
-    check_alone("scratch" if scratch is not None else "memory", others)
+    check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
         name = checked_method(model.method)[0]
         likelihood = model._asked_likelihood()
@@ -76,7 +76,7 @@ def check_alone(name: str, others: dict[str, Any]) -> None:
     """
     for other, value in others.items():
         if value is not None:
-            fail_value(f"{name}= does not go with {other}=; got both; leave one of them out.")
+            fail_value(f"{name} does not go with {other}=; got both; leave one of them out.")
 
 
 def entries_of_files(

@@ -26,13 +26,14 @@ WHOLE_REVISITED = (
 
 
 class Weighted(NamedTuple):
-    """Entries, and the weights (N,) that they have beside being there; None where all weigh the same."""
+    """Entries, the weights (N,) that they have beside being there, None where all weigh the same, and their extents."""
 
     entries: Entries
     power: np.ndarray | None
+    extent: np.ndarray | None = None
 
 
-def weighted_entries(entries: Entries, sample_weight: Any) -> Weighted:
+def weighted_entries(entries: Entries, sample_weight: Any, extent: np.ndarray | None = None) -> Weighted:
     """Entries as often as their weights say, if these are whole numbers; otherwise those that count, with weights.
 
     Raises
@@ -41,14 +42,15 @@ def weighted_entries(entries: Entries, sample_weight: Any) -> Weighted:
         If a weight is negative or not finite, or all are 0.
     """
     if sample_weight is None:
-        return Weighted(entries, None)
+        return Weighted(entries, None, extent)
     coords, values, shape, labels = entries
     weights = _checked(sample_weight, len(values))
     if (weights == np.rint(weights)).all():
         which = _repeated(weights)
-        return Weighted((coords[which], values[which], shape, labels), None)
+        return Weighted((coords[which], values[which], shape, labels), None, None if extent is None else extent[which])
     kept = weights > 0.0
-    return Weighted((coords[kept], values[kept], shape, labels), weights[kept])
+    extent = None if extent is None else extent[kept]
+    return Weighted((coords[kept], values[kept], shape, labels), weights[kept], extent)
 
 
 def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:

@@ -49,6 +49,8 @@ def draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: P
     theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
     record = (y, problem.weights, f, theta, key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+    if len(problem.entries.known):
+        np.subtract(sites[1], sites[0] * problem.entries.known, out=sites[1])
 
 
 def room_for_stream() -> tuple[np.ndarray]:

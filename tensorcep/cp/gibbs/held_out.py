@@ -58,6 +58,8 @@ class HeldOut(NamedTuple):
     rows : (n, K) int64
         Their packed rows.
     y : (n,) float64
+    known : (n,) float64
+        What is known of their latent values beside the rows.
     mean, spread : (C, n) float64
         Running means and variances of their latent values in each chain.
     noise : (C,) float64
@@ -85,6 +87,7 @@ class HeldOut(NamedTuple):
     place: np.ndarray
     rows: np.ndarray
     y: np.ndarray
+    known: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
     noise: np.ndarray
@@ -179,6 +182,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
         place=place,
         rows=rows,
         y=y,
+        known=problem.entries.known.ravel()[place] if len(problem.entries.known) else zeros[0],
         mean=zeros,
         spread=zeros,
         noise=noises,
@@ -216,6 +220,7 @@ def update_held(
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
+    f += held.known
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)

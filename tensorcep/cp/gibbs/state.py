@@ -69,13 +69,15 @@ class GibbsState(NamedTuple):
         """What kernels take as y and theta of every entry in chain c, (n_blocks, LANES) each."""
         if problem.likelihood.levels is not None:
             return in_places_of(problem, problem.entries.y, self.chains.theta[c])
-        return problem.entries.y, self.theta(c, problem.entries.y.shape)
+        entries = problem.entries
+        return entries.y, entries.theta if len(entries.theta) else self.theta(c, entries.y.shape)
 
     def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """The same of the entries at these places in every chain, (C, n) each."""
         y, levels = problem.entries.y.ravel()[place], problem.likelihood.levels
         if levels is None:
-            theta = self.theta_at(place)
+            theta, own = self.theta_at(place), problem.entries.theta
+            theta = np.broadcast_to(own.ravel()[place], theta.shape) if len(own) else theta
             return np.broadcast_to(y, theta.shape), theta
         low, high = zip(*(levels.between(y, theta) for theta in self.chains.theta), strict=True)
         return np.stack(low), np.stack(high)

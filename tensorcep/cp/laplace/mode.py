@@ -112,11 +112,13 @@ def _latent_of_trial(columns, K, R, w, at):
         dot(w, at.f_at, at.t, at.trial, R)
         offset_mean(0, columns, w, at)
         axpy(w, at.f_at, at.f_at, at.offset, 1, at.one)
+        axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
         return
     copy(w, at.t, at.trial, R)
     for k in range(1, K - 1):
         multiply(w, at.t, at.t, at.trial + k * R, R)
     dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
+    axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
 
 
 @inlined

@@ -13,7 +13,7 @@ from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
 from tensorcep.cp.messages.kernels import cavity_moments, clear_sums, load_values, store_message, store_noise
 from tensorcep.kernels.lanes import add_outer
 from tensorcep.kernels.layout import layout
-from tensorcep.kernels.slots import LANES, copy, dot, scale
+from tensorcep.kernels.slots import LANES, dot, scale, subtract
 
 # Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.layout`).
 Slots = namedtuple(
@@ -23,6 +23,7 @@ Slots = namedtuple(
     "z Sz du d_dual trial v "  # K gradients of f, steps, rows to try, variances z_k' S_k z_k
     "T eta "  # the message: precision and natural mean
     "a t inv_diag product "  # work space of the algebra
+    "known "  # what is known of the latent value beside the rows
     "y theta ok site_ok zero one "  # the entry: value, parameter, whether it counts, whether its message is one
     "f density f_at trial_density "  # the search for the mode: latent value and log density, now and at the trial
     "V f_cavity lam low high value d1 d2 "  # the linearised f, its bracket, and derivatives of the log likelihood
@@ -79,7 +80,7 @@ def message(k, marginal, structured, R, w, at):
     if structured:  # f = z'u + c, c the sum of the columns that are clamped in mode k
         dot(w, at.product, z, at.u + k * R, R)
     else:
-        copy(w, at.product, at.f, 1)
+        subtract(w, at.product, at.f, at.known, 1)
     for lane in range(LANES):
         h = max(0.0, -w[at.d2, lane])
         if marginal:

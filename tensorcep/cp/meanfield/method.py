@@ -135,11 +135,12 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     augmentation = state.augmentation
     if augmentation is None:
         return state
+    if augmentation.matched or not state.weighted or len(problem.entries.known):
+        state = _with_latent(state, problem, executor)
     if state.weighted:
         second = whole_second_moments(state, problem, executor)
-        state = state._replace(sites=state.sites._replace(square=latent_squares(problem, second, executor)))
-    if augmentation.matched or not state.weighted:
-        state = _with_latent(state, problem, executor)
+        square = latent_squares(problem, second, executor, state.f)
+        state = state._replace(sites=state.sites._replace(square=square))
     update_sites(state.sites, augmentation, state.given(problem), problem, executor)
     if state.uneven is not None:
         weigh(state.sites, state.uneven)

@@ -14,6 +14,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.meanfield.columns import Order, Orders
+from tensorcep.cp.meanfield.sites import targets_of_rows
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
 from tensorcep.cp.model import sum_chunks, sum_products
@@ -32,7 +33,8 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     if state.stored is not None:
         state = _with_stored_sums(k, state, (seconds, means), executor)
     else:
-        both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (state.sites.target.ravel(), means, state.sum_yz))
+        target = targets_of_rows(state.sites, problem).ravel()
+        both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (target, means, state.sum_yz))
         width = state.sum_Z2.shape[1]
         executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
     first, last = int(chunks[0]), int(chunks[-1])

@@ -70,6 +70,12 @@ def update_sites(
             part *= problem.power
 
 
+def targets_of_rows(sites: Sites, problem: Problem) -> np.ndarray:
+    """Targets of what the rows add to what is known of the latent values."""
+    known = problem.entries.known
+    return sites.target - sites.weight * known if len(known) else sites.target
+
+
 def total_weight(problem: Problem) -> float:
     """How many entries there are, each counting as its power says."""
     return float(len(problem.entries.permutation)) if problem.power is None else float(problem.power.sum())
@@ -84,10 +90,16 @@ def squared_targets(sites: Sites, problem: Problem) -> float:
     return float((y[used] ** 2 / weight[used]).sum())
 
 
-def latent_squares(problem: Problem, second: np.ndarray, executor: Executor) -> np.ndarray:
-    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows."""
+def latent_squares(problem: Problem, second: np.ndarray, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
+    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows.
+
+    Where something is known of latent values beside the rows, E[f] is needed, too.
+    """
     P, twice, square = second.shape[1], times_in_sum(problem.rank), np.empty(problem.entries.y.shape)
     rows = problem.entries.rows
     executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
     square *= problem.entries.weight
+    known = problem.entries.known
+    if len(known) and f is not None:
+        square += known * (2.0 * f - known)
     return np.maximum(square, 0.0)  # rounding can take one of a row with little variance below

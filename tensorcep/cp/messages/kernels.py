@@ -31,7 +31,8 @@ def load_values(b, with_own, entries, messages, noise, rule, w, at):
     for lane in range(LANES):
         w[at.ok, lane] = 1.0 if entries.weight[b, lane] > 0.0 else 0.0
         w[at.y, lane] = entries.y[b, lane]
-        w[at.theta, lane] = rule.theta
+        w[at.theta, lane] = entries.theta[b, lane] if len(entries.theta) > 0 else rule.theta
+        w[at.known, lane] = entries.known[b, lane] if len(entries.known) > 0 else 0.0
         if len(rule.cuts) > 0:  # of an ordered level, the cuts around it
             level = int(entries.y[b, lane])
             w[at.y, lane] = rule.cuts[level]

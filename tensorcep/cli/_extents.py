@@ -1,0 +1,85 @@
+"""Exposures of counts in the shell: a column of the file beside the value."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorcep.cli._command import STDOUT, chosen_modes, chosen_value, read_data
+from tensorcep.core.checks import check_columns, check_file, fail_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tensorcep.entries.tensor import SparseTensor
+
+# Kinds of files with further columns.
+TABLES = ("csv", "parquet")
+
+
+def add_extent_options(parser: argparse.ArgumentParser) -> None:
+    """Add --exposure."""
+    parser.add_argument(
+        "--exposure",
+        metavar="COLUMN",
+        help="for counts, column of the exposures that means are proportional to, such as hours; of csv and parquet "
+        "files",
+    )
+
+
+def given_extents(args: argparse.Namespace) -> dict[str, str]:
+    """The columns that hold extents, by the name of what they hold."""
+    columns = {name: getattr(args, name, None) for name in ("exposure",)}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
+    """The entries of a file, and what `fit` takes beside them.
+
+    Raises
+    ------
+    ValueError
+        If the file has no such column, or none beside the modes and the value.
+    """
+    given = given_extents(args)
+    if not given:
+        return read_data(path, args, verbose), {}
+    ((name, column),) = given.items()
+    names = _columns(path, name, args)
+    value = chosen_value(args)
+    modes = chosen_modes(args)
+    check_columns(names, [column], f"'{path}'")
+    others = [one for one in names if one not in (column, *(modes or ()))]
+    value = others[-1] if value is None and others else value
+    if args.count or value is None:
+        fail_value(f"--{name} needs a column of counts beside it; got none; give --value.")
+    modes = [one for one in others if one != value] if modes is None else modes
+    of_value, of_extent = (argparse.Namespace(**{**vars(args), "modes": modes, "value": v}) for v in (value, column))
+    tensor = read_data(path, of_value, verbose)
+    return tensor, {name: read_data(path, of_extent).values}
+
+
+def _columns(path: str, name: str, args: argparse.Namespace) -> list[Any]:
+    from tensorcep.entries.io import format_of, read_cells
+
+    if path == STDOUT:
+        fail_value(f"--{name} reads the file more than once, which '-' cannot be; give a file.")
+    kind = format_of(check_file(path), args.format)
+    if kind not in TABLES or not args.header:
+        fail_value(f"--{name} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
+    return list(read_cells(path, kind, 0, header=True).columns)
+
+
+def taken_extents(path: str, frame: pd.DataFrame, args: argparse.Namespace) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns of a file of cells but those that hold extents, and these.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column.
+    """
+    given = given_extents(args)
+    check_columns(list(frame.columns), list(given.values()), f"'{path}'")
+    return frame.drop(columns=list(given.values())), {name: frame[column] for name, column in given.items()}

@@ -1,0 +1,70 @@
+"""Exposures and numbers of trials: what a user gives of them, and what the fit and predictions get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_choice, check_values, fail_value
+from tensorcep.cp.estimators.entries import refuse_others
+from tensorcep.entries.tables import as_frame
+
+# The name of the argument of each kind of extent, and what has it.
+ARGUMENTS = {"exposure": "exposure", "trials": "n_trials"}
+TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "likelihood='binomial'"}
+
+
+def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+    """The entries without a column of extents, the extents or None, and the name of that column.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        Those that the likelihood may come to have.
+    X : object
+    given : dict
+        The arguments exposure and n_trials: an array, or a column of the table X.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is given that the likelihood does not have, or X has no such column.
+    """
+    refuse_others("CPCountRegressor", {name: value for name, value in given.items() if name not in TAKERS})
+    said = {name: value for name, value in given.items() if value is not None}
+    for name in said:
+        if name not in [ARGUMENTS[kind] for kind in kinds]:
+            fail_value(f"{name} is for {TAKERS[name]}; leave it out.")
+    if not said:
+        return X, None, None
+    if len(said) > 1:
+        fail_value("exposure is for rates and n_trials for binomial counts; give one of them.")
+    ((name, value),) = said.items()
+    if not isinstance(value, str):
+        return X, value, None
+    X = as_frame(X)
+    if not isinstance(X, pd.DataFrame):
+        fail_value(f"{name}={value!r} names a column of a table; got X as {type(X).__name__}; give an array.")
+    check_choice(name, value, tuple(map(str, X.columns)))
+    return X.drop(columns=[value]), X[value].to_numpy(), value
+
+
+def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
+    """Extents (n,) float64; a number serves every entry.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is not a finite positive number, or a number of trials is not whole.
+    """
+    name = ARGUMENTS[kind]
+    values = np.full(n, values, dtype=np.float64) if np.ndim(values) == 0 else values
+    extents = np.asarray(check_values(values, n, name=name))
+    bad = ~(extents > 0.0) if kind == "exposure" else ~((extents >= 1.0) & (extents == np.rint(extents)))
+    if bad.any():
+        allowed = "above 0" if kind == "exposure" else "whole numbers from 1 on"
+        i = int(np.argmax(bad))
+        fail_value(f"{name} must be {allowed}; got {extents[i]:g} at position {i}; leave such entries out.")
+    return extents

@@ -1,0 +1,69 @@
+"""What a belief says of cells, as likelihoods take it: latent mean and variance, and the parameter, per component."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.components import Components, EntryTheta
+from tensorcep.cp.model import latent_moments
+from tensorcep.cp.points import latent_of_points
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import NODES, strata
+
+# Factors of a precision that quantiles and moments of limited values take: so many, over all components.
+STRATA = 512
+
+
+def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component.
+
+    Gaussian rows count as independent; draws keep the dependence that the sampler found.
+    """
+    if belief.cov is None:
+        f = latent_of_points(belief.mean, rows)
+        return f, np.broadcast_to(0.0, f.shape)
+    rows = np.ascontiguousarray(rows)
+    f, v = np.empty((belief.size, len(rows))), np.empty((belief.size, len(rows)))
+    for c in range(belief.size):
+        latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
+    return f, v
+
+
+def given_at(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
+    m, v = latent_components(belief, rows)
+    return m, v, np.broadcast_to(parameter.of(rows), m.shape)
+
+
+def extended(
+    likelihood: Likelihood,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray],
+    extent: np.ndarray | None,
+    part: slice = slice(None),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of the latent value and the parameter, of cells with extents."""
+    if extent is None:
+        return given
+    m, theta = likelihood.at(given[0], given[2], extent[part])
+    return m, given[1], theta
+
+
+def width_of(belief: Components) -> int:
+    """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
+    if belief.theta is None or belief.theta.uneven is None:
+        return 1
+    return max(NODES, -(-STRATA // belief.size))
+
+
+def factors_of(shape: np.ndarray) -> np.ndarray:
+    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same sum are equal."""
+    _, place, which = np.unique(shape.sum(axis=0), return_index=True, return_inverse=True)
+    return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
+
+
+def with_factors(
+    m: np.ndarray, v: np.ndarray, theta: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component."""
+    theta = (factors * theta).reshape(-1, m.shape[1])
+    return np.tile(m, (len(factors), 1)), np.tile(v, (len(factors), 1)), theta
