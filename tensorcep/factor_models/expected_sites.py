@@ -12,6 +12,8 @@ expected table counts are those of r~ = exp E[log r]. Boehning's pseudo data are
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import digamma, gammaln
 
@@ -147,7 +149,7 @@ def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.n
     """The Polya-Gamma bound at psi, the expected log density of psi, and its entropy."""
     if sites.psi is None or sites.psi_var is None or sites.noise is None:
         raise ValueError("latent values with noise need psi and a noise precision; got None.")
-    entropy = 0.5 * np.log(2.0 * np.pi * np.e * sites.psi_var)
+    entropy = 0.5 * np.log(2.0 * np.pi * math.e * sites.psi_var)
     squares = (sites.psi - f) ** 2 + sites.psi_var + variance
     prior = 0.5 * (sites.noise.log_mean[0] - LOG_2PI - sites.noise.mean[0] * squares)
     return np.asarray(entropy + prior + polya_gamma_bounds(relation, sites, sites.psi, sites.psi_var))
