@@ -146,18 +146,19 @@ def by_row_stored(
         raise TypeError("entries must lie on scratch; got some in memory.")
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
-        raw = shift if values and _is_single(entries.y, shift) else None
+        raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
         room.tables[key] = (entries, _listed(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
 
 
 def _is_single(y: np.ndarray, shift: float) -> bool:
-    """Whether single precision holds the values as they were before `shift` was taken from them."""
-    return all(
-        np.array_equal(np.subtract((y[at] + shift).astype(np.float32), shift, dtype=np.float64), y[at])
-        for at in (slice(b, b + PIECE // LANES) for b in range(0, len(y), PIECE // LANES))
-    )
+    """Whether single precision holds values (n,) as they were before `shift` was taken from them."""
+    for at in pieces(len(y)):
+        raw = (y[at] + shift).astype(np.float32)
+        if not np.array_equal(np.subtract(raw, shift, dtype=np.float64), y[at]):
+            return False
+    return True
 
 
 def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
