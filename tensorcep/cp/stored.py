@@ -32,9 +32,6 @@ class Columns(NamedTuple):
     columns: tuple[np.ndarray, ...]
     distinct: bool = False
 
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
 
 def scratch_bytes(n: int, order: int) -> int:
     """The most bytes that the files of a fit of n entries take at a time."""
@@ -57,7 +54,7 @@ def pack_stored(source: Columns, y: np.ndarray, shape: Sequence[int]) -> Entries
     ValueError
         If a cell occurs twice that may not.
     """
-    n, order, room = len(source), len(shape), room_of(y)
+    n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
     place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
     for at in pieces(n):
