@@ -114,6 +114,9 @@ class Growing:
     def __init__(self, room: Scratch, file: Any, dtype: np.dtype[Any], opened: contextlib.ExitStack) -> None:
         self._room, self._file, self._dtype, self._open, self._size = room, file, dtype, opened, 0
 
+    def __del__(self) -> None:  # of reading that was interrupted
+        self._open.close()
+
     def append(self, values: np.ndarray) -> None:
         """Write values at the end."""
         data = np.ascontiguousarray(values, dtype=self._dtype)

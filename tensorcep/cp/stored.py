@@ -32,9 +32,6 @@ class Columns(NamedTuple):
     columns: tuple[np.ndarray, ...]
     distinct: bool = False
 
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
 
 def scratch_bytes(n: int, order: int) -> int:
     """The most bytes that the files of a fit of n entries take at a time."""
@@ -57,7 +54,7 @@ def pack_stored(source: Columns, y: np.ndarray, shape: Sequence[int]) -> Entries
     ValueError
         If a cell occurs twice that may not.
     """
-    n, order, room = len(source), len(shape), room_of(y)
+    n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
     place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
     for at in pieces(n):
@@ -146,18 +143,19 @@ def by_row_stored(
         raise TypeError("entries must lie on scratch; got some in memory.")
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
-        raw = shift if values and _is_single(entries.y, shift) else None
+        raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
         room.tables[key] = (entries, _listed(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
 
 
 def _is_single(y: np.ndarray, shift: float) -> bool:
-    """Whether single precision holds the values as they were before `shift` was taken from them."""
-    return all(
-        np.array_equal(np.subtract((y[at] + shift).astype(np.float32), shift, dtype=np.float64), y[at])
-        for at in (slice(b, b + PIECE // LANES) for b in range(0, len(y), PIECE // LANES))
-    )
+    """Whether single precision holds values (n,) as they were before `shift` was taken from them."""
+    for at in pieces(len(y)):
+        raw = (y[at] + shift).astype(np.float32)
+        if not np.array_equal(np.subtract(raw, shift, dtype=np.float64), y[at]):
+            return False
+    return True
 
 
 def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
