@@ -89,7 +89,7 @@ class Cluster:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
         self._workers: list[str] = []
-        self.sent = 0  # bytes of arrays, as far as their senders count them
+        self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
 
     def put(self, value: Any) -> Held:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
