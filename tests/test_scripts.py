@@ -64,7 +64,7 @@ TINY = {
         "--interactions main=1:cp=1 --priors learned --ensembles 2"
     ),
     "studies.measure_coverage": "--ranks 1 --true-rank 1 --shape 12,10,8 --density 0.4 --seeds 1",
-    "studies.measure_distributed": "--entries 2000 --ranks 2 --sweeps 3 --threads 1 --workers 1 --engines vmp --parts 2",
+    "studies.measure_distributed": "--entries 2000 --ranks 2 --sweeps 3 --threads 1 --workers 1 --engines vmp",
     "studies.measure_factor_models": "--ranks 3 --sweeps 6 --every 20 --methods vb-factorized",
     "studies.measure_gaussian_process": "--data crabs --draws 60 --inducing crabs --counts 4",
     "studies.measure_projection": "--data probit,counts --seeds 2 --entries 200 --sweeps 4",

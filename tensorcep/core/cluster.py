@@ -139,6 +139,7 @@ class Cluster:
                     found[i] = told
             except self._lost():
                 done = []
+                watch.again()
             lost = [i for i, f in futures.items() if i not in found and f.status in ("cancelled", "lost", "error")]
             if any([self._is_lost(futures[i], what) for i in lost]) or (lost and not done):
                 self._forget([call for i, call in enumerate(calls) if i not in found])
