@@ -85,11 +85,24 @@ def test_task_that_ends_its_workers_is_told(client: Any) -> None:
     client.wait_for_workers(2, timeout=60)
 
 
-def test_default_fit_on_workers_has_the_bits_of_one_process(client: Any) -> None:
-    here = tc.CPRegressor(2, max_iter=10, random_state=0).fit(TENSOR)
-    there = distributed.fit(tc.CPRegressor(2, max_iter=10, random_state=0), TENSOR, client=client, n_parts=2)
+def test_default_fit_on_workers_goes_on_to_the_bits_of_one_process(client: Any, tmp_path: Path) -> None:
+    here = tc.CPRegressor(2, max_iter=12, random_state=0).fit(TENSOR)
     assert here.method_ == "gibbs"
+    seen: list[int] = []
+
+    def end(n: int, *_: Any) -> None:
+        seen.append(n)
+        if len(seen) == 9:
+            raise KeyboardInterrupt
+
+    how: dict[str, Any] = {"client": client, "n_parts": 2, "checkpoint": tmp_path / "fit"}
+    with pytest.raises(KeyboardInterrupt):
+        distributed.fit(tc.CPRegressor(2, max_iter=12, random_state=0, callbacks=end), TENSOR, **how)
+    runs = len(list((tmp_path / "fit").glob("run-*.npz")))
+    assert runs > 2  # pilots, and chains
+    there = distributed.fit(tc.CPRegressor(2, max_iter=12, random_state=0, callbacks=end), TENSOR, **how)
     check_same(here, there)
+    assert seen[9] in (6, 7)  # the first sweep after the last that was stored
 
 
 def test_client_or_scheduler_that_is_killed_leaves_a_fit_that_goes_on(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Cluster:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
         self._workers: list[str] = []
-        self.sent = 0  # bytes of arrays, as far as their senders count them
+        self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
 
     def put(self, value: Any) -> Held:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
@@ -139,6 +139,7 @@ class Cluster:
                     found[i] = told
             except self._lost():
                 done = []
+                watch.again()
             lost = [i for i, f in futures.items() if i not in found and f.status in ("cancelled", "lost", "error")]
             if any([self._is_lost(futures[i], what) for i in lost]) or (lost and not done):
                 self._forget([call for i, call in enumerate(calls) if i not in found])

@@ -109,6 +109,7 @@ class ClusterExecutor:
         for one, (rows, squares) in zip(ranges, (each.value for each in told), strict=True):
             factors[offset + one.first : offset + one.last] = rows
             fit[one.first : one.last] = squares
+            self._cluster.received += rows.nbytes + squares.nbytes
 
     def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any) -> None:
         """Sums of the rows of a mode, in place; the arguments are those of `sum_chunks`."""
@@ -132,6 +133,7 @@ class ClusterExecutor:
         for one, found in zip(ranges, (each.value for each in told), strict=True):
             for whole, some in zip((out, linear), found, strict=True):
                 whole[offset + one.first : offset + one.last] = some
+                self._cluster.received += some.nbytes
 
     @property
     def _offsets(self) -> np.ndarray:
