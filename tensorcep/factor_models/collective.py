@@ -50,7 +50,7 @@ class CollectiveMatrixFactorization(BaseRelations):
     Attributes
     ----------
     factors_, relevance_ : dict of entity to ndarray (n, K), (K,)
-    explained_variance_ : ndarray (matrices, K)
+    weights_, explained_variance_ : ndarray (matrices, K)
     active_ : ndarray of bool (matrices, K)
         Where a component explains more than 1 % of what all of them explain in a matrix.
     noise_variance_ : list

@@ -47,6 +47,8 @@ _SHARED = """n_components : int or "auto", default="auto"
         Posterior means of the loadings, in the order of their variance with columns on their own scales.
     scores_ : ndarray (n_samples, K)
         Posterior means of the training rows' scores.
+    weights_ : ndarray (K,)
+        Sizes of the components whose scores and loadings have norm 1.
     explained_variance_ : ndarray (K,)
         Expected variance of the latent values that a component explains, summed over features.
     relevance_ : ndarray (K,)
