@@ -14,6 +14,7 @@ from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from tensorcep import metrics
+from tensorcep.comparing import compare_points, takes_points
 from tensorcep.core.checks import check_choice, check_fraction, check_int, check_not_empty, fail_value
 from tensorcep.core.cluster import cluster_of
 from tensorcep.core.executor import n_threads
@@ -27,8 +28,11 @@ from tensorcep.entries.matrices import as_views
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.entity_labels import observed_cells
+from tensorcep.factor_models.predict import predict_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 
+# What matrices of labels are called.
+LABELS = ("bernoulli", "probit")
 # Probabilities of labels are kept so far from 0 and 1.
 LEAST = 1e-12
 
@@ -148,10 +152,11 @@ def compare(
     Parameters
     ----------
     tensor_train, tensor_test : SparseTensor, or list of them for a factor model of several matrices
-        Entries to fit, and entries to predict; the two should have none in common.
+        Entries to fit, and entries to predict; the two should have none in common. For a model of points with features
+        pairs (X, y).
     methods : iterable of str or records of settings, optional
         By default every method that fits the estimator.
-    estimator : CP estimator or factor model, optional
+    estimator : CP estimator, factor model, Bayesian GLM, Bayes point machine or Gaussian process, optional
         The model and what all methods share: rank, priors, tolerance, seed. Default: ``CPRegressor(random_state=0)``.
     params : mapping, optional
         Per method, parameters of the estimator for it alone, such as ``{"vmp": {"max_iter": 500}}``.
@@ -166,7 +171,7 @@ def compare(
     DataFrame
         One line per method with "rmse" or "auc", "log_score", "coverage", "calibration_error", "sweeps", "seconds" and
         "peak_mb"; see `tensorcep.cp.compare.compare`. For factor models intervals are those of real values, and scores
-        are means over all held-out cells.
+        are means over all held-out cells. Of more than two classes the calibration is that of the most probable one.
 
     Raises
     ------
@@ -181,7 +186,12 @@ def compare(
     >>> list(table.index)
     ['cep', 'vmp']
     """
-    how: dict[str, Any] = {"params": params, "coverage": coverage, "client": client}
+    how: dict[str, Any] = {"params": params, "coverage": coverage}
+    if takes_points(estimator):
+        if client is not None:
+            fail_value(f"client= is for models of tensors and matrices; {type(estimator).__name__} is fitted here.")
+        return compare_points(tensor_train, tensor_test, methods, estimator=estimator, **how)
+    how["client"] = client
     if not isinstance(estimator, FactorModel):
         return _cp_compare.compare(tensor_train, tensor_test, methods, estimator=estimator, **how)
     check_fraction("coverage", coverage)
@@ -248,24 +258,42 @@ def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
 
 
 class Predicted(NamedTuple):
-    """Held-out values of one matrix, their predictive means and standard deviations, and their likelihood."""
+    """Held-out values of one matrix, their predictive means and standard deviations, and their likelihood.
+
+    With a lower limit `law` holds mean and standard deviation of what would be observed without it, and the limits.
+    """
 
     likelihood: str
     y: np.ndarray
     mean: np.ndarray
     std: np.ndarray
+    law: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
 def _predicted(model: Any, m: int, held: SparseTensor) -> Predicted:
     mean, std = model.predict_cells(held.coords, m, return_std=True)
-    return Predicted(model._links[m].likelihood, held.values, mean, std)
+    link = model._links[m]
+    if link.limit is None:
+        return Predicted(link.likelihood, held.values, mean, std)
+    limit = link.limit[held.coords[:, 1]]
+    free, variance = predict_cells(model.posterior_, m, model._without_data(m)._replace(limit=None), held.coords)
+    return Predicted(link.likelihood, np.maximum(held.values, limit), mean, std, (free, np.sqrt(variance), limit))
 
 
-def _log_scores(likelihood: str, y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+def _log_scores(
+    likelihood: str,
+    y: np.ndarray,
+    mean: np.ndarray,
+    std: np.ndarray,
+    law: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
     """Log density or probability of each value; of counts, of the law with these moments."""
+    if law is not None:
+        free, sd, limit = law
+        return np.where(y <= limit, norm.logcdf(limit, free, sd), norm.logpdf(y, free, sd))
     if likelihood == "gaussian":
         return np.asarray(norm.logpdf(y, mean, std))
-    if likelihood == "bernoulli":
+    if likelihood in LABELS:
         p = np.clip(mean, LEAST, 1.0 - LEAST)
         return np.asarray(xlogy(y, p) + xlog1py(1.0 - y, -p))
     mean = np.maximum(mean, LEAST)
@@ -275,11 +303,19 @@ def _log_scores(likelihood: str, y: np.ndarray, mean: np.ndarray, std: np.ndarra
     return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
 
 
+def _away(part: Predicted) -> np.ndarray:
+    """How many standard deviations a central interval must reach to hold each value."""
+    if part.law is None:
+        return np.abs(part.y - part.mean) / part.std
+    free, sd, limit = part.law
+    return np.where(part.y <= limit, np.maximum(free - limit, 0.0), np.abs(part.y - free)) / sd
+
+
 def _scores(parts: list[Predicted], coverage: float) -> dict[str, float]:
     """A line of the table of `compare`."""
     y, mean = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "mean"))
     log_score = float(np.concatenate([_log_scores(*part) for part in parts]).mean())
-    if all(part.likelihood == "bernoulli" for part in parts):
+    if all(part.likelihood in LABELS for part in parts):
         both = 0.0 < y.mean() < 1.0
         error = metrics.expected_calibration_error(y, mean)
         found = {"auc": metrics.auc(y, mean) if both else np.nan, "log_score": log_score}
@@ -288,7 +324,7 @@ def _scores(parts: list[Predicted], coverage: float) -> dict[str, float]:
     real = [part for part in parts if part.likelihood == "gaussian"]
     if not real:
         return {**found, "coverage": np.nan, "calibration_error": np.nan}
-    z = np.concatenate([np.abs(part.y - part.mean) / part.std for part in real])
+    z = np.concatenate([_away(part) for part in real])
     covered = {level: float(np.mean(z <= norm.ppf(0.5 + 0.5 * level))) for level in {*LEVELS, coverage}}
     error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
     return {**found, "coverage": covered[coverage], "calibration_error": error}

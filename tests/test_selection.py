@@ -76,3 +76,77 @@ def test_what_cannot_be_held_out_is_refused(rng):
                    estimator=tc.BayesianPCA())  # fmt: skip
     with pytest.raises(TypeError, match="estimator must be CPRegressor"):
         tc.select_rank("no model", np.eye(4))
+
+
+def points(rng, n=120):
+    X = rng.normal(size=(n, 3))
+    f = X @ np.array([1.5, -1.0, 0.0])
+    return X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * f)), "yes", "no"), rng.poisson(np.exp(0.5 * f))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "methods", "wanted"),
+    [
+        (tc.BayesianLogisticRegression(), ["ep", "vb"], ["ep", "vb"]),
+        (tc.BayesianProbitRegression(max_iter=50), None, None),
+        (tc.BayesPointMachine(), None, ["ep"]),
+        (tc.GaussianProcessClassifier(), ["ep", "laplace"], ["ep", "laplace"]),
+        (tc.GaussianProcessCountRegressor(), ["laplace", "vb"], ["laplace", "vb"]),
+    ],
+    ids=["logistic", "probit", "bpm", "gpc", "gp counts"],
+)
+def test_compare_scores_models_of_points_by_held_out_ones(rng, estimator, methods, wanted):
+    X, labels, counts = points(rng)
+    y = counts if "Count" in type(estimator).__name__ else labels
+    train, test = (X[:80], y[:80]), (X[80:], y[80:])
+    table = tc.compare(train, test, methods, estimator=estimator)
+    wanted = list(table.index) if wanted is None else wanted
+    assert list(table.index) == wanted
+    for name in wanted:
+        own = estimator if not hasattr(estimator, "engines") else type(estimator)(
+            **{**estimator.get_params(deep=False), "method": name}
+        )  # fmt: skip
+        own = own.fit(*train)
+        if y is counts:
+            score = own.log_score(*test).mean()
+            assert 0.5 <= table.loc[name, "coverage"] <= 1.0
+        else:
+            p = own.predict_proba(test[0])
+            score = np.log(p[np.arange(40), (test[1] == "yes").astype(int)]).mean()
+            assert table.loc[name, "auc"] > 0.8
+        np.testing.assert_allclose(table.loc[name, "log_score"], score, rtol=1e-6)
+    assert (table["seconds"] > 0).all()
+    assert list(table.columns)[1:] == ["log_score", "coverage", "calibration_error", "sweeps", "seconds", "peak_mb"]
+
+
+def test_compare_of_points_refuses_in_one_sentence(rng):
+    X, y, _ = points(rng)
+    model = tc.BayesianLogisticRegression()
+    with pytest.raises(TypeError, match=r"tensor_train must be a pair \(X, y\) for this estimator"):
+        tc.compare(X, (X, y), estimator=model)
+    with pytest.raises(ValueError, match="a method must be one of"):
+        tc.compare((X, y), (X, y), ["gibbs"], estimator=model)
+    with pytest.raises(ValueError, match="has one method, EP; leave methods out"):
+        tc.compare((X, y), (X, y), ["ep"], estimator=tc.BayesPointMachine())
+    with pytest.raises(ValueError, match="tensor_test must have labels of the training points; 'maybe' is none"):
+        tc.compare((X, y), (X[:1], ["maybe"]), ["ep"], estimator=model)
+
+
+def test_limits_and_probit_labels_are_scored_as_they_are(rng):
+    u = rng.normal(size=(80, 2))
+    real = np.maximum(u @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(80, 8)), 0.0)
+    labels = (u @ rng.normal(size=(2, 8)) + rng.normal(size=(80, 8)) > 0).astype(float)
+    how = {"likelihood": ["gaussian", "probit"], "random_state": 0, "max_iter": 60}
+    views = [tc.SparseTensor.from_dense(view).train_test_split(0.2, 0) for view in (real, labels)]
+    train, test = zip(*views, strict=True)
+    right, plain = (
+        tc.compare(list(train), list(test), ["vb"], estimator=tc.GroupFactorAnalysis(2, lower_limit=limit, **how))
+        for limit in ([0.0, None], None)
+    )
+    assert right.loc["vb", "log_score"] > plain.loc["vb", "log_score"]
+    assert right.loc["vb", "rmse"] < plain.loc["vb", "rmse"]
+    assert 0.8 < right.loc["vb", "coverage"] <= 1.0
+    found = tc.select_rank(
+        tc.GroupFactorAnalysis(lower_limit=[0.0, None], **how), list(train), ranks=[1, 2], cv=2, random_state=0
+    )
+    assert found.best_rank == 2

@@ -25,12 +25,18 @@ MODELS = {
     "cmf": "CollectiveMatrixFactorization",
 }
 # --likelihood -> what models of matrices call it
-KINDS = {"gaussian": "gaussian", "logit": "bernoulli", "negbinomial": "negbinomial"}
+KINDS = {
+    "gaussian": "gaussian",
+    "logit": "bernoulli",
+    "probit": "probit",
+    "negbinomial": "negbinomial",
+    "poisson": "poisson",
+}
+LABELS = ("bernoulli", "probit")
 # Options of models of tensors, with their defaults.
 FOR_TENSORS = {
     "prior": "auto",
     "interactions": "auto",
-    "lower_limit": "auto",
     "zero_rate": None,
     "schedule": None,
     "damping": None,
@@ -57,7 +63,7 @@ def add_matrix_options(parser: argparse.ArgumentParser) -> None:
         default="cp",
         help="cp: a tensor (default). Of a matrix of rows, columns and values: pca, fa (factor analysis). Of several, "
         "with --also: gfa, views of the same rows; cmf, matrices whose rows and columns are what their columns of "
-        "labels are called. Their likelihoods: gaussian, logit, negbinomial",
+        "labels are called. Their likelihoods: gaussian, logit, probit, negbinomial, poisson",
     )
     group.add_argument(
         "--also",
@@ -104,6 +110,8 @@ def _check(args: argparse.Namespace) -> None:
     for name, default in FOR_TENSORS.items():
         if getattr(args, name) != default:
             fail_value(f"--{name.replace('_', '-')} is for --model cp; got {args.model}; leave it out.")
+    if args.lower_limit != "auto" and args.model not in ("gfa", "cmf"):
+        fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
 
 
 def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Given:
@@ -124,6 +132,7 @@ def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Gi
 def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
     from tensorcep.estimators import FACTOR_MODELS
+    from tensorcep.factor_models.kinds import augmentation_of
 
     how: dict[str, Any] = {"random_state": args.seed, "n_jobs": args.threads, "verbose": progress}
     for name, value, default in (
@@ -136,11 +145,12 @@ def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tu
     cls = FACTOR_MODELS[MODELS[args.model]]
     if args.model in ("pca", "fa"):
         if args.model == "pca":
-            how["likelihood"] = given[0].likelihood
+            how |= {"likelihood": given[0].likelihood, "augmentation": augmentation_of(given[0].likelihood)}
         elif given[0].likelihood != "gaussian":
             fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
         return cls(n_components=args.rank, **how), given[0].tensor
     how["n_components"] = args.rank
+    how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
     if args.model == "gfa":
         tensors = _shared([one.tensor for one in given], [("rows", f"columns of {one.name}") for one in given])
         likelihoods = [one.likelihood for one in given]
@@ -203,6 +213,7 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     from scipy.special import ndtri
 
     from tensorcep.cli._queries import read_queries
+    from tensorcep.factor_models.entity_labels import cells_of
 
     m = model._position(which_matrix(args))
     link = model._links[m]
@@ -211,13 +222,16 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     mean, sd = model.predict_cells(queries.X, m, return_std=True)
     table = queries.columns.copy()
     table.columns = [f"mode_{name}" if isinstance(name, int) else name for name in table.columns]
-    if link.likelihood == "bernoulli":
+    if link.likelihood in LABELS:
         return table.assign(probability=mean)
     table = table.assign(mean=mean, sd=sd)
     if link.likelihood != "gaussian":
         return table
     half = ndtri(0.5 + 0.5 * args.coverage) * sd
-    return table.assign(lower=mean - half, upper=mean + half)
+    lower = mean - half
+    if link.limit is not None:
+        lower = np.maximum(lower, link.limit[cells_of(queries.X, known.labels_, link.matrix.cells.shape)[:, 1]])
+    return table.assign(lower=lower, upper=mean + half)
 
 
 def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Options of streams of tensors beside those of fits of tensors, with their defaults.
 FOR_STREAMS = {
+    "lower_limit": "auto",
     "resume": False,
     "checkpoint_every": 50,
     "trace": None,
@@ -69,8 +70,9 @@ def _check(args: argparse.Namespace) -> None:
     for name, default in (FOR_TENSORS | FOR_STREAMS).items():
         if getattr(args, name, default) != default:
             fail_value(f"--{name.replace('_', '-')} is for --model cp; got {args.model}; leave it out.")
-    if args.likelihood not in KINDS or (args.model == "fa" and args.likelihood != "gaussian"):
-        allowed = ", ".join(KINDS) if args.model == "pca" else "gaussian"
+    words = [word for word in KINDS if word != "poisson"] if args.model == "pca" else ["gaussian"]
+    if args.likelihood not in words:
+        allowed = ", ".join(words)
         fail_value(f"--model {args.model} knows the likelihoods {allowed}; got {args.likelihood}.")
     if args.output == STDOUT:
         fail_value("a stream writes files only; give a name other than -.")

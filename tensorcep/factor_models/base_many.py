@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.entity_labels import by_entity, labels_of
 from tensorcep.factor_models.fit import check_links, plan_run
-from tensorcep.factor_models.kinds import KINDS, kind_of
+from tensorcep.factor_models.kinds import augmentation_of, kind_of
 from tensorcep.factor_models.layout import BIASES, Layout, Link
+from tensorcep.factor_models.limits import limits_of
 from tensorcep.factor_models.predict import predict_training
 from tensorcep.factor_models.read import Matrix, as_array, read_matrix
 from tensorcep.factor_models.relations import RelationPosterior
@@ -23,13 +24,14 @@ from tensorcep.factor_models.summary import by_energy, energies, shares
 
 # A component is active in a matrix where it explains this share of the variance that all of them explain there.
 ACTIVE_SHARE = 1e-2
-# The likelihoods that need no augmentation to be named.
-DIRECT = tuple(likelihood for likelihood, augmentation in KINDS if augmentation == "direct")
 
 
 @dataclass(eq=False, repr=False)
 class BaseRelations(FactorModel):
     """Several matrices whose rows and columns are shared entities."""
+
+    _: KW_ONLY
+    lower_limit: Any = None
 
     def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
@@ -53,15 +55,22 @@ class BaseRelations(FactorModel):
     def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
         """How every matrix is modelled, as the parameters say."""
         bias = check_choice("bias", self.bias, BIASES)
+        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
+        shapes = [
+            (matrix.cells.shape[1], likelihood) for matrix, (_, _, likelihood) in zip(given, relations, strict=True)
+        ]
+        limits = limits_of(self.lower_limit, shapes)
         return [
             self._measured(
                 Link(
-                    self._matrix(matrices[m], likelihood, m),
+                    given[m],
                     names.index(row),
                     names.index(col),
                     likelihood,
+                    augmentation_of(likelihood),
                     bias=bias,
                     groups=self._groups(likelihood),
+                    limit=limits[m],
                 )
             )
             for m, (row, col, likelihood) in enumerate(relations)
@@ -71,7 +80,7 @@ class BaseRelations(FactorModel):
         return "column" if likelihood == "negbinomial" else "all"
 
     def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
-        kind = kind_of(check_choice("likelihood", likelihood, DIRECT), "direct")
+        kind = kind_of(likelihood, augmentation_of(likelihood))
         absent = self._checked_absent()
         X = check_array(
             as_array(X),

@@ -28,14 +28,17 @@ class CollectiveMatrixFactorization(BaseRelations):
     Parameters
     ----------
     relations : sequence of (row entity, column entity, likelihood)
-        One for each matrix, for example ``("users", "items", "bernoulli")``; likelihoods are "gaussian", "bernoulli"
-        and "negbinomial".
+        One for each matrix, for example ``("users", "items", "bernoulli")``; likelihoods are those of
+        `GroupFactorAnalysis`.
     n_components : int, default=10
     method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb-factorized"
         As in `BayesianPCA`.
     ard : bool, default=True
         Learn a precision for every component of every entity.
     bias : {"column", "row", "both", "none"}, default="both"
+    lower_limit : float, or sequence of float, array or None, optional
+        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
+        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
     absent : {"missing", "zero"}, default="missing"
         What cells that a sparse matrix does not store are.
     max_iter : int, default=1000
@@ -47,7 +50,7 @@ class CollectiveMatrixFactorization(BaseRelations):
     Attributes
     ----------
     factors_, relevance_ : dict of entity to ndarray (n, K), (K,)
-    explained_variance_ : ndarray (matrices, K)
+    weights_, explained_variance_ : ndarray (matrices, K)
     active_ : ndarray of bool (matrices, K)
         Where a component explains more than 1 % of what all of them explain in a matrix.
     noise_variance_ : list

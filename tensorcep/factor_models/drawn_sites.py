@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.gammas import known
+from tensorcep.factor_models.coding import group_sizes
 from tensorcep.factor_models.draws import draw_omegas, draw_tables
 from tensorcep.factor_models.expected_sites import shape_and_kappa
-from tensorcep.factor_models.relations import Given, Relation, Sites, group_sizes
+from tensorcep.factor_models.relations import Given, Relation, Sites
 
 
 def draw_gaussian(given: Given) -> tuple[Sites, np.ndarray]:

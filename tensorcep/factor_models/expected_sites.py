@@ -18,7 +18,8 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from tensorcep.core.gammas import Gammas, gammas, known
-from tensorcep.factor_models.relations import CountTable, Priors, Relation, Sites, group_sizes
+from tensorcep.factor_models.coding import group_sizes
+from tensorcep.factor_models.relations import CountTable, Priors, Relation, Sites
 from tensorcep.kernels.special import log_two_cosh_half
 from tensorcep.likelihoods.arrays import log_density
 

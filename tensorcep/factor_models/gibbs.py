@@ -73,7 +73,10 @@ def sampler_of(kind: Kind) -> Sampler:
         If nothing does.
     """
     if kind.form.drawn is None:
-        fail_value("method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise'.")
+        fail_value(
+            "method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise', or for counts "
+            "likelihood 'negbinomial'."
+        )
     return kind.form.drawn
 
 
@@ -130,11 +133,11 @@ def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor
     """The state with every relation's parameters and auxiliary variables drawn given the rows."""
     state = chain.state
     for index, relation in enumerate(problem.relations):
-        (f, psi), r = state.latent[index], state.sites[index].r
+        (f, psi), r, noise = state.latent[index], state.sites[index].r, state.sites[index].noise
         # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
         stream = problem.seed + 2 * index
-        now = None if r is None else r.mean
-        given = Given(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor)
+        now, tau = (None if law is None else law.mean for law in (r, noise))
+        given = Given(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
         sites, psi = sampler_of(relation.kind)(given)
         state = state._replace(
             sites=replaced(state.sites, index, sites),

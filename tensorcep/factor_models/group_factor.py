@@ -36,7 +36,11 @@ class GroupFactorAnalysis(BaseRelations):
     ----------
     n_components : int, default=10
     likelihood : str or sequence of str, default="gaussian"
-        Of all views, or one for each: "gaussian", "bernoulli", "negbinomial".
+        Of all views, or one for each: "gaussian", "bernoulli" (logistic), "probit", "negbinomial", and, but for
+        "gibbs", "poisson" (rate log(1 + e^f), by Boehning's bound).
+    lower_limit : float, or sequence of float, array or None, optional
+        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
+        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
     noise : {"feature", "view"}, default="feature"
         What has a noise variance of its own in Gaussian views.
     method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb"

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.factor_models.cells import DenseCells
-from tensorcep.factor_models.kinds import kind_of
+from tensorcep.factor_models.coding import coded
+from tensorcep.factor_models.kinds import LIMITED, kind_of
 from tensorcep.factor_models.read import Matrix
-from tensorcep.factor_models.relations import Kind, Relation, coded
+from tensorcep.factor_models.relations import Kind, Relation
 from tensorcep.factor_models.units import Units, standardised, units_of
 
 BIASES = ("column", "row", "both", "none")
@@ -27,11 +28,12 @@ class Link(NamedTuple):
     groups: str = "all"
     known_r: np.ndarray | None = None
     units: Units | None = None
+    limit: np.ndarray | None = None
 
     @property
     def kind(self) -> Kind:
-        """What the words of likelihood and augmentation stand for."""
-        return kind_of(self.likelihood, self.augmentation)
+        """What the words of likelihood and augmentation stand for, with a limit or without."""
+        return kind_of(self.likelihood, self.augmentation) if self.limit is None else LIMITED
 
     @property
     def rows_have_bias(self) -> bool:
@@ -51,7 +53,7 @@ class Link(NamedTuple):
     @property
     def modelled(self) -> Matrix:
         """The matrix as the model sees it."""
-        return standardised(self.matrix, self.units)
+        return standardised(self.matrix if self.limit is None else self.matrix.at_least(self.limit), self.units)
 
     def without_data(self) -> Link:
         """The same link of a matrix of this shape of which nothing is observed."""
@@ -115,4 +117,5 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
         known_r=link.known_r,
         units=link.units,
         col_bias=col.bias.get(m, -1) if link.cols_have_bias else -1,
+        limit=link.limit,
     )

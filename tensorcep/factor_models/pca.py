@@ -47,6 +47,8 @@ _SHARED = """n_components : int or "auto", default="auto"
         Posterior means of the loadings, in the order of their variance with columns on their own scales.
     scores_ : ndarray (n_samples, K)
         Posterior means of the training rows' scores.
+    weights_ : ndarray (K,)
+        Sizes of the components whose scores and loadings have norm 1.
     explained_variance_ : ndarray (K,)
         Expected variance of the latent values that a component explains, summed over features.
     relevance_ : ndarray (K,)
@@ -66,14 +68,15 @@ _SHARED = """n_components : int or "auto", default="auto"
 class BayesianPCA(BasePCA):
     """Principal component analysis of real, binary or count matrices with missing cells.
 
-    Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), counts
+    Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), or
+    Bernoulli(Phi(f)) by "probit", counts
     negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), only under
     Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
     list of observed cells.
 
     Parameters
     ----------
-    likelihood : {"gaussian", "bernoulli", "negbinomial", "poisson"}, default="gaussian"
+    likelihood : {"gaussian", "bernoulli", "probit", "negbinomial", "poisson"}, default="gaussian"
     augmentation : {"direct", "noise", "boehning"}, default="direct"
         For data that are not Gaussian: Polya-Gamma variables on f, or on f plus a Gaussian noise in every cell; or
         Boehning's bound, for comparison.

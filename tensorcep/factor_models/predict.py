@@ -13,6 +13,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
 from tensorcep.factor_models.relations import Kind, Relation, RelationDraws, RelationPosterior, Sites
+from tensorcep.likelihoods.censored import TOBIT
 
 Pair = tuple[np.ndarray, np.ndarray]
 # Cells that are predicted at a time.
@@ -46,9 +47,16 @@ def predict_block(
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
     if tau is not None and relation.kind.theta == "noise":
-        variance += 1.0 / relation.noise_in_units(tau)
-        return f, variance
+        noise = 1.0 / relation.noise_in_units(tau)
+        return (f, variance + noise) if relation.limit is None else _above(relation.limit, f, variance, noise)
     return observed(relation.kind, relation.groups, f, variance, tau, r)
+
+
+def _above(limit: np.ndarray, f: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Pair:
+    """Mean and variance of values N(f, variance + noise) that are raised to the limits of their columns, (N, D)."""
+    theta = np.broadcast_to(1.0 / noise, f.shape)
+    mean, spread = TOBIT.predict((f - limit).ravel(), variance.ravel(), theta.ravel())
+    return limit + mean.reshape(f.shape), spread.reshape(f.shape)
 
 
 def observed(

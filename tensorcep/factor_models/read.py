@@ -44,6 +44,11 @@ class Matrix(NamedTuple):
         """The observed cells less the value of their column, a cell array."""
         return np.asarray(self.cells.only_observed(self.x - self.cells.spread(values, "column")))
 
+    def at_least(self, limit: np.ndarray) -> Matrix:
+        """The matrix with values below the limits (D,) of their columns at these."""
+        raised = self.cells.only_observed(np.maximum(self.x, self.cells.spread(limit, "column")))
+        return self._replace(x=raised)
+
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
         sums, counts = self.cells.group_sums(self.x, "column"), self.column_counts()

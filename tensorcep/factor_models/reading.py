@@ -13,6 +13,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.core.summary import Summary
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.entity_labels import cells_of
+from tensorcep.factor_models.health import health_line, noise_lines, sweeps_line
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments, variances
 from tensorcep.factor_models.predict import latent_of_draws, predict_cells
@@ -56,6 +57,20 @@ class ReadingFactors:
                 found.append(shares(self.posterior_, relation, K))
         columns = pd.RangeIndex(len(found[0]), name="component")
         return pd.DataFrame(np.stack(found), index=pd.Index(self.matrix_names_, name="matrix"), columns=columns)
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Sizes of the components whose rows and columns have norm 1: (K,), or (matrices, K) of several matrices.
+
+        In the units of the data, of posterior means; the order is that of the components, by the variance they explain.
+        """
+        check_is_fitted(self, "posterior_")
+        K, moments, found = self._where[0].rank, self.posterior_.moments, []
+        for m in range(len(self._links)):
+            relation = self._without_data(m)
+            sides = moments[relation.row], relation.in_units(moments[relation.col])
+            found.append(np.prod([np.linalg.norm(side.mean[:, :K], axis=0) for side in sides], axis=0))
+        return np.stack(found) if getattr(self, "_names", []) else np.asarray(found[0])
 
     def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The loadings of a matrix's columns, as a tidy table, in the units of the data.
@@ -156,14 +171,21 @@ class ReadingFactors:
         n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
         shapes = [link.matrix.cells.shape for link in self._given_links()]
         said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
-        fit: Any = self
+        relations = [self._without_data(m) for m in range(len(shapes))]
+        limited = [f"{link.likelihood}{'' if link.limit is None else ' with a lower limit'}" for link in self._links]
         facts = {
             "model": f"{type(self).__name__}, {explained.shape[1]} components",
             "matrices": ", ".join(said),
-            "likelihoods": ", ".join(link.likelihood for link in self._links),
-            "sweeps": f"{fit.n_iter_}, {'' if fit.converged_ else 'not '}converged, lower bound {fit.lower_bound_:.4g}",
+            "likelihoods": ", ".join(limited),
+            "sweeps": sweeps_line(self),
+            **noise_lines(self.posterior_, relations, self.matrix_names_),
+            "health": health_line(self, relations),
         }
-        tables = {"Variance explained": explained.T.reset_index()}
+        weights = pd.DataFrame(np.atleast_2d(self.weights_), index=explained.index).T.reset_index(drop=True)
+        tables = {
+            "Variance explained": explained.T.reset_index(),
+            "Weights of components of unit norm": weights.reset_index(names="component"),
+        }
         for m, name in enumerate(self.matrix_names_):
             tables[f"Largest loadings of {name}"] = self._largest(m, n_rows)
         return Summary(f"{type(self).__name__} of {', '.join(said)}", facts, tables)

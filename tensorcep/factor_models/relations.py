@@ -60,7 +60,8 @@ class Priors(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the dispersion r.
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi, and the dispersion r
+    and noise precision tau of the groups.
 
     `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
     """
@@ -74,6 +75,7 @@ class Given(NamedTuple):
     seed: int
     sweep: int
     executor: Executor
+    tau: np.ndarray | None = None
 
 
 class SiteForm(NamedTuple):
@@ -149,6 +151,8 @@ class Relation(NamedTuple):
         What the observations are measured in; None where x holds them as they were given.
     col_bias : int
         The column entity's coordinate that is its bias, -1 where there is none.
+    limit : (columns,) float64 or None
+        The lower limits of the columns of real data, in their units: a value there says only that it is no higher.
     """
 
     row: int
@@ -163,6 +167,14 @@ class Relation(NamedTuple):
     known_r: np.ndarray | None = None
     units: Units | None = None
     col_bias: int = -1
+    limit: np.ndarray | None = None
+
+    @property
+    def unit_limit(self) -> np.ndarray:
+        """The limits in the units that the model sees."""
+        if self.limit is None:
+            raise ValueError("the relation has no limits.")
+        return self.limit if self.units is None else (self.limit - self.units.centre) / self.units.scale
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -271,28 +283,3 @@ class RelationPosterior(NamedTuple):
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     draws: RelationDraws | None = None
-
-
-def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
-    """Checked values as the likelihood codes them, 0 where nothing is observed."""
-    return np.asarray(cells.only_observed(kind.likelihood.check_y(values.ravel()).reshape(values.shape)))
-
-
-def group_sizes(relation: Relation, groups: str) -> np.ndarray:
-    """Observed cells of each group."""
-    one = relation.cells.only_observed(np.ones((1,) * relation.x.ndim))
-    return np.asarray(relation.cells.group_sums(one, groups))
-
-
-def count_table(relation: Relation) -> CountTable | None:
-    """The table of a relation whose counts have a dispersion; None for others."""
-    if relation.kind.theta != "r":
-        return None
-    cells, x = relation.cells, relation.x
-    counts, index = np.unique(x, return_inverse=True)
-    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
-    group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
-    where = np.ones(x.shape) if cells.observed is None else cells.observed
-    flat = (group * len(counts) + index.reshape(x.shape)).ravel()
-    times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
-    return CountTable(counts, times.reshape(len(groups), len(counts)))

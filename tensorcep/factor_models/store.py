@@ -32,6 +32,7 @@ class StoredLink(NamedTuple):
     groups: str
     known_r: Annotated[np.ndarray, Sized("groups")] | None
     units: Units | None = None
+    limit: Annotated[np.ndarray, Sized("_")] | None = None
 
 
 class FittedRelations(NamedTuple):

@@ -9,9 +9,10 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.loop import Sweep
+from tensorcep.factor_models.coding import count_table
 from tensorcep.factor_models.expected_sites import bound
 from tensorcep.factor_models.moments import Moments, latent_moments, log_det_cov, variances
-from tensorcep.factor_models.relations import Entity, Relation, RelationPosterior, RelationProblem, count_table
+from tensorcep.factor_models.relations import Entity, Relation, RelationPosterior, RelationProblem
 from tensorcep.factor_models.state import State, first_noise, replaced, sides
 
 # update(state, problem, e, executor): new moments of the rows of entity e, given all else

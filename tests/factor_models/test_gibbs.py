@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import relation_problems as p
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
-from tensorcep.factor_models import drawn_sites
+from tensorcep.factor_models import drawn_sites, normal_sites
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, aligned
 from tensorcep.factor_models.relations import Priors
 from tensorcep.factor_models.settings import Gibbs
@@ -44,8 +44,11 @@ def joint_problem(likelihood, augmentation):
 def draw_x(rng, likelihood, psi, tau, r):
     if likelihood == "gaussian":
         return rng.normal(psi, tau**-0.5)
-    if likelihood == "bernoulli":
-        return np.where(rng.random(psi.shape) < expit(psi), 1.0, -1.0)  # as the likelihood codes labels
+    if likelihood == "limited":
+        return np.maximum(rng.normal(psi, tau**-0.5), p.LIMIT)
+    if likelihood in ("bernoulli", "probit"):
+        one = expit(psi) if likelihood == "bernoulli" else ndtr(psi)
+        return np.where(rng.random(psi.shape) < one, 1.0, -1.0)  # as the likelihood codes labels
     return rng.poisson(rng.gamma(r, np.exp(psi), psi.shape)).astype(float)
 
 
@@ -63,7 +66,7 @@ def marginal_draw(rng, likelihood, augmentation):
 
 def functions(likelihood, augmentation, u, v, alpha, tau, r, x):
     found = [np.mean(u**2), np.mean(v**2), alpha, np.mean(u @ v.T * np.minimum(x, 20.0)), np.mean(np.minimum(x, 20.0))]
-    if likelihood == "gaussian" or augmentation == "noise":
+    if likelihood in ("gaussian", "limited") or augmentation == "noise":
         found += [tau, tau * tau]
     if likelihood == "negbinomial":
         found += [r, r * r]
@@ -112,6 +115,14 @@ def _one_table_too_few(right):
     return lambda x, *rest: right(np.maximum(x - 1.0, 0.0), *rest)
 
 
+def _not_below_the_limit(right):
+    return lambda given, tau: np.maximum(right(given, tau), p.LIMIT)
+
+
+def _too_near_to_zero(right):
+    return lambda given, tau: 0.6 * right(given, tau)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bug", "likelihood", "augmentation", "sweeps"),
@@ -121,15 +132,18 @@ def _one_table_too_few(right):
         ("draw_noise", _half_forgotten, "bernoulli", "noise", 700),
         ("draw_tables", _one_table_too_few, "negbinomial", "direct", 700),
         ("draw_tables", _one_table_too_few, "negbinomial", "noise", 700),
+        ("_drawn", _not_below_the_limit, "limited", "direct", 700),
+        ("_drawn", _too_near_to_zero, "probit", "direct", 2000),
     ],
 )
 def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch, name, bug, likelihood, augmentation, sweeps):
-    monkeypatch.setattr(drawn_sites, name, bug(getattr(drawn_sites, name)))
+    room = normal_sites if name == "_drawn" else drawn_sites
+    monkeypatch.setattr(room, name, bug(getattr(room, name)))
     assert np.abs(joint_scores(likelihood, augmentation, sweeps)).max() > 4.5
 
 
 @pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("likelihood", ["bernoulli", "negbinomial"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "negbinomial", "probit", "limited"])
 def test_pca_gibbs_same_bits_on_two_threads(rng, listed, likelihood):
     x = p.data(rng, likelihood, (150, 20), missing=0.6)
     problem = p.problem(x, 3, likelihood, learned=True, listed=listed)

@@ -127,7 +127,7 @@ def test_relations_say_what_is_wrong(rng):
     with pytest.raises(ValueError, match="two views; got 3"):
         BayesianCCA(2).fit([x, x, x])
     with pytest.raises(ValueError, match="likelihood must be one of"):
-        GroupFactorAnalysis(2, "poisson").fit([x, x])
+        GroupFactorAnalysis(2, "logit").fit([x, x])
     model = BayesianCCA(2, random_state=0).fit(x, x)
     with pytest.raises(ValueError, match="view 0 must have 4 columns"):
         model.transform([x[:, :3], None])

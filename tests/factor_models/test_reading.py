@@ -40,6 +40,9 @@ def test_views_keep_their_names_and_features(rng, tmp_path):
     text = str(model.summary())
     assert "rna 80 x 4, atac 80 x 6" in text
     assert "Largest loadings of atac" in text
+    assert "rna sd 0." in text
+    assert f"sweeps       {model.n_iter_}, converged" in text
+    assert "health       lower bound" in text
     assert "<table" in model.summary().to_html()
     with pytest.raises(ValueError, match="matrix must be one of 'rna', 'atac'; got 'dna'"):
         model.components("dna")
@@ -58,3 +61,20 @@ def test_one_matrix_and_relations_have_tables_too(rng):
     joint = tc.CollectiveMatrixFactorization(relations, 2, random_state=0).fit(list(given.values()))
     assert joint.variance_explained().index.tolist() == ["samples x genes", "samples x peaks"]
     assert joint.components("samples x peaks")["feature"].tolist()[:2] == ["peak0", "peak1"]
+
+
+def test_weights_give_the_components_back_and_a_sampler_says_how_it_mixed(rng):
+    given = views(rng)
+    model = tc.BayesianPCA(2, random_state=0).fit(given["rna"])
+    u, v = (x / np.linalg.norm(x, axis=0) for x in (model.scores_, model.components_.T))
+    np.testing.assert_allclose((u * model.weights_) @ v.T, model.scores_ @ model.components_)
+    joint = tc.GroupFactorAnalysis(2, random_state=0, tol=1e-3).fit(given)
+    np.testing.assert_allclose(
+        joint.weights_[1], np.linalg.norm(joint.scores_, axis=0) * np.linalg.norm(joint.loadings_[1], axis=0)
+    )
+    sampled = tc.BayesianPCA(2, "negbinomial", method="gibbs", max_iter=230, random_state=0)
+    sampled.fit(np.random.default_rng(0).poisson(3.0, (20, 6)).astype(float))
+    text = str(sampled.summary())
+    assert "dispersion   X r " in text
+    assert "health       largest R-hat " in text
+    assert "effective draws" in text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.kinds import kind_of
-from tensorcep.factor_models.relations import Entity, Priors, Relation, RelationProblem, coded
+from tensorcep.factor_models.coding import coded
+from tensorcep.factor_models.kinds import LIMITED, kind_of
+from tensorcep.factor_models.relations import Entity, Priors, Relation, RelationProblem
 
 # oracles: evidence, lower bounds and posterior means on 2 x 2 matrices, by quadrature and independent code
 GAUSS = np.array([[1.2, -0.7], [-0.4, 0.9]])
@@ -21,6 +22,8 @@ COUNTS_PSI = [[0.16359, -0.46010], [-0.16669, 0.38391]]
 COUNTS_BOUND = -8.81999057
 
 AUGMENTED = [("gaussian", "direct"), *((k, a) for k in ("bernoulli", "negbinomial") for a in ("direct", "noise"))]
+AUGMENTED += [("probit", "direct"), ("limited", "direct")]
+LIMIT = -0.3  # of real data that are "limited"
 
 
 def problem(
@@ -55,7 +58,9 @@ def problem(
         cells, x = ListedCells(x.shape, rows, cols), x[rows, cols]
     else:
         cells, x = DenseCells(x.shape, None if seen.all() else seen.astype(float)), np.where(seen, x, 0.0)
-    kind = kind_of(likelihood, augmentation)
+    limited = likelihood == "limited"
+    kind = LIMITED if limited else kind_of(likelihood, augmentation)
+    x = np.maximum(x, LIMIT) if limited else x
     relation = Relation(
         0,
         1,
@@ -67,6 +72,7 @@ def problem(
         groups,
         None if noise is None else np.atleast_1d(noise),
         None if r is None else np.atleast_1d(r),
+        limit=np.full(D, LIMIT) if limited else None,
     )
     return RelationProblem(
         entities, (relation,), start, (None, None), priors or Priors(), precision_prior, seed=seed, rank=K
@@ -75,9 +81,9 @@ def problem(
 
 def data(rng, likelihood, shape=(14, 6), missing=0.0):
     """A matrix of the likelihood, some of it missing."""
-    if likelihood == "gaussian":
+    if likelihood in ("gaussian", "limited"):
         x = rng.standard_normal(shape)
-    elif likelihood == "bernoulli":
+    elif likelihood in ("bernoulli", "probit"):
         x = (rng.random(shape) < 0.4).astype(float)
     else:
         x = rng.poisson(3.0, shape).astype(float)

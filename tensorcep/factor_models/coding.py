@@ -1,0 +1,34 @@
+"""Observations as likelihoods code them, and the numbers of cells and counts of a relation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorcep.factor_models.relations import CountTable, Kind, Relation
+
+
+def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
+    """Checked values as the likelihood codes them, 0 where nothing is observed."""
+    return np.asarray(cells.only_observed(kind.likelihood.check_y(values.ravel()).reshape(values.shape)))
+
+
+def group_sizes(relation: Relation, groups: str) -> np.ndarray:
+    """Observed cells of each group."""
+    one = relation.cells.only_observed(np.ones((1,) * relation.x.ndim))
+    return np.asarray(relation.cells.group_sums(one, groups))
+
+
+def count_table(relation: Relation) -> CountTable | None:
+    """The table of a relation whose counts have a dispersion; None for others."""
+    if relation.kind.theta != "r":
+        return None
+    cells, x = relation.cells, relation.x
+    counts, index = np.unique(x, return_inverse=True)
+    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
+    group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
+    where = np.ones(x.shape) if cells.observed is None else cells.observed
+    flat = (group * len(counts) + index.reshape(x.shape)).ravel()
+    times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
+    return CountTable(counts, times.reshape(len(groups), len(counts)))
