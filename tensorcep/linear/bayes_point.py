@@ -174,7 +174,7 @@ class BayesPointMachine(FeatureClassifier):
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted machine to a file, as the other classifiers; with dual_coef_ it holds the training points.
+        """Write the fitted machine to a file, as the other classifiers; with `dual_coef_` it holds the training points.
 
         Raises
         ------

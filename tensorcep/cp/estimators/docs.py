@@ -86,7 +86,7 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; of a mixture fit
-        after fit, the best first, and the number of the member. n_iter_ is then the sum.
+        after fit, the best first, and the number of the member. `n_iter_` is then the sum.
     diagnostics_ : Diagnostics or None
         How far the fit is to be believed; printed, it is a short table: R-hat and independent draws of a sampler's
         chains, what each chain and pilot counts, log scores of the fit and of a constant, the noise and how it was
