@@ -46,6 +46,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     <attributes>
     likelihood_ : str
         "poisson" or "negbinomial".
+
+    Examples
+    --------
+    >>> from tensorcep import CPCountRegressor, simulate_cp
+    >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> counts = (3 * entries.values.clip(0)).astype(int)
+    >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+    >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
+    (2, 2)
     """
 
     _: KW_ONLY
@@ -135,17 +144,47 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return matching_scale(float(np.mean(y**2)), order, rank)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictive mean count of each entry and, if asked, the standard deviation of a new count."""
+        """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> mean, sd = model.predict(entries.coords, return_std=True)
+        >>> bool((sd > mean**0.5).all())
+        True
+        """
         return self._predicted(X, return_std)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central interval of a new count of each entry, (n, 2)."""
+        """Central interval of a new count of each entry, (n, 2).
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> model.predict_interval(entries.coords[:2], coverage=0.8).dtype.kind
+        'f'
+        """
         return self._observation_interval(X, coverage)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> 0 < model.score(entries.coords, counts) < 1
+        True
         """
         X, y = scored_entries(self, X, y)
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
