@@ -11,7 +11,7 @@ them, what we lose (sentences), and its rows: cells under columns, or the flat r
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,11 @@ def keep(name: str, rows: list[dict[str, Any]], **about: str) -> Path:
     Losses and text of an earlier file of this name are kept, to be read again by whoever reruns it.
     """
     path = FOLDER / f"{name}.json"
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"order": 99, "about": "", "losses": []}
+    earlier = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"order": 99, "about": "", "losses": []}
+    )
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     table = {**earlier, **about, "date": today, "columns": columns, "rows": rows}
     path.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path

@@ -113,7 +113,8 @@ class BaseRelations(FactorModel):
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.reconstruct(1).shape
         (20, 2)
@@ -131,7 +132,8 @@ class BaseRelations(FactorModel):
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.predict_missing(0).shape
         (20, 3)

@@ -62,7 +62,8 @@ class CollectiveMatrixFactorization(BaseRelations):
     >>> users, items = np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)
     >>> ratings, features = np.outer(users, items) + np.eye(12, 9), np.outer(items, [1.0, -1.0]) + np.eye(9, 2)
     >>> relations = [("users", "items", "gaussian"), ("items", "features", "gaussian")]
-    >>> CollectiveMatrixFactorization(relations, 1, tol=1e-2, random_state=0).fit([ratings, features]).reconstruct(0).shape
+    >>> model = CollectiveMatrixFactorization(relations, 1, tol=1e-2, random_state=0)
+    >>> model.fit([ratings, features]).reconstruct(0).shape
     (12, 9)
     """
 
@@ -138,7 +139,8 @@ class CollectiveMatrixFactorization(BaseRelations):
         >>> import numpy as np
         >>> from tensorcep import CollectiveMatrixFactorization
         >>> ratings = np.outer(np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)) + np.eye(12, 9)
-        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0).fit([ratings])
+        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0)
+        >>> model = model.fit([ratings])
         >>> model.transform([2.0 * ratings[:1]], entity="users").shape
         (1, 1)
         """

@@ -62,7 +62,8 @@ class GroupFactorAnalysis(BaseRelations):
     >>> import numpy as np
     >>> from tensorcep import GroupFactorAnalysis
     >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+    >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
     >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
     >>> model.variance_explained().shape, model.transform([views["a"][:2], None]).shape
     ((2, 1), (2, 1))
@@ -89,7 +90,8 @@ class GroupFactorAnalysis(BaseRelations):
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.scores_.shape
         (20, 1)
@@ -152,7 +154,8 @@ class GroupFactorAnalysis(BaseRelations):
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> scores, covariances = model.transform([views["a"][:2], None], return_cov=True)
         >>> scores.shape, covariances.shape
@@ -168,7 +171,8 @@ class GroupFactorAnalysis(BaseRelations):
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.predict_view([views["a"][:2], None], 1).shape
         (2, 2)

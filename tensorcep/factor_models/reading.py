@@ -51,7 +51,8 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.variance_explained().index.tolist()
         ['a', 'b']
@@ -86,7 +87,8 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.components("b").shape[0]
         2
@@ -115,7 +117,8 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.scores_frame().shape[0]
         20
@@ -161,7 +164,8 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> model.predict_cells([[0, 1], [3, 2]], matrix="a").shape
         (2,)
@@ -198,7 +202,8 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import GroupFactorAnalysis
         >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2)}
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
         >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
         >>> "component" in str(model.summary())
         True

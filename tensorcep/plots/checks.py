@@ -138,7 +138,8 @@ def plot_residuals(
     >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
     >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_residuals(model, table[["user", "item"]], table["stars"], mode="user", ax=Figure().subplots()).get_title()
+    >>> X, y = table[["user", "item"]], table["stars"]
+    >>> plots.plot_residuals(model, X, y, mode="user", ax=Figure().subplots()).get_title()
     'Residuals by user'
     """
     subject = subject_of(model, matrix)

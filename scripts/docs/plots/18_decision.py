@@ -4,7 +4,7 @@ Points of two moons, a line where the probability is a half, and two lines where
 """
 
 from sklearn.datasets import make_moons
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF
 
 from tensorcep import GaussianProcessClassifier, plots
 

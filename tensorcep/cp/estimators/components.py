@@ -228,7 +228,8 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0).fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0)
+        >>> model = model.fit(tensor)
         >>> model.factor_diagnostics(0).columns.tolist()
         [(0, 'r_hat'), (0, 'bulk_size'), (0, 'tail_size')]
         """

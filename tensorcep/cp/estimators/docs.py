@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorcep.core.examples import with_examples
+from tensorcep.cp.estimators.examples import EXAMPLES
+
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
         than the second largest mode has rows; in streams 8.
@@ -125,6 +128,8 @@ def document(auto: str) -> Any:
     def fill(cls: type) -> type:
         cls.__doc__ = (cls.__doc__ or "").replace("<parameters>", _PARAMETERS.format(auto=auto))
         cls.__doc__ = cls.__doc__.replace("<attributes>", _ATTRIBUTES)
+        for part in cls.__mro__:
+            with_examples(EXAMPLES)(part)
         return cls
 
     return fill

@@ -95,7 +95,7 @@ def read_tensor(
     >>> from tensorcep import read_tensor
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "ratings.csv"
-    ...     _ = path.write_text("user,item,stars\nu1,i1,4\nu2,i1,5\n")
+    ...     _ = path.write_text("user,item,stars\\nu1,i1,4\\nu2,i1,5\\n")
     ...     tensor = read_tensor(path)
     ...
     >>> tensor.shape, tensor.labels[0].name
