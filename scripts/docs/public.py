@@ -106,12 +106,20 @@ def every() -> list[Public]:
     return list({item.path: item for item in listed}.values())
 
 
+# What engines and the estimators call on settings and beliefs, and what only refuses.
+INNER = {"changed", "check", "bytes_at_peak", "draws", "for_sweeps", "from_checked", "components", "dims", "within"}
+REFUSING = {("CPOrdinalClassifier", "partial_fit"), ("CPOrdinalClassifier", "stream")}
+
+
 def methods_of(cls: type) -> list[str]:
-    """The public methods that a class has from this package."""
+    """The public methods that a class has from this package, and that users call."""
+    if issubclass(cls, tuple):
+        return []
+    inner = INNER if not hasattr(cls, "fit") else {"from_checked"}
     found = []
     for name, value in inspect.getmembers(cls):
         if not name.startswith("_") and inspect.isroutine(value):
             home = getattr(value, "__module__", "") or ""
-            if home.startswith("tensorcep"):
+            if home.startswith("tensorcep") and name not in inner and (cls.__name__, name) not in REFUSING:
                 found.append(name)
     return found

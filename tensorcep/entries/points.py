@@ -110,6 +110,11 @@ def read_glass(path: str | os.PathLike[str]) -> Points:
     ------
     FileNotFoundError, ValueError
         If there is no such file, or a line does not hold 11 numbers.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> X, y = datasets.read_glass("glass.data")  # doctest: +SKIP
     """
     table = _numbers(path, 11)
     return Points(table[:, :-1], (table[:, -1] <= 4).astype(np.int64))
@@ -119,6 +124,11 @@ def read_wine(path: str | os.PathLike[str], first: int, second: int) -> Points:
     """Read two of the three cultivars of the wine data in their original form, ``wine.data`` of the UCI repository.
 
     13 measurements; 1 for the cultivar `second`, 0 for `first` (each 1, 2 or 3). Errors are those of `read_glass`.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> X, y = datasets.read_wine("wine.data", 1, 2)  # doctest: +SKIP
     """
     pair = [check_int(name, value, 1, 3) for name, value in (("first", first), ("second", second))]
     table = _numbers(path, 14)
