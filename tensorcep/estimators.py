@@ -127,6 +127,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         If there is no such file.
     ValueError
         If it is truncated, is not a tensorcep model, or is of a newer format version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tensorcep import BayesianLogisticRegression, load
+    >>> model = BayesianLogisticRegression().fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.npz")
+    ...     again = load(f"{folder}/model.npz")
+    ...
+    >>> type(again).__name__
+    'BayesianLogisticRegression'
     """
     stored = open_model(path)
     family = _family(stored)

@@ -28,6 +28,14 @@ def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
     References
     ----------
     Acar, Dunlavy, Kolda and Morup (2011), Scalable tensor factorizations for incomplete data, sec. 4.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, factor_match_score, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> round(factor_match_score(model, model), 3)
+    1.0
     """
     return _factor_match.factor_match_score(*map(_matched_factors, (one, other)), weights=weights)
 
@@ -62,6 +70,14 @@ def replicability(
     -------
     DataFrame
         A row per pair, with the columns "first", "second" and "score".
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, replicability, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> replicability(model.set_params(interactions="cp"), tensor, n_repeats=2).shape[0]
+    1
     """
     if not isinstance(model, FactorModel):
         how = by, n_repeats, random_state, client

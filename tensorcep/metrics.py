@@ -15,6 +15,8 @@ from scipy.special import ndtr, ndtri
 from sklearn import metrics as sk
 
 from tensorcep.core import checks as _checks
+from tensorcep.core.examples import add_examples as _add_examples
+from tensorcep.core.metric_examples import EXAMPLES as _EXAMPLES
 
 Bins = Literal["uniform", "quantile"]
 COVERAGE_LEVELS = (0.5, 0.8, 0.95)
@@ -274,3 +276,6 @@ def _intervals(
     arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
     _checks.check_ordered("lower", arrays[1], "upper", arrays[2])
     return arrays, weights
+
+
+_add_examples(globals(), _EXAMPLES)

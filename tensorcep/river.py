@@ -76,6 +76,13 @@ def to_river(model: Any, modes: Any, batch_size: int = 32) -> Any:
     ------
     ImportError
         If river is not installed.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor
+    >>> from tensorcep.river import to_river
+    >>> online = to_river(CPRegressor(2, prior="fixed", random_state=0), ["user", "item"])  # doctest: +SKIP
+    >>> online.learn_one({"user": "u1", "item": "i1"}, 4.0)  # doctest: +SKIP
     """
     base = optional_module("river.base", "a model for river", "'tensorcep[river]'")
     modes = list(modes)

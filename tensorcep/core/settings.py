@@ -48,11 +48,25 @@ class Settings:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all settings by name; `deep` is for scikit-learn and changes nothing."""
+        """Return all settings by name; `deep` is for scikit-learn and changes nothing.
+
+        Examples
+        --------
+        >>> from tensorcep import CEP
+        >>> CEP(damping=0.5).get_params()["damping"]
+        0.5
+        """
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **params: Any) -> Any:
-        """Set some settings, all of them or, if a name or a value is not allowed, none; returns self."""
+        """Set some settings, all of them or, if a name or a value is not allowed, none; returns self.
+
+        Examples
+        --------
+        >>> from tensorcep import CEP
+        >>> CEP().set_params(damping=0.5)
+        CEP(damping=0.5)
+        """
         known = self.get_params()
         for name in params:
             if name not in known:
@@ -182,6 +196,12 @@ class TakesMethod:
             If the method is a name, so that there are no settings to set.
         ValueError
             If there is no such parameter, or a setting has a value that is not allowed.
+
+        Examples
+        --------
+        >>> from tensorcep import CEP, CPRegressor
+        >>> CPRegressor(method=CEP()).set_params(method__damping=0.5).method
+        CEP(damping=0.5)
         """
         method = params.get("method", self.method)  # type: ignore[attr-defined]
         self.engines.refuse_old(type(self).__name__, params, method)

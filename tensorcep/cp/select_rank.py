@@ -42,6 +42,14 @@ class RankSelection(NamedTuple):
         the folds, "fold_0", "fold_1", ...
     estimator : CPRegressor, CPClassifier or CPCountRegressor
         A clone of the one given, with the chosen rank, fitted to all entries.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, select_rank, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 150, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> found = select_rank(CPRegressor(method="vmp", interactions="cp"), tensor, ranks=[1, 2], cv=2, random_state=0)
+    >>> found.rank, found.ranks.tolist()
+    (2, [1, 2])
     """
 
     rank: int

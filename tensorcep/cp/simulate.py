@@ -95,6 +95,13 @@ def simulate_cp(
     ValueError
         When an argument is outside its range, when `density` and `n_entries` are both given or both missing, or when
         there are fewer cells than entries asked for.
+
+    Examples
+    --------
+    >>> from tensorcep import simulate_cp
+    >>> data = simulate_cp((8, 6, 4), rank=2, n_entries=100, noise_precision=4.0, random_state=0)
+    >>> data.tensor.nnz, [factor.shape for factor in data.factors]
+    (100, [(8, 2), (6, 2), (4, 2)])
     """
     shape, rank = check_shape(shape), check_int("rank", rank)
     check_exactly_one(n_entries=n_entries, density=density)

@@ -45,7 +45,15 @@ class Choosing:
         return cast("SparseTensor", self)
 
     def select(self, where: ArrayLike) -> SparseTensor:
-        """Return the entries where a boolean array (N,) is true, or those at distinct integer positions."""
+        """Return the entries where a boolean array (N,) is true, or those at distinct integer positions.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.select(tensor.values > 2).values.tolist()
+        [3.0, 4.0]
+        """
         rows = check_mask_or_rows(where, self.nnz)
         return self._with(self.coords[rows], self.values[rows], self.zero_rate)
 
@@ -53,6 +61,14 @@ class Choosing:
         """Return the entries of this and other tensors of the same shape and labels.
 
         The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> more = SparseTensor.from_coo([[2, 0]], [5.0], (3, 2))
+        >>> len(tensor.concatenate(more))
+        5
         """
         return self._with(*joined_entries((self._itself, *others), duplicates))
 
@@ -60,6 +76,14 @@ class Choosing:
         """Return (train, test): a random split of the entries by scikit-learn's splitter.
 
         `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> train, test = tensor.train_test_split(test_size=0.25, random_state=0)
+        >>> len(train), len(test)
+        (3, 1)
         """
         train, test = split_rows(self.nnz, test_size, random_state)
         return self.select(train), self.select(test)
@@ -73,6 +97,13 @@ class Choosing:
             cross_val_score(CPRegressor(), tensor, cv=tensor.kfold(5, 0))
 
         Folds that are not shuffled hold out all entries of some rows where entries are sorted; a warning says so.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> [(len(train), len(test)) for train, test in tensor.kfold(2, random_state=0)]
+        [(2, 2), (2, 2)]
         """
         return Folds(self._itself, n_splits, random_state, shuffle)
 
@@ -87,7 +118,15 @@ class Choosing:
         return self.select(rows)
 
     def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
-        """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order."""
+        """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> [len(batch) for batch in tensor.minibatches(3, random_state=0)]
+        [3, 1]
+        """
         size = check_int("size", size)
         order = check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
         return (self.select(order[n : n + size]) for n in range(0, self.nnz, size))
@@ -110,6 +149,13 @@ class Choosing:
         ------
         ValueError
             If fewer than `n` cells are free.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.sample_zeros(2, random_state=0).values.tolist()
+        [0.0, 0.0]
         """
         n = check_int("n", n, minimum=0)
         rng = check_random_state(random_state)
@@ -120,5 +166,13 @@ class Choosing:
         return self._with(cells, np.zeros(n), share or 1.0)
 
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
-        """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them."""
+        """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> sorted(tensor.with_zeros(2, random_state=0).values.tolist())
+        [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+        """
         return self.concatenate(self.sample_zeros(n, exclude, random_state))

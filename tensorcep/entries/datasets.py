@@ -100,6 +100,11 @@ def load_alog(fold: int) -> Fold:
 
     Source: Zhe, Zhang, Wang, Lee, Xu, Qi, Ghahramani (2016), Distributed flexible nonlinear tensor factorization;
     the folds are those of Wang and Zhe (2019), Conditional expectation propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_alog(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("alog", fold, ALOG_SHAPE)
 
@@ -109,6 +114,11 @@ def load_enron(fold: int) -> Fold:
 
     1,010 training and about 8,360 test entries, ones and sampled zeros. Parameters, errors, source and what is said of
     repeated cells are those of `load_alog`. In fold 3 one training entry, a one, is in the test set too.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_enron(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("enron", fold, ENRON_SHAPE)
 
@@ -126,6 +136,11 @@ def load_dblp() -> DBLP:
 
     Source: Du, Zheng, Lee, Zhe (2018), Probabilistic streaming tensor decomposition; the test sets are those of Wang
     and Zhe (2019), Conditional expectation propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> len(datasets.load_dblp().tests)  # doctest: +SKIP
     """
     data = download.matlab("dblp/dblp.mat")["data"]
     ones = SparseTensor.from_coo(download.from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
@@ -137,7 +152,14 @@ def load_dblp() -> DBLP:
 
 
 def available() -> list[DatasetInfo]:
-    """List the data sets: name, what it is, source, bytes to download, and whether its files are already there."""
+    """List the data sets: name, what it is, source, bytes to download, and whether its files are already there.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> [info.name for info in datasets.available()][:2]
+    ['alog', 'enron']
+    """
     result = []
     for name, (description, source) in CATALOGUE.items():
         files = [file for file in download.registry() if file.startswith(f"{name}/")]

@@ -24,7 +24,14 @@ ENVIRONMENT = "TENSORCEP_DATA"
 
 @cache
 def registry() -> dict[str, dict[str, Any]]:
-    """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes"."""
+    """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes".
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> "alog/train-fold-1.txt" in datasets.registry()
+    True
+    """
     text = resources.files("tensorcep.entries").joinpath("registry.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
@@ -45,6 +52,11 @@ def fetch(file: str) -> Path:
         When the download fails; it names the URL and the place where the file belongs.
     ValueError
         When the file on disk, or the downloaded one, has a wrong checksum.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, registry())
     if not is_cached(file):
@@ -97,6 +109,11 @@ def published_entries(file: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the lines of a published text file as they stand, repeated cells too: 0-based (N, K) int64, (N,) float64.
 
     Parameters and errors are those of `fetch`.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> coords, values = datasets.published_entries("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, [name for name in registry() if name.endswith(".txt")])
     table = np.loadtxt(fetch(file), delimiter=",", dtype=np.float64)

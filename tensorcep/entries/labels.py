@@ -13,10 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
+from tensorcep.core.examples import with_examples
+from tensorcep.entries.examples import EXAMPLES
 from tensorcep.entries.ordering import dense_codes, in_natural_order
 from tensorcep.entries.spelling import spelled_as
 
 
+@with_examples(EXAMPLES)
 class Labels:
     """A one-to-one map between labels and the rows 0, 1, ... of one mode.
 
@@ -45,12 +48,10 @@ class Labels:
         index = _as_index(values)
         missing = np.asarray(index.isna())
         if missing.any():
-            fail_value(
-                f"labels must not be missing; got {index[missing].tolist()[0]!r} at row {int(missing.argmax())}."
-            )
+            at, which = int(missing.argmax()), index[missing].tolist()[0]
+            fail_value(f"labels must not be missing; got {which!r} at row {at}.")
         if not index.is_unique:
-            twice = index[index.duplicated()].tolist()[0]
-            fail_value(f"labels must be distinct; got {twice!r} more than once.")
+            fail_value(f"labels must be distinct; got {index[index.duplicated()].tolist()[0]!r} more than once.")
         self._index = index.rename(index.name if name is None else name)
 
     @property

@@ -62,6 +62,11 @@ def load_gp(name: str) -> Points:
 
     Source: UCI machine learning repository and MASS (Venables and Ripley); the files are those of Zhang, Walder,
     Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_gp("sonar").X.shape  # doctest: +SKIP
     """
     files, delimiter, positive = GP_FILES[check_choice("name", name, GP_FILES)]
     lines = [line for file in files for line in _table(fetch(file), delimiter)]
@@ -84,6 +89,13 @@ def load_coal_mining() -> Points:
     """British coal-mining disasters: years 1851 to 1962, (112, 1), and how many there were in each, 191 in all.
 
     Source: Jarrett (1979), A note on the intervals between coal-mining disasters.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> year, events = datasets.load_coal_mining()
+    >>> len(events), int(events.sum())
+    (112, 191)
     """
     counts = np.array([int(digit) for digit in COAL_MINING], dtype=np.int64)
     return Points(np.arange(1851.0, 1963.0)[:, None], counts)
@@ -98,6 +110,11 @@ def read_glass(path: str | os.PathLike[str]) -> Points:
     ------
     FileNotFoundError, ValueError
         If there is no such file, or a line does not hold 11 numbers.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> X, y = datasets.read_glass("glass.data")  # doctest: +SKIP
     """
     table = _numbers(path, 11)
     return Points(table[:, :-1], (table[:, -1] <= 4).astype(np.int64))
@@ -107,6 +124,11 @@ def read_wine(path: str | os.PathLike[str], first: int, second: int) -> Points:
     """Read two of the three cultivars of the wine data in their original form, ``wine.data`` of the UCI repository.
 
     13 measurements; 1 for the cultivar `second`, 0 for `first` (each 1, 2 or 3). Errors are those of `read_glass`.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> X, y = datasets.read_wine("wine.data", 1, 2)  # doctest: +SKIP
     """
     pair = [check_int(name, value, 1, 3) for name, value in (("first", first), ("second", second))]
     table = _numbers(path, 14)
@@ -151,6 +173,11 @@ def load_uci(name: str, link: str, fold: int) -> PointsFold:
 
     Source: UCI machine learning repository; the splits are those of Wang and Zhe (2019), Conditional expectation
     propagation. The sizes differ from those that the paper prints.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_uci("pima", "probit", 1).train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, UCI_NAMES)
     check_choice("link", link, LINKS)
@@ -164,6 +191,11 @@ def load_simulation(name: str) -> Simulation:
     `name` is "probit-1", "probit-2", "logistic-1" or "logistic-2"; the weights of the second sets are more correlated.
 
     Source: Wang and Zhe (2019), Conditional expectation propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_simulation("probit-1").train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, [f"{link}-{k}" for link in LINKS for k in (1, 2)])
     data = matlab(f"simulation/{name}.mat")

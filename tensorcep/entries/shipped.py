@@ -18,6 +18,12 @@ def load_covid19_serology() -> SparseTensor:
     its row, such as "Severe 201", because the groups alone are not unique.
 
     Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_covid19_serology().shape
+    (438, 6, 11)
     """
     from tensorly import datasets
 
@@ -34,6 +40,12 @@ def load_il2() -> SparseTensor:
 
     Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
     fusions.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_il2().shape
+    (13, 4, 12, 8)
     """
     from tensorly import datasets
 

@@ -20,13 +20,16 @@ from tensorcep.core.checks import (
     check_values,
     fail_value,
 )
+from tensorcep.core.examples import with_examples
 from tensorcep.entries import interop as _interop
 from tensorcep.entries.choosing import Choosing
 from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates
+from tensorcep.entries.examples import EXAMPLES
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, check_labels
 
 
+@with_examples(EXAMPLES)
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseTensor(Choosing):
     """Observed entries of a tensor of order 2 (a matrix) or more. An absent cell is unobserved, never zero.

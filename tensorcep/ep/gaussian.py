@@ -101,6 +101,15 @@ class GaussianEP:
     projection : {"kl", "w2"}
         Onto the Gaussian of the same moments (EP), or onto the nearest one in the L2 Wasserstein distance (quantile
         propagation), for the package's likelihoods; the evidence is then EP's formula at sites that are not EP's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import GaussianEP
+    >>> X, y = np.array([[1.0, 2.0], [-1.5, 0.5], [0.5, -1.0]]), np.array([1, 0, 1])
+    >>> result = GaussianEP().fit(X, y, "probit")
+    >>> result.converged, round(result.log_evidence, 2)
+    (True, -1.99)
     """
 
     prior_mean: Any = 0.0
@@ -142,6 +151,14 @@ class GaussianEP:
             On input that is not allowed.
         FloatingPointError
             If the posterior stops being a Gaussian.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GaussianEP
+        >>> result = GaussianEP(prior_cov=4.0).fit(np.eye(2), np.array([1, 0]), "logit")
+        >>> result.mean.round(1).tolist()
+        [1.2, -1.2]
         """
         check_choice("schedule", self.schedule, ("sequential", "parallel"))
         power = check_range("power", self.power, 0.0, include_low=False)

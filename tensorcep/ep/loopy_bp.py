@@ -64,6 +64,13 @@ class LoopyBP:
         Largest number of sweeps over the factors.
     tol : float
         Stop when no message, undamped, would change a probability by more than this.
+
+    Examples
+    --------
+    >>> from tensorcep import LoopyBP
+    >>> result = LoopyBP().fit([2, 2], [((0,), [3.0, 1.0]), ((0, 1), [[2.0, 1.0], [1.0, 2.0]])])
+    >>> result.marginals[0].round(3).tolist()
+    [0.75, 0.25]
     """
 
     damping: float = 0.0
@@ -88,6 +95,13 @@ class LoopyBP:
         ------
         ValueError
             On input that is not allowed, or factors that rule out every state.
+
+        Examples
+        --------
+        >>> from tensorcep import LoopyBP
+        >>> result = LoopyBP().fit([2, 2], [((0, 1), [[3.0, 1.0], [1.0, 3.0]])])
+        >>> result.converged, result.marginals[1].tolist()
+        (True, [0.5, 0.5])
         """
         damping = check_range("damping", self.damping, 0.0, 1.0, include_high=False)
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)

@@ -76,7 +76,23 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         return relation_of(self._links[m].without_data(), m, self._where)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it."""
+        """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA, load
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.reconstruct() == model.reconstruct()).all())
+        True
+        """
         check_is_fitted(self, "posterior_")
         write_relations(path, self, self._links)
 

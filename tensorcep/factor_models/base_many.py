@@ -115,7 +115,19 @@ class BaseRelations(FactorModel):
         }
 
     def reconstruct(self, m: int) -> np.ndarray:
-        """Predictive means of all cells of training matrix m, observed or not."""
+        """Predictive means of all cells of training matrix m, observed or not.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.reconstruct(1).shape
+        (20, 2)
+        """
         check_is_fitted(self, "posterior_")
         return predict_training(self.posterior_, self._number(m), self._relation(m))[0]
 
@@ -123,6 +135,17 @@ class BaseRelations(FactorModel):
         """Training matrix m with its missing cells replaced by their predictive means.
 
         With `return_std`, also the predictive standard deviations of all cells, 0 where observed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.predict_missing(0).shape
+        (20, 3)
         """
         check_is_fitted(self, "posterior_")
         mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))

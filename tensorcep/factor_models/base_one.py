@@ -11,11 +11,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_choice, check_random_state, fail_value
+from tensorcep.core.examples import with_examples
 from tensorcep.core.executor import n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.examples import EXAMPLES
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link
@@ -32,6 +34,7 @@ from tensorcep.factor_models.summary import by_energy, energies, shares
 FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
 
+@with_examples(EXAMPLES)
 @dataclass(eq=False, repr=False)
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
     """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I)."""

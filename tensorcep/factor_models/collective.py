@@ -57,6 +57,17 @@ class CollectiveMatrixFactorization(BaseRelations):
     lower_bound_ : float
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import CollectiveMatrixFactorization
+    >>> users, items = np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)
+    >>> ratings, features = np.outer(users, items) + np.eye(12, 9), np.outer(items, [1.0, -1.0]) + np.eye(9, 2)
+    >>> relations = [("users", "items", "gaussian"), ("items", "features", "gaussian")]
+    >>> model = CollectiveMatrixFactorization(relations, 1, tol=1e-2, random_state=0)
+    >>> model.fit([ratings, features]).reconstruct(0).shape
+    (12, 9)
     """
 
     relations: Sequence[tuple[str, str, str]]
@@ -78,6 +89,15 @@ class CollectiveMatrixFactorization(BaseRelations):
         ------
         ValueError, TypeError
             If a relation is not a triple of two entities and a likelihood, or the matrices do not fit them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import CollectiveMatrixFactorization
+        >>> ratings = np.outer(np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)) + np.eye(12, 9)
+        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0)
+        >>> model.fit({"users x items": ratings}).reconstruct(0).shape
+        (12, 9)
         """
         relations = list(self.relations)
         if isinstance(X, Mapping):
@@ -116,6 +136,16 @@ class CollectiveMatrixFactorization(BaseRelations):
         ------
         ValueError
             If a matrix has other rows than the entity, or other columns than those of the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import CollectiveMatrixFactorization
+        >>> ratings = np.outer(np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)) + np.eye(12, 9)
+        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0)
+        >>> model = model.fit([ratings])
+        >>> model.transform([2.0 * ratings[:1]], entity="users").shape
+        (1, 1)
         """
         check_is_fitted(self, "posterior_")
         given = dict(X) if isinstance(X, Mapping) else {m: matrix for m, matrix in enumerate(X) if matrix is not None}

@@ -60,6 +60,17 @@ class GroupFactorAnalysis(BaseRelations):
     loadings_ : list of ndarray (n_features, K)
     factors_, relevance_, explained_variance_, active_, noise_variance_, lower_bound_, n_iter_, converged_, trace_
         As in `CollectiveMatrixFactorization`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import GroupFactorAnalysis
+    >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+    >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+    >>> model.variance_explained().shape, model.transform([views["a"][:2], None]).shape
+    ((2, 1), (2, 1))
     """
 
     n_components: int = 10
@@ -77,6 +88,17 @@ class GroupFactorAnalysis(BaseRelations):
         A dict (or a MuData, whose modalities are views) names the views, and the columns of DataFrames their features
         (`variance_explained`, `components`). A fit that is refused, interrupted or ended by an exception leaves the
         model as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.scores_.shape
+        (20, 1)
         """
         X = as_views(X)
         return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
@@ -129,11 +151,36 @@ class GroupFactorAnalysis(BaseRelations):
         return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
 
     def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
-        """Posterior means (and covariances) of the scores of new rows, given the views that are not None."""
+        """Posterior means (and covariances) of the scores of new rows, given the views that are not None.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> scores, covariances = model.transform([views["a"][:2], None], return_cov=True)
+        >>> scores.shape, covariances.shape
+        ((2, 1), (2, 1, 1))
+        """
         return scores_of(self._given(X), self._where[0].rank, return_cov)
 
     def predict_view(self, X: Sequence[Any], m: int) -> np.ndarray:
-        """Predictive means of view m of new rows, given the views in X that are not None."""
+        """Predictive means of view m of new rows, given the views in X that are not None.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.predict_view([views["a"][:2], None], 1).shape
+        (2, 2)
+        """
         rows, relation = self._given(X), self._relation(self._number(m))
         tau, r = parameters(self.posterior_.sites[m])
         return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
@@ -144,10 +191,29 @@ class BayesianCCA(GroupFactorAnalysis):
 
     Components active in both views are what they share; those active in one are its own structure. Parameters and
     attributes are those of `GroupFactorAnalysis`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import BayesianCCA
+    >>> scores = np.cos(np.arange(20))[:, None]
+    >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
+    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X, Y).scores_.shape
+    (20, 1)
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Fit to two views with the same rows, as fit(X, Y), fit([X, Y]) or a dict of both by their names."""
+        """Fit to two views with the same rows, as fit(X, Y), fit([X, Y]) or a dict of both by their names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianCCA
+        >>> scores = np.cos(np.arange(20))[:, None]
+        >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
+        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"first": X, "second": Y}).scores_.shape
+        (20, 1)
+        """
         X = as_views(X)
         names = list(X) if y is None and isinstance(X, Mapping) else None
         views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)

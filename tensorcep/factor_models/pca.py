@@ -85,6 +85,16 @@ class BayesianPCA(BasePCA):
     noise : {"column", "all"}, default="column"
         What has a noise variance of its own in real data: every column, or all of them one, in units of their scales.
     {shared}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import BayesianPCA
+    >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+    >>> X[0, 2] = np.nan
+    >>> model = BayesianPCA(1, random_state=0).fit(X)
+    >>> model.predict_missing().shape, model.transform(X[:2]).shape
+    ((6, 3), (2, 1))
     """
 
     likelihood: str = "gaussian"
@@ -119,6 +129,14 @@ class BayesianFactorAnalysis(BasePCA):
     Parameters
     ----------
     {shared}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import BayesianFactorAnalysis
+    >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+    >>> BayesianFactorAnalysis(1, random_state=0).fit(X).transform(X).shape
+    (6, 1)
     """
 
     method: str | Settings = "vb"

@@ -46,6 +46,17 @@ class ReadingFactors:
 
         Of real data that are fitted on the scales of their columns (`standardize`) the mean share of a column's
         variance; of other data the share in what all components explain.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.variance_explained().index.tolist()
+        ['a', 'b']
         """
         found = []
         for m, link in enumerate(self._given_links()):
@@ -85,6 +96,17 @@ class ReadingFactors:
         -------
         DataFrame
             A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.components("b").shape[0]
+        2
         """
         m = self._position(matrix)
         cols = self._without_data(m).in_units(self.posterior_.moments[self._given_links()[m].col])
@@ -104,6 +126,17 @@ class ReadingFactors:
         -------
         DataFrame
             A row per row of the entity and component: row, component, mean, sd, lower, upper.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.scores_frame().shape[0]
+        20
         """
         check_is_fitted(self, "posterior_")
         names = list(getattr(self, "_names", [])) or ["rows", "columns"]
@@ -140,6 +173,17 @@ class ReadingFactors:
         Returns
         -------
         ndarray (n,), or a pair of them
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.predict_cells([[0, 1], [3, 2]], matrix="a").shape
+        (2,)
         """
         m = self._position(matrix)
         link = self._given_links()[m]
@@ -167,6 +211,17 @@ class ReadingFactors:
         """What was fitted, what its components explain, and the features of the largest loadings.
 
         Printed it is text; a notebook shows it as HTML, and so does ``to_html()``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> "component" in str(model.summary())
+        True
         """
         n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
         shapes = [link.matrix.cells.shape for link in self._given_links()]

@@ -19,6 +19,13 @@ class VB(Settings):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.2, 4.1.2 and 4.2.2.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianPCA
+    >>> from tensorcep.factor_models.settings import VB
+    >>> BayesianPCA(method=VB()).method.name
+    'vb'
     """
 
     name: ClassVar[str] = "vb"
@@ -37,6 +44,13 @@ class FactorisedVB(Settings):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.2 and 4.1.2.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianPCA
+    >>> from tensorcep.factor_models.settings import FactorisedVB
+    >>> BayesianPCA(method=FactorisedVB(step=0.3)).method
+    FactorisedVB(step=0.3)
     """
 
     name: ClassVar[str] = "vb-factorized"
@@ -61,6 +75,13 @@ class Gibbs(Settings):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.1, 4.1.1, 4.2.1 and 4.3.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianPCA
+    >>> from tensorcep.factor_models.settings import Gibbs
+    >>> BayesianPCA(method=Gibbs(burn_in=100)).method
+    Gibbs(burn_in=100)
     """
 
     name: ClassVar[str] = "gibbs"

@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep.core.examples import with_examples
 from tensorcep.core.settings import TakesMethod
+from tensorcep.gaussian_process.examples import EXAMPLES
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
@@ -37,6 +39,7 @@ LARGEST_JOINT = 5000
 LARGEST_LOG = 150.0
 
 
+@with_examples(EXAMPLES)
 @dataclass(eq=False, repr=False)
 class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process prior of a latent function, seen through a likelihood."""

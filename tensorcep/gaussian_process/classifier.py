@@ -108,6 +108,16 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
             On parameters or data that are not allowed.
         FloatingPointError
             If there is no Gaussian posterior.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model.classes_.tolist()
+        [0, 1]
         """
         check_choice("likelihood", self.likelihood, LIKELIHOODS)
         check_range("slack", self.slack, 0.0, 0.5, include_high=False)
@@ -132,7 +142,18 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
         return self._data(self._y_fit, len(self.classes_))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the classes, (n, n_classes), the latent function integrated out."""
+        """Predictive probabilities of the classes, (n, n_classes), the latent function integrated out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model.predict_proba([[-3.0], [3.0]]).shape
+        (2, 2)
+        """
         return self._probabilities(*self._latent(self._checked(X)))
 
     def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -143,7 +164,18 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
         return np.asarray(ones / ones.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label, (n,)."""
+        """The most probable label, (n,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model.predict([[-3.0], [3.0]]).tolist()
+        [0, 1]
+        """
         mean, variance = self._latent(self._checked(X))
         best = (mean > 0.0).astype(np.int64) if mean.ndim == 1 else self._probabilities(mean, variance).argmax(axis=1)
         return np.asarray(self.classes_[best])
@@ -154,6 +186,17 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
         Of several classes those of each against the rest, (n, n_classes, 2). They say how sure a probability is: far
         from all data they reach from 0 to 1, though the probability itself is about a half. For the likelihood "step"
         the probability given f is the slack or 1 minus it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> lower, upper = model.predict_interval(X, coverage=0.5).T
+        >>> bool((lower < model.predict_proba(X)[:, 1]).all() and (model.predict_proba(X)[:, 1] < upper).all())
+        True
         """
         half = float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
         mean, variance = self._latent(self._checked(X))

@@ -111,6 +111,16 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
             On parameters or data that are not allowed.
         FloatingPointError
             If there is no Gaussian posterior.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessCountRegressor
+        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
+        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> model.predict(X).shape
+        (6,)
         """
         check_choice("link", self.link, LINKS)
         word_or_range("prior_mean", self.prior_mean, ("auto",), -np.inf)
@@ -135,7 +145,19 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
         return self._data(self._y_fit)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected counts, (n,), and, if asked, standard deviations of new counts."""
+        """Expected counts, (n,), and, if asked, standard deviations of new counts.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessCountRegressor
+        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
+        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> mean, sd = model.predict(X, return_std=True)
+        >>> bool((sd**2 > mean).all())
+        True
+        """
         mean, variance = self._likelihood().predict(*self._latent(self._checked(X)), 1.0)
         return (mean, np.sqrt(variance)) if return_std else mean
 
@@ -147,6 +169,16 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
         X : array-like (n_samples, n_features)
         coverage : float, default=0.9
         of : {"counts", "rate"}, default="counts"
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessCountRegressor
+        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
+        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> model.predict_interval(X, coverage=0.9).shape, model.predict_interval(X, of="rate").shape
+        ((6, 2), (6, 2))
         """
         check_choice("of", of, ("counts", "rate"))
         tail = 0.5 - 0.5 * check_fraction("coverage", coverage)
@@ -171,6 +203,16 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
         approximation : {"exact", "negative-binomial"}, default="exact"
             "negative-binomial" takes the squared latent value for a Gamma variable, as the paper does (its eq. 119); it
             is there to compare with, for the square link.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessCountRegressor
+        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
+        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> model.log_score(X, y).shape
+        (6,)
         """
         check_choice("approximation", approximation, ("exact", "negative-binomial"))
         mean, variance = self._latent(self._checked(X))

@@ -28,6 +28,13 @@ class EP(GPSettings):
     References
     ----------
     Minka (2001), Expectation propagation for approximate Bayesian inference; Rasmussen and Williams (2006), sec. 3.6.
+
+    Examples
+    --------
+    >>> from tensorcep import GaussianProcessClassifier
+    >>> from tensorcep.gaussian_process.settings import EP
+    >>> GaussianProcessClassifier(method=EP(damping=0.2)).method
+    EP(damping=0.2)
     """
 
     name: ClassVar[str] = "ep"
@@ -59,6 +66,13 @@ class QP(EP):
     References
     ----------
     Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
+
+    Examples
+    --------
+    >>> from tensorcep import GaussianProcessClassifier
+    >>> from tensorcep.gaussian_process.settings import QP
+    >>> GaussianProcessClassifier(method=QP(rule="quadrature")).method.name
+    'qp'
     """
 
     name: ClassVar[str] = "qp"
@@ -77,6 +91,13 @@ class VB(GPSettings):
     References
     ----------
     Opper and Archambeau (2009), The variational Gaussian approximation revisited.
+
+    Examples
+    --------
+    >>> from tensorcep import GaussianProcessClassifier
+    >>> from tensorcep.gaussian_process.settings import VB
+    >>> GaussianProcessClassifier(method=VB()).method.name
+    'vb'
     """
 
     name: ClassVar[str] = "vb"
@@ -89,6 +110,13 @@ class Laplace(GPSettings):
     References
     ----------
     Williams and Barber (1998), Bayesian classification with Gaussian processes.
+
+    Examples
+    --------
+    >>> from tensorcep import GaussianProcessClassifier
+    >>> from tensorcep.gaussian_process.settings import Laplace
+    >>> GaussianProcessClassifier(method=Laplace()).method.name
+    'laplace'
     """
 
     name: ClassVar[str] = "laplace"

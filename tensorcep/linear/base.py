@@ -93,6 +93,15 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             On parameters or data that are not allowed.
         FloatingPointError
             If the posterior of EP stops being a Gaussian.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.coef_.shape, model.coef_std_.shape
+        ((1, 1), (1, 1))
         """
         return self._fit(X, y)
 
@@ -104,12 +113,33 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ self.coef_[0] + self.intercept_[0])
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at each row of X, (n,) each."""
+        """Posterior mean and variance of f at each row of X, (n,) each.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> mean, variance = model.predict_latent(X)
+        >>> mean.shape, bool((variance > 0).all())
+        ((5,), True)
+        """
         X = self._checked(X)
         return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable label, (n,): that of the side on which the posterior mean of f lies."""
+        """The more probable label, (n,): that of the side on which the posterior mean of f lies.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.predict([[-3.0], [3.0]]).tolist()
+        [0, 1]
+        """
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
@@ -146,6 +176,20 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ------
         FileNotFoundError, IsADirectoryError, ValueError
             If the folder does not exist, `path` is a folder, or the labels are objects other than text.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression, load
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+        True
         """
         check_is_fitted(self)
         write_attributes(path, self, [*self._stored, *(name for name in self._stored_if_there if hasattr(self, name))])

@@ -67,6 +67,15 @@ class BayesPointMachine(FeatureClassifier):
     ----------
     Minka (2001), Expectation propagation for approximate Bayesian inference, sec. 5. Where we differ: the printed
     update mixes the formulas of step and probit; here each likelihood has its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import BayesPointMachine
+    >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+    >>> model = BayesPointMachine().fit(X, y)
+    >>> model.predict([[-3.0], [3.0]]).tolist(), round(model.log_evidence_, 1)
+    ([0, 1], -3.7)
     """
 
     _stored = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
@@ -149,7 +158,18 @@ class BayesPointMachine(FeatureClassifier):
         return Functions(self.dual_coef_[0], self._cov)
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at each row of X, (n,) each."""
+        """Posterior mean and variance of f at each row of X, (n,) each.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesPointMachine
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesPointMachine().fit(X, y)
+        >>> mean, variance = model.predict_latent(X)
+        >>> mean.shape, bool((variance > 0).all())
+        ((5,), True)
+        """
         if not hasattr(self, "dual_coef_"):
             return super().predict_latent(X)
         X, kernel = self._checked(X), self._kernel()
@@ -162,24 +182,58 @@ class BayesPointMachine(FeatureClassifier):
         return np.asarray(self._kernel().matrix(X, self._X_fit) @ self.dual_coef_[0])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the two classes, (n, 2), the posterior integrated out."""
+        """Predictive probabilities of the two classes, (n, 2), the posterior integrated out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesPointMachine
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesPointMachine().fit(X, y)
+        >>> model.predict_proba([[-3.0], [3.0]]).shape
+        (2, 2)
+        """
         mean, variance = self.predict_latent(X)
         p, _ = self._likelihood().predict(mean, variance, self._theta())
         return np.stack([1.0 - p, p], axis=1)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Posterior mean of f divided by its predictive scale: ranks points as `predict_proba` does, (n,)."""
+        """Posterior mean of f divided by its predictive scale: ranks points as `predict_proba` does, (n,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesPointMachine
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesPointMachine().fit(X, y)
+        >>> model.decision_function(X).shape
+        (5,)
+        """
         mean, variance = self.predict_latent(X)
         noise = 1.0 if self.likelihood == "probit" else 0.0
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted machine to a file, as the other classifiers; with dual_coef_ it holds the training points.
+        """Write the fitted machine to a file, as the other classifiers; with `dual_coef_` it holds the training points.
 
         Raises
         ------
         ValueError, FileNotFoundError, IsADirectoryError
             As the others, and if the kernel is a function, which no file can hold.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from tensorcep import BayesPointMachine, load
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesPointMachine().fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+        True
         """
         if hasattr(self, "classes_") and callable(self.kernel):
             fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")

@@ -45,7 +45,15 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     random_state: Any = 0
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters, all of them or none; ``method__damping`` and its like are settings of the method."""
+        """Set parameters, all of them or none; ``method__damping`` and its like are settings of the method.
+
+        Examples
+        --------
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> from tensorcep.linear.settings import EP
+        >>> BayesianLogisticRegression(EP()).set_params(method__schedule="parallel").method
+        EP(schedule='parallel')
+        """
         own = {name: params.pop(name) for name in list(params) if name.startswith("method__")}
         if own:
             settings = copy.copy(settings_of(params.get("method", self.method)))
@@ -79,6 +87,16 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         ------
         ValueError
             As in `fit`, for labels that are new, and for prior_scale="evidence", which needs all data at once.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model = BayesianLogisticRegression().partial_fit(X[:3], y[:3], classes=[0, 1]).partial_fit(X[3:], y[3:])
+        >>> model.predict([[-3.0], [3.0]]).tolist()
+        [0, 1]
         """
         settings = self._checked_settings()
         if self.prior_scale == "evidence":
@@ -149,17 +167,48 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         return get_likelihood(self._link)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the two classes, the posterior integrated out, (n, 2)."""
+        """Predictive probabilities of the two classes, the posterior integrated out, (n, 2).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.predict_proba([[-3.0], [3.0]]).shape
+        (2, 2)
+        """
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the predictive probabilities, without underflow, (n, 2)."""
+        """Logarithms of the predictive probabilities, without underflow, (n, 2).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> bool(abs(np.exp(model.predict_log_proba(X)) - model.predict_proba(X)).max() < 1e-12)
+        True
+        """
         mean, variance = self.predict_latent(X)
         likelihood = self._likelihood()
         return np.stack([likelihood.logpdf(side, mean, variance, likelihood.default_theta) for side in (-1.0, 1.0)], 1)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log odds of the predictive probability of class 1, (n,)."""
+        """Log odds of the predictive probability of class 1, (n,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> p = model.predict_proba(X)[:, 1]
+        >>> bool(abs(model.decision_function(X) - np.log(p / (1 - p))).max() < 1e-9)
+        True
+        """
         log_p = self.predict_log_proba(X)
         return np.asarray(log_p[:, 1] - log_p[:, 0])
 

@@ -46,11 +46,19 @@ _DOCUMENTATION = """{model} with Gaussian priors.
     References
     ----------
     Wang and Zhe, Conditional Expectation Propagation, sec. 5.1. {reference}
+
+    Examples
+    --------
+    >>> from tensorcep import {name}
+    >>> model = {name}().fit([[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1])
+    >>> model.predict([[-3.0], [3.0]]).tolist(), model.coef_std_.shape
+    ([0, 1], (1, 1))
     """
 
 
 class BayesianProbitRegression(BaseBayesianGLM):
     __doc__ = _DOCUMENTATION.format(
+        name="BayesianProbitRegression",
         model="Bayesian probit regression: P(y = 1 | x) = Phi(x'w + b)",
         reference="Minka (2001), Expectation propagation for approximate Bayesian\n    inference.",
     )
@@ -59,6 +67,7 @@ class BayesianProbitRegression(BaseBayesianGLM):
 
 class BayesianLogisticRegression(BaseBayesianGLM):
     __doc__ = _DOCUMENTATION.format(
+        name="BayesianLogisticRegression",
         model="Bayesian logistic regression: P(y = 1 | x) = 1 / (1 + exp(-x'w - b))",
         reference="Jaakkola and Jordan (2000), Bayesian parameter\n    estimation via variational methods.",
     )

@@ -33,6 +33,13 @@ class EP(GLMSettings):
     ----------
     Minka (2001), Expectation propagation for approximate Bayesian inference; Zhang, Walder, Bonilla, Rizoiu, Xie
     (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import EP
+    >>> BayesianProbitRegression(EP(schedule="parallel")).method
+    EP(schedule='parallel')
     """
 
     name: ClassVar[str] = "ep"
@@ -55,6 +62,13 @@ class IS(GLMSettings):
     n_draws : int, default=20000
     proposal : {"posterior", "prior"}, default="posterior"
         "posterior" draws from EP's posterior, 10 % wider, which works in many dimensions; "prior" does not.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import IS
+    >>> BayesianProbitRegression(IS(n_draws=1000)).method
+    IS(n_draws=1000)
     """
 
     name: ClassVar[str] = "is"
@@ -104,6 +118,13 @@ class FactorizedEP(Factorised):
     ----------
     damping, stop, message_precision
         As in `Factorised`.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import FactorizedEP
+    >>> BayesianProbitRegression(FactorizedEP(damping=0.5)).method
+    FactorizedEP(damping=0.5)
     """
 
     name: ClassVar[str] = "ep-factorized"
@@ -127,6 +148,13 @@ class ConditionalEP(Factorised):
     References
     ----------
     Wang and Zhe, Conditional Expectation Propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import ConditionalEP
+    >>> BayesianProbitRegression(ConditionalEP(order=2)).method.name
+    'cep2'
     """
 
     order: int = 1
@@ -155,6 +183,13 @@ class LP(Factorised):
     References
     ----------
     Eskin, Smola and Vishwanathan (2004), Laplace propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import LP
+    >>> BayesianProbitRegression(LP(damping=0.5)).method
+    LP(damping=0.5)
     """
 
     name: ClassVar[str] = "lp"
@@ -162,7 +197,15 @@ class LP(Factorised):
 
 @dataclass(repr=False, kw_only=True)
 class VB(GLMSettings):
-    """Mean-field variational Bayes, with a lower bound of the log evidence; it has no settings."""
+    """Mean-field variational Bayes, with a lower bound of the log evidence; it has no settings.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesianProbitRegression
+    >>> from tensorcep.linear.settings import VB
+    >>> BayesianProbitRegression(VB()).method.name
+    'vb'
+    """
 
     name: ClassVar[str] = "vb"
 

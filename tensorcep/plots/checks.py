@@ -32,6 +32,15 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
     matrix : name or position, default=0
         Of a factor model of several: the matrix that the cell is of.
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, Gibbs, plots, simulate_cp
+    >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0).fit(tensor)
+    >>> plots.plot_trace(model, tensor.coords[:1], ax=Figure().subplots()).get_title()
+    'Trace'
     """
     check_choice("kind", kind, ("trace", "ranks"))
     draws = chains_of(model, X, matrix)
@@ -63,6 +72,14 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
     max_rows : int, default=400
         Larger modes are drawn in as many bins of neighbouring rows.
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import SparseTensor, plots
+    >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0]], [1.0, 2.0, 3.0])
+    >>> plots.plot_gaps(tensor, ax=Figure().subplots()).get_title()
+    '75 % of the pairs have entries'
     """
     if isinstance(tensor, Mapping):
         return _gaps_of_views(tensor, axes_of(ax))
@@ -112,6 +129,18 @@ def plot_residuals(
     matrix : name or position, default=0
         Of a factor model of several.
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> X, y = table[["user", "item"]], table["stars"]
+    >>> plots.plot_residuals(model, X, y, mode="user", ax=Figure().subplots()).get_title()
+    'Residuals by user'
     """
     subject = subject_of(model, matrix)
     scores, k = subject.anomaly_score(X, y), position(subject, mode)
@@ -159,6 +188,17 @@ def plot_forecast(
     matrix : name or position, default=0
         Of a factor model of several.
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> plots.plot_forecast(model, "item", {"user": "u5"}, ax=Figure().subplots()).get_xlabel()
+    'item'
     """
     subject, level = subject_of(model, matrix), check_fraction("coverage", coverage)
     k = position(subject, mode)

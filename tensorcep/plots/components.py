@@ -59,6 +59,17 @@ def plot_components(
     Returns
     -------
     matplotlib Figure
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
+    2
     """
     found, n = found_by(model), check_int("n_components", n_components)
     chosen, panels = found.components[:n], found.panels
@@ -120,6 +131,17 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
         Rows, those with the largest weight in any of the components.
     n_components : int, default=8
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> plots.plot_top_rows(model, "item", ax=Figure().subplots()).get_title()
+    'Largest weights of item'
     """
     check_is_fitted(model, "posterior_")
     table = model.components(mode)
@@ -147,6 +169,18 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
         Of several views the bars are a heat map; a scree has a line for each.
     max_components : int, default=20
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> explained = model.variance_explained(table, value="stars")
+    >>> plots.plot_variance_explained(explained, ax=Figure().subplots()).get_title()
+    'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
@@ -224,6 +258,14 @@ def plot_scores(
     name : str, optional
         What `color` is called.
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import plots
+    >>> plots.plot_scores(np.eye(3, 2), ["a", "b", "a"], ax=Figure().subplots()).get_xlabel()
+    'component 0'
     """
     values = np.asarray(scores, dtype=float)
     a, b = (check_int("columns", c, 0, values.shape[1] - 1) for c in columns)

@@ -34,6 +34,15 @@ def plot_convergence(
         The `diagnostics_` of a fitted estimator, whose table is written below.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_convergence(model.trace_, tol=model.tol, ax=Figure().subplots()).get_xlabel()
+    'sweep'
     """
     if "change" not in trace:
         fail_value(f"trace must hold 'change', as an estimator's trace_ does; got {sorted(trace)}.")
@@ -74,6 +83,15 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
         The column to draw; default: the first one, the accuracy.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import plots
+    >>> table = pd.DataFrame({"rmse": [0.5, 0.6], "seconds": [2.0, 0.1]}, index=["gibbs", "vmp"])
+    >>> plots.plot_comparison(table, ax=Figure().subplots()).get_ylabel()
+    'rmse'
     """
     columns = list(getattr(table, "columns", ()))
     if "seconds" not in columns:
@@ -102,6 +120,15 @@ def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
         What `tensorcep.select_rank` returned.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots, select_rank, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 150, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> found = select_rank(CPRegressor(method="vmp", interactions="cp"), tensor, ranks=[1, 2], cv=2, random_state=0)
+    >>> plots.plot_rank_scores(found, ax=Figure().subplots()).get_xlabel()
+    'rank'
     """
     if not hasattr(selection, "best_rank"):
         fail_value(f"selection must be what tensorcep.select_rank returns; got {type(selection).__name__}.")

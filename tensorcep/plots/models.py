@@ -53,6 +53,17 @@ def plot_component(
     ------
     ValueError
         If there is no such mode or component, or the component is held at 1 in this mode.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> plots.plot_component(model, "item", 1, ax=Figure().subplots()).get_title()
+    'item, component 1'
     """
     check_is_fitted(model, "posterior_")
     if is_of_matrices(model):

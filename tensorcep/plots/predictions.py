@@ -42,6 +42,13 @@ def plot_predictions(
         Intervals drawn, for entries spread evenly over the observed values; more would hide each other.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import plots
+    >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2], ax=Figure().subplots()).get_xlabel()
+    'observed'
     """
     y, mean = check_vectors(y=y, mean=mean)
     coverage = check_fraction("coverage", coverage)
@@ -107,6 +114,13 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins
         Bins of equal width over [0, 1], or, for rare ones, of about as many entries each, on log scales.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import plots
+    >>> plots.plot_reliability([0, 1, 1], [0.2, 0.8, 0.9], ax=Figure().subplots()).get_title()
+    'Calibration'
     """
     curve = reliability_curve(y, p, n_bins=n_bins, bins=bins)
     ax = axes_of(ax)
@@ -148,6 +162,13 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
         Level, such as 0.8, to the ends (N, 2) of the intervals, as ``predict_interval(X, 0.8)`` gives them.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import plots
+    >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}, ax=Figure().subplots()).get_title()
+    'Coverage of intervals'
     """
     (y,) = check_vectors(y=y)
     check_not_empty(len(intervals), "intervals")

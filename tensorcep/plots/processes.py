@@ -35,6 +35,17 @@ def plot_decision(
         Points of the map on each side.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from tensorcep import GaussianProcessClassifier, plots
+    >>> X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), [0, 1, 0]
+    >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+    >>> plots.plot_decision(model, X, y, n_grid=5, ax=Figure().subplots()).get_xlabel()
+    'feature 0'
     """
     X, y = check_matrix("X", X), np.asarray(y)
     check_fraction("coverage", coverage)
@@ -82,6 +93,17 @@ def plot_rate(
         Points of the line.
     ax : matplotlib Axes, optional
         Where to draw; they, or new ones, are returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import GaussianProcessCountRegressor, plots
+    >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
+    >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+    >>> plots.plot_rate(model, X, y, n_grid=5, ax=Figure().subplots()).get_title()
+    'Rate of counts'
     """
     X = check_matrix("X", X)
     check_fraction("coverage", coverage)

@@ -45,6 +45,15 @@ def report(model: Any, tensor: Any = None) -> str:
     model : fitted CP estimator or factor model
     tensor : SparseTensor, or the matrix or matrices of a factor model, optional
         Entries with their values, of the fit or held out: the page then shows their gaps and the residuals.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> page = plots.report(model)  # doctest: +SKIP
     """
     body = [model.summary().to_html()]
     figures = _figures_of_matrices if is_of_matrices(model) else _figures

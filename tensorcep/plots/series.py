@@ -26,6 +26,17 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
         A column of ``model.factors_``; default: the one that explains most of those that belong to the mode.
     coverage : float, default=0.9
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from tensorcep import CPRegressor, plots
+    >>> cells = [(s, d, d % 4 + 0.1 * (s < "b")) for s in "abc" for d in range(12)]
+    >>> days = pd.DataFrame(cells, columns=["shop", "day", "sold"])
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(days, value="sold")
+    >>> plots.plot_series(model, "day", ax=Figure().subplots()).get_xlabel()
+    'day'
     """
     check_is_fitted(model, "posterior_")
     k = mode_of(model.labels_, mode)

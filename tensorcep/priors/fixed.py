@@ -24,6 +24,13 @@ class Prior(NamedTuple):
         Per mode, anything that broadcasts to (n_k, R): a number, (R,), or one mean per row (n_k, R).
     precision : sequence of arrays
         Per mode a number, the diagonal (R,), a shared matrix (R, R), or one matrix per row (n_k, R, R).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import Prior
+    >>> Prior([np.zeros((8, 1))] * 2, [np.eye(1)] * 2).precision[0].shape
+    (1, 1)
     """
 
     mean: ArrayPerMode

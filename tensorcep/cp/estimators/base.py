@@ -208,6 +208,16 @@ class BaseCP(
             On input or parameters that are not allowed, before any work.
         FloatingPointError
             If the result is not finite.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> model.labels_[0].name, round(float(model.predict(pd.DataFrame({"user": ["u5"], "item": ["i5"]}))[0]))
+        ('user', 5)
         """
         if is_of(X, "dask"):
             check_alone("a table of Dask", {"scratch": scratch, "memory": memory})

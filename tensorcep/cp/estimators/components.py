@@ -118,6 +118,15 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         that of the latent values at the posterior means of the factors. With ``interactions="cp"`` and real values,
         `level_` (and a lower limit, if there is one) plus this tensor is what `predict` says, but for what the factors
         of a component share beyond their means: nothing in the posterior of "cep" or "vmp", little in a sampler's.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> weights, factors = model.set_params(interactions="cp").fit(tensor).to_tensorly()
+        >>> [factor.shape for factor in factors]
+        [(8, 1), (6, 1), (4, 1)]
         """
         from tensorly.cp_tensor import CPTensor
 
@@ -173,6 +182,14 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         -------
         DataFrame
             A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.components_frame(0).shape
+        (8, 4)
         """
         k, columns, index = self._columns_of(mode)
         found, layout = self._aligned, self._layout()
@@ -206,6 +223,15 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         ------
         ValueError
             If the method draws no chains.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
+        >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0)
+        >>> model = model.fit(tensor)
+        >>> model.factor_diagnostics(0).columns.tolist()
+        [(0, 'r_hat'), (0, 'bulk_size'), (0, 'tail_size')]
         """
         k, columns, index = self._columns_of(mode)
         belief = self._fitted_belief()

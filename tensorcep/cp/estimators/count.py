@@ -53,6 +53,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     <attributes>
     likelihood_ : str
         "poisson" or "negbinomial".
+
+    Examples
+    --------
+    >>> from tensorcep import CPCountRegressor, simulate_cp
+    >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> counts = (3 * entries.values.clip(0)).astype(int)
+    >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+    >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
+    (2, 2)
     """
 
     _: KW_ONLY
@@ -225,11 +234,31 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
 
         They are those of the exposure that is given as in `fit`; after a fit with exposures, without one, of 1.
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> mean, sd = model.predict(entries.coords, return_std=True)
+        >>> bool((sd > mean**0.5).all())
+        True
         """
         return self._predicted(X, return_std, exposure=exposure)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, exposure: Any = None) -> np.ndarray:
-        """Central interval of a new count of each entry, (n, 2); `exposure` as in `predict`."""
+        """Central interval of a new count of each entry, (n, 2); `exposure` as in `predict`.
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> model.predict_interval(entries.coords[:2], coverage=0.8).dtype.kind
+        'f'
+        """
         return self._observation_interval(X, coverage, exposure=exposure)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None) -> float:
@@ -237,6 +266,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out. After a
         fit with exposures they are needed here, too.
+
+        Examples
+        --------
+        >>> from tensorcep import CPCountRegressor, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> counts = (3 * entries.values.clip(0)).astype(int)
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
+        >>> 0 < model.score(entries.coords, counts) < 1
+        True
         """
         given = {"exposure": exposure}
         extents = self._extent_of(X, given, needed=True)

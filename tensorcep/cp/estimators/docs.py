@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorcep.core.examples import with_examples
+from tensorcep.cp.estimators.examples import EXAMPLES
+
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
         than the second largest mode has rows; in streams 8.
@@ -86,7 +89,7 @@ _ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
         Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; of a mixture fit
-        after fit, the best first, and the number of the member. n_iter_ is then the sum.
+        after fit, the best first, and the number of the member. `n_iter_` is then the sum.
     diagnostics_ : Diagnostics or None
         How far the fit is to be believed; printed, it is a short table: R-hat and independent draws of a sampler's
         chains, what each chain and pilot counts, log scores of the fit and of a constant, the noise and how it was
@@ -125,6 +128,8 @@ def document(auto: str) -> Any:
     def fill(cls: type) -> type:
         cls.__doc__ = (cls.__doc__ or "").replace("<parameters>", _PARAMETERS.format(auto=auto))
         cls.__doc__ = cls.__doc__.replace("<attributes>", _ATTRIBUTES)
+        for part in cls.__mro__:
+            with_examples(EXAMPLES)(part)
         return cls
 
     return fill

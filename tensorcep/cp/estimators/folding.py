@@ -100,6 +100,18 @@ class Folding(CPPredictions):
         ValueError
             If a label is known already, an index does not follow the known ones, or the method is "wopt" and values
             are not Gaussian.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> new = pd.DataFrame({"user": ["u9", "u9"], "item": ["i1", "i5"], "stars": [1.0, 4.0]})
+        >>> rows = model.transform(new, mode="user", value="stars")
+        >>> model.with_rows(rows).shape_
+        (7, 6)
         """
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
         if self._series and self._series[k] is not None:
@@ -233,6 +245,18 @@ class Folding(CPPredictions):
         Returns
         -------
         An estimator of the same class.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> new = pd.DataFrame({"user": ["u9", "u9"], "item": ["i1", "i5"], "stars": [1.0, 4.0]})
+        >>> more = model.with_rows(model.transform(new, mode="user", value="stars"))
+        >>> more.recommend("item", given={"user": "u9"}, n=1, exclude=None).shape[0]
+        1
         """
         if not isinstance(rows, NewRows):
             raise TypeError(f"rows must be what transform returns; got {type(rows).__name__}.")

@@ -57,6 +57,14 @@ class Forgetting(CPPredictions):
         ------
         ValueError
             If no entry matches, none would be left, or the entries of the fit are not known.
+
+        Examples
+        --------
+        >>> from tensorcep import CEP, CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method=CEP(keep_messages=True), random_state=0).fit(tensor)
+        >>> model.forget_entries(tensor.coords[:3]).forgotten_[0]["entries_left"]
+        117
         """
         if self._is_stream(data, partly):
             modes, cells = self._named_cells(X)
@@ -80,6 +88,14 @@ class Forgetting(CPPredictions):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from tensorcep import CEP, CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method=CEP(keep_messages=True), random_state=0).fit(tensor)
+        >>> model.forget_rows(0, 3).forgotten_[0]["rows"]
+        {'mode_0': [3]}
         """
         k = mode_of(self.labels_, mode)
         if self._features and self._features[k] is not None:

@@ -150,7 +150,17 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return np.append(0.0, np.sqrt(variance))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the levels, (n, L), the posterior of the factors integrated out."""
+        """Predictive probabilities of the levels, (n, L), the posterior of the factors integrated out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> model.predict_proba(entries.coords[:2]).shape, model.classes_.tolist()
+        ((2, 3), [0, 1, 2])
+        """
         belief, rows = self._fitted_belief(), self._rows(X)
         with threads_of(self.n_jobs) as executor:
             return observed_levels(self._likelihood_of_new(), belief, rows, executor)
@@ -162,6 +172,15 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         ------
         TypeError
             If the mean of levels is asked for that are no numbers.
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> model.predict(entries.coords[:2]).shape, model.predict(entries.coords[:2], by="mean").dtype
+        ((2,), dtype('float64'))
         """
         if check_choice("by", by, ("mode", "mean")) == "mean":
             return self.expected_value(X)
@@ -174,6 +193,16 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         ------
         TypeError
             If levels are no numbers.
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> mean, sd = model.expected_value(entries.coords, return_std=True)
+        >>> bool((0 <= mean).all() and (mean <= 2).all())
+        True
         """
         check_is_fitted(self, "posterior_")
         if isinstance(self._classes[0], str):
@@ -184,6 +213,15 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """The levels, (n, 2), between which a new one lies with at least this probability, as much outside on a side.
 
         As levels jump, more of them lie inside than `coverage` says.
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
+        (2, 2)
         """
         ends = self._observation_interval(X, coverage)
         return np.asarray(self.classes_[ends.astype(np.int64)])
@@ -192,11 +230,30 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """Share of the levels that are predicted.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> model.score(entries.coords, levels) > 0.5
+        True
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
-        """Draw new levels of the entries X, (n_samples, n)."""
+        """Draw new levels of the entries X, (n_samples, n).
+
+        Examples
+        --------
+        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> levels = entries.values.clip(0, 2).round().astype(int)
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
+        >>> model.sample_y(entries.coords, n_samples=5, random_state=0).shape
+        (5, 120)
+        """
         drawn = super().sample_y(X, n_samples, random_state, **extent)
         return np.asarray(self.classes_[drawn.astype(np.int64)])
 

@@ -49,6 +49,16 @@ class Reading(CPPredictions):
         DataFrame
             A row per row of the mode and component: a column of the mode, component (its column in `factors_`), part,
             weight, mean, sd, lower and upper.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> model.components("item").shape[0] >= 4
+        True
         """
         k, z = mode_of(self.labels_, mode), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
         found, layout = self._aligned, self._layout()
@@ -84,6 +94,16 @@ class Reading(CPPredictions):
             the latent values (of a main effect in their variance), for real values share_of_all, with the noise, and
             with X r2 and cumulative: the gain in the share of the variance of y that is explained, and their sum.
             Components are not orthogonal, so that shares need not add up to what all of them explain.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> bool(model.variance_explained(table, value="stars").shape[0] > 0)
+        True
         """
         order, squares = self._columns_by_size()
         total = max(float(squares.sum()), np.finfo(float).tiny)
@@ -127,6 +147,16 @@ class Reading(CPPredictions):
         -------
         Summary
             Printed it is text; a notebook shows it as HTML, and so does ``to_html()``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> print(str(model.summary()).splitlines()[0][:11])
+        CPRegressor
         """
         n_rows, n_components = check_int("n_rows", n_rows), check_int("n_components", n_components)
         names, health = names_of(self.labels_), self.diagnostics_

@@ -85,6 +85,16 @@ class Recommending(CPPredictions):
         ValueError
             If a mode or a label is not known, the model does not know which cells it was fitted to, or `by` needs an
             uncertainty that the method does not give.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> model.recommend("item", given={"user": "u5"}, n=2, exclude=None)["item"].tolist()
+        ['i5', 'i4']
         """
         by, n = check_choice("by", by, RANKINGS), check_int("n", n)
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
@@ -187,6 +197,16 @@ class Recommending(CPPredictions):
         -------
         DataFrame
             Columns of the mode, rank, cosine (the mean over draws), sd, lower and upper.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> model.similar("item", "i5", n=1)["item"].tolist()
+        ['i4']
         """
         n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
         belief, layout, k = self._fitted_belief(), self._layout(), mode_of(self.labels_, mode)
@@ -227,6 +247,17 @@ class Recommending(CPPredictions):
         ------
         ValueError
             If a mode is missing, or a label is not known.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> parts = model.explain(user="u5", item="i5")
+        >>> len(parts) > 1
+        True
         """
         belief, names = self._fitted_belief(), names_of(self.labels_)
         if cell is not None and not isinstance(cell, dict):

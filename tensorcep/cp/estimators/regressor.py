@@ -71,8 +71,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ----------
     <attributes>
     level_ : float
-        What was subtracted from y: a prediction is level_ plus the latent value. A stream keeps that of its beginning.
-        0 with a lower limit.
+        What was subtracted from y: a prediction is `level_` plus the latent value. A stream keeps that of its
+        beginning. 0 with a lower limit.
     lower_limit_ : float or None
         The limit at which values are censored; None where none are. A stream keeps that of its beginning.
     noise_precision_ : float

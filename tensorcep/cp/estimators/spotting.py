@@ -52,6 +52,17 @@ class Spotting(CPPredictions):
             surprise : minus the log predictive density or mass, in nats; of use to rank
             lower_tail, upper_tail : the probability of an observation as low, and as high, or more so
             unseen : whether a row of the entry had no training entries, so that its prior was used
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPRegressor
+        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
+        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> odd = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i2"], "stars": [0.3, 9.0]})
+        >>> int(model.anomaly_score(odd, value="stars")["surprise"].argmax())
+        1
         """
         self._fitted_belief()
         likelihood, names = self._likelihood_of_new(), names_of(self.labels_)

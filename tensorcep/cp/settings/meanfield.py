@@ -29,6 +29,12 @@ class VMP(Settings):
         Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
     n_ensemble : int, default=1
         Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
+
+    Examples
+    --------
+    >>> from tensorcep import VMP, CPRegressor
+    >>> CPRegressor(method=VMP(n_starts=1)).method
+    VMP(n_starts=1)
     """
 
     name: ClassVar[str] = "vmp"
@@ -68,6 +74,12 @@ class PGVB(VMP):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models.
+
+    Examples
+    --------
+    >>> from tensorcep import PGVB, CPClassifier
+    >>> CPClassifier(method=PGVB(n_starts=1)).method
+    PGVB(n_starts=1)
     """
 
     name: ClassVar[str] = "pg-vb"

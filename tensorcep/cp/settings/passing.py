@@ -79,6 +79,12 @@ class CEP(Settings):
     ----------
     Wang and Zhe, Conditional Expectation Propagation; for projection="w2" Zhang, Walder, Bonilla, Rizoiu, Xie (2020),
     Quantile propagation for Wasserstein-approximate Gaussian processes.
+
+    Examples
+    --------
+    >>> from tensorcep import CEP, CPRegressor
+    >>> CPRegressor(method=CEP(order=2, damping=0.5)).method
+    CEP(order=2, damping=0.5)
     """
 
     name: ClassVar[str] = "cep"
@@ -152,6 +158,12 @@ class Laplace(Settings):
     References
     ----------
     Smola, Vishwanathan and Eskin (2003), Laplace propagation.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, Laplace
+    >>> CPRegressor(method=Laplace(n_starts=1)).method
+    Laplace(n_starts=1)
     """
 
     name: ClassVar[str] = "laplace"

@@ -104,6 +104,12 @@ class Gibbs(Sampler):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993).
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, Gibbs
+    >>> CPRegressor(method=Gibbs(n_chains=2, burn_in=100)).method
+    Gibbs(n_chains=2, burn_in=100)
     """
 
     name: ClassVar[str] = "gibbs"
@@ -137,6 +143,12 @@ class PGGibbs(Sampler):
     References
     ----------
     Klami (2014), Polya-Gamma augmentations for factor models, sec. 3-4 and 6.
+
+    Examples
+    --------
+    >>> from tensorcep import CPClassifier, PGGibbs
+    >>> CPClassifier(method=PGGibbs(n_chains=2)).method
+    PGGibbs(n_chains=2)
     """
 
     name: ClassVar[str] = "pg-gibbs"

@@ -30,6 +30,12 @@ class WOPT(Settings):
     References
     ----------
     Acar, Dunlavy, Kolda and Morup (2011), Scalable tensor factorizations for incomplete data.
+
+    Examples
+    --------
+    >>> from tensorcep import WOPT, CPRegressor
+    >>> CPRegressor(method=WOPT(ridge=0.0)).method
+    WOPT(ridge=0.0)
     """
 
     name: ClassVar[str] = "wopt"

@@ -87,6 +87,19 @@ def read_tensor(
     ValueError
         On an unknown extension, a malformed line (with its number), a damaged file, a file without entries, indices
         that are not in the shape, or repeated cells.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tensorcep import read_tensor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ratings.csv"
+    ...     _ = path.write_text("user,item,stars\\nu1,i1,4\\nu2,i1,5\\n")
+    ...     tensor = read_tensor(path)
+    ...
+    >>> tensor.shape, tensor.labels[0].name
+    ((2, 1), 'user')
     """
     text = check_file(path)
     kind = format_of(text, format)

@@ -47,6 +47,18 @@ def write_tensor(
         Whether a .tns file begins with the order, the number of entries and the sizes.
     verbose : int, default=0
         1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tensorcep import SparseTensor, write_tensor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_tensor(SparseTensor.from_coo([[0, 1], [2, 0]], [0.5, 1.5]), Path(folder) / "x.tns")
+    ...     text = (Path(folder) / "x.tns").read_text()
+    ...
+    >>> text.split()
+    ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
     kind = format_of(text, format)

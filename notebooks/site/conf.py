@@ -1,0 +1,103 @@
+"""Sphinx's settings for the site; `bash scripts/docs.sh` builds it. Nothing is fetched at build or view time."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+
+import tensorcep
+
+project = "tensorcep"
+author = "the tensorcep authors"
+copyright = author
+version = release = tensorcep.__version__
+language = "en"
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "myst_nb",
+    "sphinx_design",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["jupyter_execute"]
+default_role = "py:obj"  # `name` in a docstring links where there is a page, and is code where there is none
+nitpicky = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "tensorcep"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options: dict[str, Any] = {
+    "logo": {"text": "tensorcep"},
+    "navigation_with_keys": False,
+    "show_nav_level": 1,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "gallery": []}
+
+autodoc_member_order = "alphabetical"
+autodoc_typehints = "none"  # the text of the parameters says it, in words
+autodoc_preserve_defaults = True
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = os.environ.get("TENSORCEP_SITE_RUN", "cache")  # "off": pages without outputs
+nb_execution_cache_path = os.environ.get("TENSORCEP_SITE_CACHE", "")
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_execution_excludepatterns: list[str] = []
+nb_ipywidgets_js: dict[str, Any] = {}
+nb_merge_streams = True
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+# Packages below give these; what the site itself does wrong is an error (-W).
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+html_math_renderer = "mathml"
+
+
+def _mathml(translator: Any, node: nodes.Element, block: bool) -> None:
+    """Formulas as MathML, which every browser draws by itself."""
+    tex = node.astext()
+    text = tex2mathml(tex, as_block=block)
+    label = translator.encode(re.sub(r"\s+", " ", tex).strip())
+    kind = "div" if block else "span"
+    translator.body.append(f'<{kind} class="math notranslate nohighlight" title="{label}">{text}</{kind}>')
+    raise nodes.SkipNode
+
+
+def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn brings along: pages are about this package's own methods."""
+    home = getattr(obj, "__module__", "") or ""
+    if isinstance(obj, property):
+        home = getattr(obj.fget, "__module__", "") or ""
+    if what == "class" and callable(obj) and not str(home).startswith("tensorcep"):
+        return True
+    return None
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the drawing of formulas, and what reference pages leave out."""
+    app.add_html_math_renderer(
+        "mathml",
+        inline_renderers=(lambda self, node: _mathml(self, node, False), None),
+        block_renderers=(lambda self, node: _mathml(self, node, True), None),
+    )
+    app.connect("autodoc-skip-member", _skip)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

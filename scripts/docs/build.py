@@ -1,0 +1,75 @@
+"""Build the site: put its sources together below build/, draw its figures, run Sphinx, and check what came out.
+
+python -m scripts.docs.build [--no-run] [--out build/site]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "notebooks" / "site"
+
+
+def stage(target: Path) -> None:
+    """Copy the sources, and write the pages that are made from the package, from data and from code."""
+    from scripts.docs.gallery import write_gallery
+    from scripts.docs.measured import write_measured
+    from scripts.docs.reference import write_reference
+
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(SOURCES, target, ignore=shutil.ignore_patterns("__pycache__"))
+    tours = target / "tutorials"
+    tours.mkdir(exist_ok=True)
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, tours / path.name)
+    shutil.copy(ROOT / "data" / "figures" / "demo.png", target / "_static" / "demo.png")
+    write_reference(target)
+    write_measured(target)
+    write_gallery(target, cache=target.parent / "figures")
+    draw_named_figures(target, cache=target.parent / "figures")
+
+
+def draw_named_figures(target: Path, cache: Path) -> None:
+    """Draw every figure that a page names as figures/NAME.svg."""
+    from scripts.docs.drawing import draw
+
+    pages = [path.read_text(encoding="utf-8") for path in target.rglob("*.md")]
+    names = {name for text in pages for name in re.findall(r"figures/(\w+)\.svg", text)}
+    (target / "figures").mkdir(exist_ok=True)
+    for name in sorted(names):
+        shutil.copy(draw(name, cache), target / "figures" / f"{name}.svg")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Build the site and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="where the pages go")
+    parser.add_argument("--no-run", action="store_true", help="do not run the notebooks; show them without outputs")
+    options = parser.parse_args(argv)
+    out = options.out.resolve()
+    source = out.parent / f"{out.name}-source"
+    os.environ["TENSORCEP_SITE_RUN"] = "off" if options.no_run else "cache"
+    os.environ["TENSORCEP_SITE_CACHE"] = str(out.parent / "notebook-cache")
+    os.environ.setdefault("MPLBACKEND", "agg")
+    stage(source)
+    from sphinx.cmd.build import build_main
+
+    shutil.rmtree(out, ignore_errors=True)
+    code = build_main(["-W", "--keep-going", "-q", "-b", "html", "-d", f"{out}-doctrees", str(source), str(out)])
+    if code:
+        return code
+    from scripts.docs.check import complaints
+
+    wrong = complaints(out)
+    print("\n".join(wrong) or f"{len(list(out.rglob('*.html')))} pages in {out}", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

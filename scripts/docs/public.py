@@ -1,0 +1,125 @@
+"""What is public: the names that a user imports, and where the reference puts each."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import tensorcep
+
+# Modules whose public names are what they define or hand on by name.
+MODULES = ("metrics", "datasets", "plots", "river")
+SETTINGS = ("methods", "linear.settings", "factor_models.settings", "gaussian_process.settings")
+# Records that users get from methods, and the one that a likelihood of their own is.
+RECORDS = (
+    "core.belief.Posterior",
+    "core.belief.Mixture",
+    "core.belief.Draws",
+    "core.belief.PointEstimate",
+    "cp.diagnostics.Diagnostics",
+    "ep.gaussian.EPResult",
+    "ep.loopy_bp.BPResult",
+    "likelihoods.record.Likelihood",
+)
+
+GROUPS = {
+    "Models of tensors": ("CPRegressor", "CPClassifier", "CPCountRegressor", "CPOrdinalClassifier"),
+    "Models of matrices": (
+        *("BayesianPCA", "BayesianFactorAnalysis", "BayesianCCA", "GroupFactorAnalysis"),
+        "CollectiveMatrixFactorization",
+    ),
+    "Functions of feature vectors": (
+        *("GaussianProcessClassifier", "GaussianProcessCountRegressor", "BayesianLogisticRegression"),
+        *("BayesianProbitRegression", "BayesPointMachine"),
+    ),
+    "Entries and labels": ("SparseTensor", "Labels"),
+    "What is known of rows": ("Features", "Series", "Prior"),
+    "Engines to build on": ("GaussianEP", "LoopyBP"),
+}
+
+
+class Public(NamedTuple):
+    """One public object: how it is imported, and the object."""
+
+    module: str
+    name: str
+    value: Any
+
+    @property
+    def path(self) -> str:
+        """The dotted name by which it is imported."""
+        return f"{self.module}.{self.name}"
+
+
+def is_documented(value: Any) -> bool:
+    """Whether it is a class or function of this package."""
+    return (inspect.isclass(value) or inspect.isroutine(value)) and value.__module__.startswith("tensorcep")
+
+
+def of_module(name: str) -> list[Public]:
+    """The public classes and functions of a module: those it defines, and those it imports as themselves."""
+    module = importlib.import_module(f"tensorcep.{name}")
+    source = inspect.getsource(module)
+    found = []
+    for key, value in vars(module).items():
+        own = is_documented(value) and (value.__module__ == module.__name__ or f" {key} as {key}\n" in source)
+        if own and not key.startswith("_"):
+            found.append(Public(module.__name__, key, value))
+    return sorted(found, key=lambda item: item.name.lower())
+
+
+def of_settings(name: str) -> list[Public]:
+    """The records of settings of a family: those that a user may give as `method`."""
+    module: ModuleType = importlib.import_module(f"tensorcep.{name}")
+    values = (
+        [getattr(module, key) for key in module.__all__] if hasattr(module, "__all__") else module.SETTINGS.values()
+    )
+    unique = {value.__name__: value for value in values}
+    return [Public(module.__name__, key, value) for key, value in sorted(unique.items())]
+
+
+def of_package() -> list[Public]:
+    """The classes and functions that `tensorcep` itself offers, but for the settings of methods."""
+    values = {name: getattr(tensorcep, name) for name in tensorcep.__all__}
+    settings = set(importlib.import_module("tensorcep.methods").__all__)
+    return [Public("tensorcep", k, v) for k, v in values.items() if is_documented(v) and k not in settings]
+
+
+def of_records() -> list[Public]:
+    """The records that methods return."""
+    found = []
+    for path in RECORDS:
+        module, _, name = f"tensorcep.{path}".rpartition(".")
+        found.append(Public(module, name, getattr(importlib.import_module(module), name)))
+    return found
+
+
+def every() -> list[Public]:
+    """All public objects, each once."""
+    listed = of_package() + of_records()
+    for name in SETTINGS:
+        listed += of_settings(name)
+    for name in MODULES:
+        listed += of_module(name)
+    return list({item.path: item for item in listed}.values())
+
+
+# What engines and the estimators call on settings and beliefs, and what only refuses.
+INNER = {"changed", "check", "bytes_at_peak", "draws", "for_sweeps", "from_checked", "components", "dims", "within"}
+REFUSING = {("CPOrdinalClassifier", "partial_fit"), ("CPOrdinalClassifier", "stream")}
+
+
+def methods_of(cls: type) -> list[str]:
+    """The public methods that a class has from this package, and that users call."""
+    if issubclass(cls, tuple):
+        return []
+    inner = INNER if not hasattr(cls, "fit") else {"from_checked"}
+    found = []
+    for name, value in inspect.getmembers(cls):
+        if not name.startswith("_") and inspect.isroutine(value):
+            home = getattr(value, "__module__", "") or ""
+            if home.startswith("tensorcep") and name not in inner and (cls.__name__, name) not in REFUSING:
+                found.append(name)
+    return found

@@ -1,0 +1,192 @@
+"""The site: nothing public is missing from it, its code runs, its figures have texts, and it builds without a word."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.source_graph import ROOT
+
+import tensorcep
+from scripts.docs import gallery, measured, pages, public, reference
+
+SITE = ROOT / "notebooks" / "site"
+TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(SITE.rglob("*.md"))}
+
+
+def shown_objects() -> set[str]:
+    """The objects that the pages of the reference are about."""
+    texts = reference.reference_pages()
+    found = {name for text in texts.values() for name in re.findall(r"auto(?:class|function):: (\S+)", text)}
+    modules = {name: text for name, text in texts.items() if "currentmodule" in text}
+    for text in modules.values():
+        module, name = re.findall(r"(?:currentmodule|autoclass):: (\S+)", text)
+        found.add(f"{module}.{name}")
+    return found
+
+
+def test_site_reference_shows_every_public_object() -> None:
+    shown = shown_objects()
+    assert [item.path for item in public.every() if item.path not in shown] == []
+
+
+def test_site_knows_every_name_that_the_package_offers() -> None:
+    known = {item.name for item in public.every()}
+    values = {name: getattr(tensorcep, name) for name in tensorcep.__all__}
+    objects = {name for name, value in values.items() if inspect.isclass(value) or inspect.isroutine(value)}
+    assert objects <= known
+    assert {name for name, value in values.items() if inspect.ismodule(value)} <= {*public.MODULES, *public.SETTINGS}
+    for module in ("metrics", "plots"):
+        defined = vars(importlib.import_module(f"tensorcep.{module}"))
+        offered = {n for n, v in defined.items() if inspect.isfunction(v) and n[0] != "_"}
+        assert {n for n in offered if defined[n].__module__.startswith(f"tensorcep.{module}")} <= known
+
+
+@pytest.mark.parametrize("item", public.every(), ids=lambda item: item.path)
+def test_site_public_object_has_an_example(item: public.Public) -> None:
+    records = {name.rpartition(".")[2] for name in public.RECORDS}
+    small = inspect.isclass(item.value) and issubclass(item.value, tuple)  # records that functions return
+    if item.name in records or small:
+        assert item.value.__doc__
+        return
+    assert ">>>" in (item.value.__doc__ or "")
+    if inspect.isclass(item.value):
+        without = [n for n in public.methods_of(item.value) if ">>>" not in (getattr(item.value, n).__doc__ or "")]
+        assert not without
+
+
+def test_site_every_command_is_on_the_page_of_the_shell() -> None:
+    from tensorcep.cli import COMMANDS
+
+    text = reference.shell_page()
+    assert [command.name for command in COMMANDS if f"\n## {command.name}\n" not in text] == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("path", pages.pages(), ids=lambda path: path.stem)
+def test_site_page_does_what_it_says(path: Path) -> None:
+    assert pages.failures(path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+def test_site_shell_of_the_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorcep.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    lines = pages.commands(SITE / "start.md")
+    assert len(lines) == 5
+    assert [line for line in lines if main(line.split()[1:])] == []
+    assert (tmp_path / "predictions.csv").stat().st_size > 10_000
+
+
+def test_site_code_is_either_run_or_named_in_the_shell() -> None:
+    run = {path for path, text in TEXTS.items() if "```pycon" in text}
+    plain = {path.name for path, text in TEXTS.items() if "```python" in text}
+    assert plain == {"index.md"}  # whose lines are those of the tour
+    assert {path.name for path in (SITE / "guides").glob("*.md")} - {path.name for path in run} == {"index.md"}
+
+
+def test_site_prose_names_options_that_exist() -> None:
+    import argparse
+
+    from tensorcep.cli import build_parser
+
+    parser = build_parser()
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    options = {o for c in commands.choices.values() for a in c._actions for o in a.option_strings}
+    for path, text in TEXTS.items():
+        for line in re.findall(r"tensorcep [a-z][a-z-]* [^`\n]*", text):
+            named = set(re.findall(r"(?<!\S)--[a-z-]+", line))
+            assert named <= options, f"{path.name}: {line}"
+
+
+def test_site_figures_have_texts_and_somebody_who_draws_them() -> None:
+    from scripts.docs import drawing
+
+    images = [image for text in TEXTS.values() for image in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)]
+    assert len(images) >= 8
+    assert [address for seen, address in images if len(seen) < 40] == []
+    named = {Path(address).stem for _, address in images if address.endswith(".svg")}
+    pytest.importorskip("matplotlib")
+    assert named == set(drawing.names())
+
+
+def test_site_gallery_shows_every_figure_in_ten_lines() -> None:
+    items = gallery.items()
+    assert [item.name for item in items if len(item.code.splitlines()) > 16 or len(item.seen) < 40] == []
+    assert [
+        item.name for item in items if len([x for x in item.code.splitlines() if x and "import" not in x]) > 10
+    ] == []
+    drawn = {name for item in items for name in re.findall(r"plots\.(plot_\w+)", item.code)}
+    assert {item.name for item in public.of_module("plots")} - drawn == {"report"}
+
+
+def test_site_measured_rows_have_command_date_machine_and_spread() -> None:
+    tables = measured.tables()
+    assert len(tables) >= 7
+    for table in tables.values():
+        assert table["losses"], table["title"]
+        for row in measured.rows_of(table):
+            command = row["_command"].split(" (")[0].split()
+            if command[:2] == ["python", "-m"]:
+                assert ROOT.joinpath(*command[2].split(".")).with_suffix(".py").is_file()
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["_date"])
+        assert table["title"] in measured.page(table)
+
+
+def test_site_measured_row_without_a_command_is_refused() -> None:
+    table = {"title": "T", "columns": ["what"], "rows": [{"cells": ["x"]}], "date": "2026-01-01", "machine": "m"}
+    with pytest.raises(ValueError, match=r"a row of 'T' has no command; give it"):
+        measured.rows_of(table)
+
+
+def test_site_rows_of_a_command_become_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+    rows = tmp_path / "rows.json"
+    rows.write_text(json.dumps([{"data": "alog", "value": 0.5}, {"data": "enron", "value": 0.25, "n": 3}]))
+    about = ["--title", "A title", "--command", "tensorcep demo", "--machine", "two cores", "--spread", "none"]
+    measured.main(["some", str(rows), *about])
+    rows.unlink()
+    text = measured.page(measured.tables()["some"])
+    assert "| data | value | n |" in text
+    assert "| enron | 0.25 | 3 |" in text
+    assert "`tensorcep demo`" in text
+
+
+@pytest.mark.slow
+def test_site_builds_without_a_warning_and_without_network(tmp_path: Path) -> None:
+    for name in ("sphinx", "pydata_sphinx_theme", "numpydoc", "myst_nb", "sphinx_design", "sphinx_copybutton"):
+        pytest.importorskip(name, reason="the site needs the extra 'docs'")
+    environment = {
+        **os.environ,
+        "MPLBACKEND": "agg",
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
+    command = [sys.executable, "-m", "scripts.docs.build", "--no-run", "--out", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_site_check_finds_what_is_wrong(tmp_path: Path) -> None:
+    from scripts.docs.check import complaints
+
+    page = (
+        '<h1 id="a">A</h1><a href="none.html">x</a><a href="#b">x</a><a href="#a">x</a><img src="data:,">'
+        '<script src="https://elsewhere.example/x.js"></script><a href="https://elsewhere.example">fine</a>'
+    )
+    (tmp_path / "index.html").write_text(page)
+    (tmp_path / "two.html").write_text("<h1>A</h1><h1>B</h1>")
+    found = complaints(tmp_path)
+    assert len(found) == 5
+    assert "two.html has 2 headings of the first level" in found
