@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tensorcep.priors.fixed import Prior
     from tensorcep.priors.series import Series
     from tensorcep.selection import compare, select_rank
+    from tensorcep.warming import warmup
 
 _NAMES = {
     "cp.estimators.classifier": ("CPClassifier",),
@@ -69,6 +70,7 @@ _NAMES = {
     "priors.fixed": ("Prior",),
     "matching": ("factor_match_score", "replicability"),
     "selection": ("compare", "select_rank"),
+    "warming": ("warmup",),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
 _MODULES = ("datasets", "distributed", "methods", "metrics", "plots")
@@ -115,6 +117,7 @@ __all__ = [
     "replicability",
     "select_rank",
     "simulate_cp",
+    "warmup",
     "write_tensor",
 ]
 

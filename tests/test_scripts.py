@@ -30,6 +30,7 @@ TINY = {
         "--points 2"
     ),
     "papers.reproduce_qp": "--data mining --methods ep,qp --rounds 1",
+    "speed.bench_default": "--cases tiny --repeats 1 --sweeps 8",
     "speed.bench_engines": "--methods vmp,wopt --ranks 2 --entries 500 --repeats 1",
     "speed.bench_factor_models": "--shape 40,16 --ranks 3 --sweeps 4",
     "speed.bench_gaussian_process": "--data simulated --points 300 --inducing 8 --repeats 1",
@@ -48,6 +49,7 @@ TINY = {
         "--revisit 0,50"
     ),
     "speed.bench_sweep": "--ranks 2 --entries 500 --repeats 1 --threads 1,2",
+    "speed.bench_table": "--quick --rows reading",
     "speed.stream_kill_test": "--kills 1 --entries 600 --batch-sizes 50 --ranks 1 --revisit 40",
     "studies.choose_defaults": (
         "--data alog,enron --folds 1 --entries 300 --methods gibbs,cep --interactions auto,pair1 --priors auto "

@@ -31,6 +31,7 @@ from tensorcep.cli import (
     _select_rank,
     _stream,
     _transform,
+    _warmup,
 )
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
@@ -52,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     _files.SPLIT,
     _datasets.COMMAND,
     _demo.COMMAND,
+    _warmup.COMMAND,
 )
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for SIGINT and SIGPIPE

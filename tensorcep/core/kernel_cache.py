@@ -60,6 +60,11 @@ def _warned() -> list[str]:
     return []
 
 
+def first_problem() -> str:
+    """What went wrong first with the cache in this process; empty where nothing did."""
+    return "".join(_warned()[:1])
+
+
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
     if not _warned():

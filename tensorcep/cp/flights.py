@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import EVEN, Components
-from tensorcep.core.loop import run
+from tensorcep.core.loop import Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
 from tensorcep.cp.from_spectra import NOTHING, shown, with_more_components, with_spectral_start
@@ -23,8 +23,11 @@ from tensorcep.cp.rows import rows_of
 from tensorcep.cp.sampled import entries_in_memory
 from tensorcep.likelihoods import get_likelihood
 
-# Sweeps of a pilot after the annealed ones; those of its fit to all entries, and the annealed ones of these.
-PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 12, 2
+# Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries, and the annealed ones of these.
+PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 10, 2
+# After so many sweeps each time the entries left out are asked; a pilot ends where their mean log score has not gained
+# so much for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
+ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
 # Times that a pilot looks for more components.
 ROUNDS = 4
 # From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
@@ -34,14 +37,28 @@ LEAST_SHOWN = 0.05
 # From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
 LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
+Result = TypeVar("Result")
+
 
 class Flown(NamedTuple):
-    """A pilot, its number in the plan, the row means that it found, and what it says of the entries left out."""
+    """A pilot, its number in the plan, the row means that it found, and what it says of the entries left out.
+
+    `sweeps` is how many of its sweeps, after the annealed ones, led to them.
+    """
 
     pilot: Pilot
     number: int
     mean: np.ndarray
     beside: Beside
+    sweeps: int
+
+
+class Found(NamedTuple):
+    """What a pilot knows (of entries left out, too), and after how many sweeps that were not annealed."""
+
+    belief: Components
+    sweeps: int
+    beside: Beside | None = None
 
 
 def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
@@ -58,9 +75,10 @@ def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
         if whole and flown and len(packed.permutation) >= MANY and not _lacks_some(flown, plan, packed):
             continue
         rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
-        belief = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds)
-        if belief is not None:
-            flown.append(Flown(pilot, number, belief.mean[0], _beside(belief, plan.problem, place)))
+        found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place)
+        if found is not None:
+            beside = found.beside or beside_chains(found.belief, plan.problem, place)
+            flown.append(Flown(pilot, number, found.belief.mean[0], beside, found.sweeps))
     return flown
 
 
@@ -82,26 +100,26 @@ def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
     return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
 
 
-def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS) -> Components | None:
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
-    None where it leaves the finite numbers, as wild counts can make it.
+    With entries that it was not given, at these places of the plan's problem, it ends where they gain no more. None
+    where it leaves the finite numbers, as wild counts can make it.
     """
 
-    def fit() -> Posterior:
+    def fit() -> Found:
         problem = with_spectral_start(pilot.problem)
         settings = pilot.settings
-        fitted = _run_pilot(pilot, settings, problem, plan, settings.get_params()["anneal"] + PILOT_SWEEPS)
+        found = _fitted(pilot, settings, problem, plan, place)
         again = copy(settings).set_params(anneal=REFIT_ANNEAL)
         for _ in range(rounds):
-            more = with_more_components(problem, fitted)
+            more = with_more_components(problem, found.belief)
             if more is None:
                 break
-            fitted = _run_pilot(pilot, again, more, plan, REFIT_ANNEAL + PILOT_SWEEPS)
-        return fitted
+            found = _fitted(pilot, again, more, plan, place)
+        return found
 
-    fitted = _guarded(fit)
-    return None if fitted is None else fitted.components()
+    return _guarded(fit, lambda found: found.belief)
 
 
 def of_logs(pilot: Pilot) -> Pilot:
@@ -131,26 +149,64 @@ def refitted(flown: Flown, plan: Plan) -> Posterior | None:
     pilot = flown.pilot
     problem = pilot.problem._replace(start=flown.mean)
     settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-    return _guarded(lambda: _run_pilot(pilot, settings, problem, plan, REFIT_SWEEPS))
+    sweeps = REFIT_ANNEAL + int(np.clip(flown.sweeps, ASK_EVERY, REFIT_SWEEPS))
+    return _guarded(lambda: _run(pilot, settings, problem, plan, sweeps).posterior, Posterior.components)
 
 
-def _guarded(fit: Callable[[], Posterior]) -> Posterior | None:
+def _guarded(fit: Callable[[], Result], belief: Callable[[Result], Components]) -> Result | None:
     with np.errstate(all="ignore"):
         try:
             fitted = fit()
-            finite = bool(np.isfinite(fitted.components().mean).all())
+            finite = bool(np.isfinite(belief(fitted).mean).all())
         except (FloatingPointError, np.linalg.LinAlgError):
             return None
     return fitted if finite else None
 
 
-def _run_pilot(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int) -> Posterior:
+def _run(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
     how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.how["n_threads"], "max_iter": max_iter}
-    posterior: Posterior = run(pilot.method, problem, settings, **how).posterior
-    return posterior
+    return run(pilot.method, problem, settings, callbacks=watch, **how)
 
 
-def _beside(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
+def _fitted(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, place: np.ndarray | None) -> Found:
+    """A pilot's fit from where the problem starts, until it converges or entries that were left out gain no more."""
+    anneal = settings.get_params()["anneal"]
+    if place is None or not len(place):
+        done = _run(pilot, settings, problem, plan, anneal + PILOT_SWEEPS)
+        return Found(done.posterior.components(), done.n_iter - anneal)
+    asked = _Asked(pilot, problem, plan.problem, place, anneal)
+    done = _run(pilot, settings, problem, plan, anneal + PILOT_SWEEPS, asked)
+    if not done.stopped:  # the last sweep may be the best
+        asked.ask(done.n_iter, done.posterior)
+    return asked.best
+
+
+class _Asked:
+    """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained."""
+
+    best: Found
+
+    def __init__(self, pilot: Pilot, problem: Problem, whole: Problem, place: np.ndarray, anneal: int) -> None:
+        self.method, self.problem, self.whole, self.place, self.anneal = pilot.method, problem, whole, place, anneal
+        self.score, self.vain = -np.inf, 0
+
+    def __call__(self, sweep: int, _: Any, state: Any) -> bool:
+        after = sweep - self.anneal
+        if after > 0 and after % ASK_EVERY == 0:
+            self.ask(sweep, self.method.finish(state, self.problem))
+        return self.vain >= PATIENCE
+
+    def ask(self, sweep: int, posterior: Posterior) -> None:
+        """Keep what is known after this sweep if it is the best so far: its means, since covariances are large."""
+        belief = posterior.components()
+        beside = beside_chains(belief, self.whole, self.place)
+        score = float(np.nan_to_num(beside.log_density.mean(), nan=-np.inf))
+        self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
+        if score > self.score or self.score == -np.inf:
+            self.score, self.best = score, Found(belief._replace(cov=None), sweep - self.anneal, beside)
+
+
+def beside_chains(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
     """What a pilot says of the entries that were left out."""
     entries = problem.entries
     rows = rows_of(entries, place)

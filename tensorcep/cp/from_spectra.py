@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
+from tensorcep.core.components import Components
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of, latent_of_entries
@@ -51,12 +51,12 @@ def _free(problem: Problem) -> np.ndarray:
     return np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
 
 
-def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
+def with_more_components(problem: Problem, fitted: Components) -> Problem | None:
     """The problem with a start at a fit's means, where weak columns of all modes hold what it has left over.
 
     None where nothing more is found. Against less noise, spectra show what was hidden beside stronger components.
     """
-    entries, free, start = problem.entries, _free(problem), fitted.components().mean[0].copy()
+    entries, free, start = problem.entries, _free(problem), fitted.mean[0].copy()
     columns = np.flatnonzero(free.all(axis=0))
     first, strength = entries.offsets, strengths(problem, start)[columns]
     weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
@@ -72,7 +72,7 @@ def with_more_components(problem: Problem, fitted: Posterior) -> Problem | None:
     return problem._replace(start=start) if n else None
 
 
-def _with_thresholds_of(fitted: Posterior, likelihood: Likelihood) -> Likelihood:
+def _with_thresholds_of(fitted: Components, likelihood: Likelihood) -> Likelihood:
     """The likelihood of ordered levels whose thresholds start where a fit left them; any other as it is."""
     theta, levels = fitted.theta, likelihood.levels
     if theta is None or levels is None:

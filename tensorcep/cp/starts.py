@@ -25,7 +25,7 @@ def run_plan(plan: Plan) -> Run:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
-        start = pilot.mean[0]
+        start = pilot.belief.mean[0]
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
     elif plan.spectral and not plan.pilots:
         start = with_spectral_start(problem_in_memory(plan.problem)).start

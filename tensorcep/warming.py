@@ -1,0 +1,195 @@
+"""Compile the usual kernels before they are needed: small fits in processes of their own, which fill numba's cache.
+
+The very first fit on a machine waits for its kernels to be compiled; any later one, in whatever process, loads them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tqdm.auto import tqdm
+
+from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
+from tensorcep.core.jit import AS_PYTHON
+from tensorcep.core.kernel_cache import first_problem
+
+# Each fit compiles what it needs and takes no time beside that.
+SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8
+WAIT = 0.05  # seconds between looks at the processes
+CHILD = (
+    "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; sys.stdout.write(warm(sys.argv[1]))"
+)
+
+
+def _entries() -> tuple[Any, Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    cells = rng.choice(int(np.prod(SHAPE)), ENTRIES, replace=False)
+    return np.stack(np.unravel_index(cells, SHAPE), axis=1), rng.standard_normal(ENTRIES)
+
+
+def _fit(name: str, values: Callable[[Any], Any], **settings: Any) -> Any:
+    import tensorcep
+
+    coords, y = _entries()
+    model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, max_iter=SWEEPS, **settings)
+    return model.fit(coords, values(y)), coords
+
+
+def _regressor(**settings: Any) -> None:
+    model, coords = _fit("CPRegressor", lambda y: y, **settings)
+    model.predict(coords, return_std=True)
+    model.predict_interval(coords)
+
+
+def _classifier() -> None:
+    model, coords = _fit("CPClassifier", lambda y: (y > 0.0).astype(int))
+    model.predict_proba(coords)
+
+
+def _counts() -> None:
+    model, coords = _fit("CPCountRegressor", lambda y: (y * y).round())
+    model.predict(coords)
+    model.predict_interval(coords)
+
+
+def _levels() -> None:
+    model, coords = _fit("CPOrdinalClassifier", lambda y: y.clip(-1.0, 1.0).round().astype(int))
+    model.predict_proba(coords)
+
+
+def _streams() -> None:
+    import tensorcep
+
+    coords, y = _entries()
+    tensorcep.CPRegressor(shape=SHAPE, random_state=0).partial_fit(coords, y).predict(coords)
+    labels = (y > 0.0).astype(int)
+    model = tensorcep.CPClassifier(shape=SHAPE, random_state=0).partial_fit(coords, labels, classes=[0, 1])
+    model.predict_proba(coords)
+
+
+def _matrices() -> None:
+    import numpy as np
+
+    import tensorcep
+
+    X = np.random.default_rng(0).standard_normal((30, 6))
+    X[::4, 2] = np.nan
+    tensorcep.BayesianPCA(n_components=2, max_iter=5, random_state=0).fit(X).predict_missing()
+    tensorcep.GroupFactorAnalysis(n_components=2, max_iter=5, random_state=0).fit([X[:, :3], X[:, 3:]])
+
+
+# Those that take longest come first, so that two at a time end together.
+KINDS: dict[str, Callable[[], None]] = {
+    "streams": _streams,
+    "regressor": _regressor,
+    "classifier": _classifier,
+    "counts": _counts,
+    "cep": lambda: _regressor(method="cep"),
+    "vmp": lambda: _regressor(method="vmp"),
+    "matrices": _matrices,
+    "levels": _levels,
+}
+
+
+class _Child(NamedTuple):
+    """A process that compiles one kind, and when it began."""
+
+    kind: str
+    process: subprocess.Popen[str]
+    begin: float
+
+
+def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose: bool = False) -> dict[str, float]:
+    """Compile the kernels of the usual fits into numba's cache, so that the first fit of every process is quick.
+
+    Parameters
+    ----------
+    kinds : sequence of str, optional
+        Among "regressor", "classifier", "counts" and "levels" (`fit` and predictions of the CP estimators by default),
+        "cep" and "vmp" (CPRegressor by these methods), "streams" (`partial_fit` of real values and labels) and
+        "matrices" (factor models); by default all of them.
+    n_processes : int, default=2
+        Kinds that are compiled at a time, each in a process of its own.
+    verbose : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    dict
+        Seconds of each kind by the clock. A kind that was compiled before takes those of an import and a small fit.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a kind is not known, or where NUMBA_DISABLE_JIT leaves nothing to compile.
+    RuntimeError
+        If a process fails.
+
+    Examples
+    --------
+    >>> import tensorcep
+    >>> sorted(tensorcep.warmup(["matrices"]))
+    ['matrices']
+    """
+    if isinstance(kinds, str):
+        raise TypeError(f"kinds must be a sequence of kinds; got {kinds!r}; pass [{kinds!r}].")
+    wanted = [*KINDS] if kinds is None else [check_choice("kinds", kind, tuple(KINDS)) for kind in kinds]
+    check_int("n_processes", n_processes)
+    if AS_PYTHON:
+        fail_value("NUMBA_DISABLE_JIT is set, so kernels run as Python and none is compiled; unset it.")
+    waiting = [kind for kind in KINDS if kind in wanted]
+    seconds: dict[str, float] = {}
+    running: list[_Child] = []
+    try:
+        with tqdm(total=len(waiting), desc="compiling", unit="kind", disable=not verbose) as bar:
+            while waiting or running:
+                while waiting and len(running) < n_processes:
+                    running.append(_started(waiting.pop(0)))
+                bar.set_postfix_str(", ".join(child.kind for child in running))
+                ended = [child for child in running if child.process.poll() is not None]
+                for child in ended:
+                    running.remove(child)
+                    _check_end(child)
+                    seconds[child.kind] = time.perf_counter() - child.begin
+                    bar.update()
+                if not ended:
+                    time.sleep(WAIT)
+    finally:
+        for child in running:  # of a failure or an interrupt
+            child.process.kill()
+            child.process.communicate()
+    return seconds
+
+
+def _started(kind: str) -> _Child:
+    command = [sys.executable, "-c", CHILD, kind, *(path or os.getcwd() for path in sys.path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return _Child(kind, process, time.perf_counter())
+
+
+def _check_end(child: _Child) -> None:
+    """Refuse a failure, and warn where what was compiled could not be kept."""
+    out, err = child.process.communicate()
+    if child.process.returncode:
+        last = (err.strip().splitlines() or [f"exit code {child.process.returncode}"])[-1]
+        raise RuntimeError(f"the process that compiles {child.kind!r} failed: {last}")
+    problem = out.strip()
+    if problem:
+        lost = f"what was compiled for {child.kind!r} may be lost: {problem}"
+        warn_user(f"{lost}; set NUMBA_CACHE_DIR to a folder that can be written.", UserWarning)
+
+
+def warm(kind: str) -> str:
+    """Compile one kind in this process; gives what its cache complained of. Each process of `warmup` does this."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few sweeps do not converge
+        KINDS[kind]()
+    return first_problem()
