@@ -205,7 +205,7 @@ class BaseCP(
         runner, plan = self._runner(entries, warm_start), None
         if warm_start_fraction is not None:
             check_alone("warm_start_fraction", {**alone, "warm_start": warm_start or None})
-            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, run_plan)
+            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
             runner = runner_of(None, np.zeros(0, dtype=bool), rows, run_plan)
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes)

@@ -151,14 +151,14 @@ def _bytes_in_memory(model: BaseCP, n: int, shape: tuple[int, ...], limit: float
 
 
 def rows_of_some(
-    model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, runner: Any
+    model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, limit: float | None, runner: Any
 ) -> np.ndarray:
     """Row means (n_rows, R) that a fit to a share of the entries finds, in the columns that the whole fit has.
 
     Of a sampler that is a mean-field fit. The entries are chosen by a hash of their cells.
     """
     coords, values, shape, labels = entries
-    chosen = choose(model, len(values), shape, False, stored=isinstance(coords, Columns))
+    chosen = choose(model, len(values), shape, False, limit=limit, stored=isinstance(coords, Columns))
     some = _some_entries(entries, check_fraction("warm_start_fraction", share))
     own: Any = clone(model) if not vars(model).get("callbacks") else clone(model).set_params(callbacks=None)
     method = chosen.method
