@@ -37,7 +37,8 @@ def scratch_bytes(n: int, order: int) -> int:
     """The most bytes that the files of a fit of n entries take at a time."""
     source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
     by_row = order * (4 * (order - 1) + 8)
-    return n * (source + max(sorting, packed + 2 * by_row))
+    beside = 24  # values less their mean, places in any order, values that were not left out
+    return n * (source + beside + max(sorting, packed + 2 * by_row))
 
 
 def pieces(n: int) -> Iterator[slice]:

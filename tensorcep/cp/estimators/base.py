@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,14 @@ from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
-from tensorcep.cp.estimators.storing import check_alone, checked_place, entries_of_files, laid, rows_of_some
+from tensorcep.cp.estimators.storing import (
+    check_alone,
+    checked_place,
+    entries_of_files,
+    laid,
+    rows_of_some,
+    run_from_some,
+)
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.estimators.weighting import weighted_entries, with_power
 from tensorcep.cp.forget import Kept, runner_of
@@ -239,8 +247,8 @@ class BaseCP(
         runner, plan = self._runner(entries, warm_start), None
         if warm_start_fraction is not None:
             check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
-            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, run_plan)
-            runner = runner_of(None, np.zeros(0, dtype=bool), rows, run_plan)
+            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
+            runner = partial(run_from_some, rows, run_plan)
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
         elif power is not None or extent is not None:

@@ -171,9 +171,10 @@ def check_storable(method: str, uneven: Any, likelihood: Likelihood) -> None:
     what = what or (f"the likelihood {likelihood.name!r}" if likelihood.name != "gaussian" else "")
     what = what or ("noise that differs" if uneven is not None else "")
     if what:
+        instead = "set lower_limit=None" if likelihood.censored else "use a CPRegressor with one of these"
         fail_value(
-            f"scratch= is for real values without a lower limit by method='gibbs' or 'vmp', with noise='one'; got "
-            f"{what}; leave scratch= out, or fit a CPRegressor with lower_limit=None."
+            "scratch= is for real values without a limit by method='gibbs' or 'vmp', with noise='one'; got "
+            f"{what}; {instead}, or leave scratch= out."
         )
 
 

@@ -42,7 +42,8 @@ def within(size: Size, limit: float | None, stored: bool) -> Size:
 def peak(settings: Any, size: Size, max_iter: int) -> Memory:
     """The bytes of a fit, of settings without "auto"; its spectral start comes before all else."""
     entries, rows, draws = _of_run(settings, size, max_iter)
-    return Memory(size.packed_entries + max(entries, size.spectral - rows - draws), rows, draws)
+    entries = size.packed_entries + max(entries, size.spectral - rows - draws)
+    return Memory(size.beside + entries, rows, draws)
 
 
 def _of_run(settings: Any, size: Size, max_iter: int) -> Memory:
@@ -63,7 +64,7 @@ def room_for_draws(settings: Any, size: Size) -> float:
         return float("inf")
     settings = replace(settings, burn_in=0, thin=1, dtype="float64")
     each, (entries, rows, _) = settings.draws(size, 1), _of_run(settings, size, 0)
-    room = budget(size.n_entries, size.limit) - size.packed_entries - entries
+    room = budget(size.n_entries, size.limit) - size.beside - size.packed_entries - entries
     return max(0.0, min(room - rows, 0.5 * (room - settings.bytes_at_peak(size, 0).rows))) / each
 
 

@@ -14,13 +14,17 @@ import numpy as np
 from sklearn.base import clone
 
 from tensorcep.core.checks import check_fraction, check_int, check_shape, fail_value
+from tensorcep.core.loop import Run
 from tensorcep.core.memory import bytes_of
 from tensorcep.core.scratch import Scratch
 from tensorcep.cp.estimators.defaults import STORABLE, check_storable, choose
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.memory import peak, room_for_draws, within
 from tensorcep.cp.estimators.options import with_numbers
+from tensorcep.cp.forget import run_from
+from tensorcep.cp.from_spectra import WEAK, strengths
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan import Plan
 from tensorcep.cp.sampled import chosen_by_hash
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import checked_method
@@ -151,14 +155,14 @@ def _bytes_in_memory(model: BaseCP, n: int, shape: tuple[int, ...], limit: float
 
 
 def rows_of_some(
-    model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, runner: Any
+    model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, limit: float | None, runner: Any
 ) -> np.ndarray:
     """Row means (n_rows, R) that a fit to a share of the entries finds, in the columns that the whole fit has.
 
     Of a sampler that is a mean-field fit. The entries are chosen by a hash of their cells.
     """
     coords, values, shape, labels = entries
-    chosen = choose(model, len(values), shape, False, stored=isinstance(coords, Columns))
+    chosen = choose(model, len(values), shape, False, limit=limit, stored=isinstance(coords, Columns))
     some = _some_entries(entries, check_fraction("warm_start_fraction", share))
     own: Any = clone(model) if not vars(model).get("callbacks") else clone(model).set_params(callbacks=None)
     method = chosen.method
@@ -172,6 +176,19 @@ def rows_of_some(
         own._fit_entries(some, coding, source, runner)
     rows: np.ndarray = own._rows_at(shape, labels)
     return rows
+
+
+def run_from_some(rows: np.ndarray, runner: Any, work: Plan) -> Run:
+    """Run a plan from the rows that a share of the entries led to.
+
+    Columns that these entries did not show, which hold next to nothing, start as they would without them: mean field
+    does not leave zero.
+    """
+    start = work.starts[0]
+    if start is not None:
+        none = strengths(work.problem, rows) < WEAK * strengths(work.problem, start)
+        rows = np.where(none, start, rows)
+    return run_from(rows, work, runner)
 
 
 def _some_entries(entries: Entries, share: float) -> Entries:

@@ -49,7 +49,7 @@ class Size(NamedTuple):
     @property
     def packed_entries(self) -> int:
         """Bytes of the checked coordinates and values, and of the entries in lanes."""
-        return self.n_entries * (12 * len(self.shape) + 36) + self.beside
+        return self.n_entries * (12 * len(self.shape) + 36)
 
     @property
     def posterior(self) -> int:
