@@ -8,7 +8,7 @@ import pandas as pd
 
 from tensorcep.cp import factor_match as _factor_match
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.selection import cells_of_matrices
+from tensorcep.scored_cells import cells_of_matrices
 
 
 def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
