@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_worke
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
-
-if TYPE_CHECKING:
-    pass
 
 # From more different values on they are no levels.
 MOST_LEVELS = 20

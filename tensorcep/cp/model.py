@@ -280,8 +280,7 @@ def latent_moments(coords, mean, cov, f, v):
         product[:] = 1.0
         D[:] = 0.0
         for k in range(K):
-            m = mean[coords[i, k]]
-            s = cov[coords[i, k]]
+            m, s = mean[coords[i, k]], cov[coords[i, k]]
             p = 0
             for a in range(R):
                 for b in range(a + 1):
@@ -289,9 +288,7 @@ def latent_moments(coords, mean, cov, f, v):
                     p += 1
             for a in range(R):
                 product[a] *= m[a]
-        total = 0.0
-        variance = 0.0
-        p = 0
+        total, variance, p = 0.0, 0.0, 0
         for a in range(R):
             total += product[a]
             for _ in range(a):

@@ -118,3 +118,15 @@ def split_like(names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value:
         modes, others = names, [name for name in frame.columns if name not in names]
         value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
     return split_table(frame, y, modes, value)
+
+
+def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
+    """Cells, and values or None, of what a fit is given that is no file."""
+    if value is UNSAID and y is None and is_array_of_cells(X):
+        value = VALUE_OF_ARRAYS
+    X = as_frame(X)
+    if isinstance(X, pd.DataFrame):
+        return split_table(X, y, modes, value)
+    if modes is not None or value is not UNSAID:
+        fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
+    return X, y

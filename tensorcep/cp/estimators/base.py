@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.checks import check_flag, fail_value
+from tensorcep.core.checks import check_flag
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.defaults import Chosen
@@ -43,7 +42,7 @@ from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, VALUE_OF_ARRAYS, as_frame, is_array_of_cells, is_of, split_table
+from tensorcep.entries.tables import UNSAID, is_of, split_given
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -238,7 +237,7 @@ class BaseCP(
         if are_files(X) and y is None:
             entries, coding = entries_of_files(self, X, modes, value, place)
         else:
-            X, y = _split(X, y, modes, value)
+            X, y = split_given(X, y, modes, value)
             entries, coding = self._training_entries(X, y)
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
@@ -300,15 +299,3 @@ class BaseCP(
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)
-
-
-def _split(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
-    """What `_training_entries` takes, of what a fit is given that is no file."""
-    if value is UNSAID and y is None and is_array_of_cells(X):
-        value = VALUE_OF_ARRAYS
-    X = as_frame(X)
-    if isinstance(X, pd.DataFrame):
-        return split_table(X, y, modes, value)
-    if modes is not None or value is not UNSAID:
-        fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
-    return X, y

@@ -177,7 +177,6 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
     noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
     density = np.full_like(zeros, -np.inf)
-    ones = np.ones_like(zeros)
     return HeldOut(
         place=place,
         rows=rows,
@@ -186,7 +185,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
         mean=zeros,
         spread=zeros,
         noise=noises,
-        factor=ones,
+        factor=np.ones_like(zeros),
         noise_ratio=1.0,
         log_density=density,
         weights=None,
