@@ -97,7 +97,7 @@ def test_cli_refuses_what_matrices_do_not_have(work: Path, capsys: pytest.Captur
         "--also is for --model gfa and cmf; got pca": ["--model", "pca", "--also", str(work / "tags.csv")],
         "--also is for --model gfa and cmf; leave": ["--also", str(work / "tags.csv")],
         "--interactions is for --model cp": ["--model", "pca", "--interactions", "cp"],
-        "knows the likelihoods gaussian, logit, negbinomial; got probit": ["--model", "pca", "--likelihood", "probit"],
+        "logit, probit, negbinomial, poisson; got ordinal": ["--model", "pca", "--likelihood", "ordinal"],
         "--model fa is for real values": ["--model", "fa", "--likelihood", "negbinomial"],
     }
     for message, given in wrong.items():
