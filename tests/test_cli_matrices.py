@@ -62,6 +62,26 @@ def test_cli_fits_reads_and_places(model: str, work: Path, capsys: pytest.Captur
         assert loaded.matrix_names_ == ["ratings", "tags"]
 
 
+def test_cli_fits_limits_and_every_likelihood_of_matrices(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = str(work / "limited.npz"), str(work / "p.csv")
+    ratings = pd.read_csv(work / "ratings.csv")
+    ratings.assign(rating=ratings["rating"].clip(lower=0.0)).to_csv(work / "raised.csv", index=False)
+    words = ["--also", f"{work / 'tags.csv'}=probit", "--lower-limit", "0", "--rank", "2", "--max-iter", "60"]
+    assert main(["fit", str(work / "raised.csv"), "-o", path, "--model", "gfa", *words]) == 0
+    assert main(["predict", path, str(work / "cells.csv"), "-o", out]) == 0
+    table = pd.read_csv(out)
+    assert (table["lower"] >= 0.0).all()
+    assert "gaussian with a lower limit, probit" in str(tc.load(path).summary())
+    capsys.readouterr()
+    for more in (["pca", "--likelihood", "probit"], ["pca", "--likelihood", "poisson"]):
+        fit = ["fit", str(work / "tags.csv"), "-o", path, "--rank", "1", "--max-iter", "20", "-q", "--model", *more]
+        assert main(fit) == 0
+        assert main(["predict", path, str(work / "tags.csv"), "-o", out]) == 0
+        assert ("probability" in pd.read_csv(out)) == ("probit" in more)
+    assert main(["fit", str(work / "tags.csv"), "-o", path, "--model", "pca", "--lower-limit", "0"]) == 1
+    assert "--lower-limit is for --model cp, gfa and cmf; got pca" in capsys.readouterr().err
+
+
 def test_cli_places_new_rows_of_a_tensor(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(work / "cp.npz")
     assert main(["fit", str(work / "ratings.csv"), "-o", path, "--rank", "2", "--method", "vmp", "-q"]) == 0
@@ -77,7 +97,7 @@ def test_cli_refuses_what_matrices_do_not_have(work: Path, capsys: pytest.Captur
         "--also is for --model gfa and cmf; got pca": ["--model", "pca", "--also", str(work / "tags.csv")],
         "--also is for --model gfa and cmf; leave": ["--also", str(work / "tags.csv")],
         "--interactions is for --model cp": ["--model", "pca", "--interactions", "cp"],
-        "knows the likelihoods gaussian, logit, negbinomial; got probit": ["--model", "pca", "--likelihood", "probit"],
+        "logit, probit, negbinomial, poisson; got ordinal": ["--model", "pca", "--likelihood", "ordinal"],
         "--model fa is for real values": ["--model", "fa", "--likelihood", "negbinomial"],
     }
     for message, given in wrong.items():

@@ -99,8 +99,8 @@ def test_factor_model_is_better_than_each_pixels_share(capsys, monkeypatch):
 JOBS = {
     "ratings": ("user item month  rank", "component 4", "cosine"),
     "response": ("cumulative", "True figures in report.html"),
-    "security": ("surprise", "208     4    18   90.0"),
-    "stream": ("log scores of the batches", "upper_tail"),
+    "security": ("surprise", "374     4    18   92.0"),
+    "stream": ("log scores of the batches", "upper_tail", "messages divided out"),
     "methods": ("log_score", "R-hat at most", "score"),
     "side_information": ("RMSE of the new items 0.",),
     "stars": ("'auc': 0.9",),

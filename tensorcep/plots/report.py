@@ -106,7 +106,7 @@ def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
         return found
     parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     given = list(parts)
-    real = [m for m, link in enumerate(model._links) if link.likelihood != "bernoulli"]
+    real = [m for m, link in enumerate(model._links) if link.likelihood not in ("bernoulli", "probit")]
     found.append(("Where the data have entries.", (5.0 * len(given), 4.5), lambda f: _gaps(f, given)))
     if real:
         size = (8.0, 4.5 * len(real))

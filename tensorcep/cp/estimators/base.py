@@ -13,6 +13,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
+from tensorcep.cp.estimators.blocks import Blocks
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
@@ -51,6 +52,7 @@ from tensorcep.priors.fixed import Prior
 class BaseCP(
     TakesMethod,
     CallbackSupportMixin,  # type: ignore[misc]
+    Blocks,
     Effects,
     Folding,
     Forgetting,
