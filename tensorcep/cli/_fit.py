@@ -16,7 +16,7 @@ from tensorcep.cli._command import (
     check_output,
     shows_progress,
 )
-from tensorcep.cli._extents import add_extent_options, read_with_extents
+from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
@@ -44,6 +44,7 @@ LIKELIHOODS = {
     "counts": ("CPCountRegressor", "likelihood"),
     "poisson": ("CPCountRegressor", "likelihood"),
     "negbinomial": ("CPCountRegressor", "likelihood"),
+    "binomial": ("CPCountRegressor", "likelihood"),
     "ordinal": ("CPOrdinalClassifier", None),
 }
 # Options that are settings of a method.
@@ -87,7 +88,8 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
-        "counts: the one of these two that they ask for; ordinal: ordered levels such as stars",
+        "counts: the one of these two that they ask for; binomial: successes of trials; ordinal: ordered levels such "
+        "as stars",
     )
     add_structure_options(group)
     add_special_options(group)
@@ -213,8 +215,7 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_options(args)
-    if args.exposure is not None and LIKELIHOODS[args.likelihood or "gaussian"][0] != "CPCountRegressor":
-        fail_value(f"--exposure is for counts; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
+    check_extents(args)
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
