@@ -40,13 +40,12 @@ def test_geweke_of_trials():
     assert np.abs(z).max() < 4.5, z
 
 
-def test_geweke_sees_targets_of_one_trial_too_many(monkeypatch):
+def test_geweke_sees_variables_of_twice_the_trials(monkeypatch):
     right = gibbs.draw_sites
 
     def wrong(c, state, augmentation, problem, executor):
         right(c, state, augmentation, problem, executor)
-        target = state.chains.sites.target.reshape(problem.entries.y.shape)
-        target -= 0.5 * problem.entries.weight
+        state.chains.sites.weight[:] *= 2.0
 
     monkeypatch.setattr(gibbs, "draw_sites", wrong)
     trials = np.array([1.0, 3.0, 2.0, 8.0, 5.0, 1.0, 4.0, 2.0])
