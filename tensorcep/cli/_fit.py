@@ -93,6 +93,13 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
     )
     add_structure_options(group)
     add_special_options(group)
+    group.add_argument(
+        "--noise",
+        default="one",
+        metavar="N",
+        help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
+        "t; or auto: the one of these that predicts entries left out best (default: one)",
+    )
 
 
 def add_rank_option(group: Any) -> None:
@@ -199,10 +206,14 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
     if args.likelihood == "counts":
         params = {}
+    noise = getattr(args, "noise", "one")
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
+        params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
     elif isinstance(args.lower_limit, float):
         fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    if name != "CPRegressor" and noise != "one":
+        fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
     if args.zero_rate is None:
         return params
     if name != "CPClassifier":
