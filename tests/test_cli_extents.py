@@ -1,4 +1,4 @@
-"""Exposures in the shell: a column of the file, for fit, predict, evaluate and score."""
+"""Exposures and trials in the shell: a column of the file, for fit, predict, evaluate and score; and --noise."""
 
 from __future__ import annotations
 
@@ -80,3 +80,29 @@ def test_cli_evaluate_needs_the_exposures_of_the_fit(table, tmp_path, capsys):
     assert cli("fit", path, "-o", tmp_path / "m.npz", *how, "--exposure", "hours") == 0
     assert cli("evaluate", tmp_path / "m.npz", path, "--value", "count") == 1
     assert "exposure" in capsys.readouterr().err
+
+
+def test_cli_trials_are_the_estimators(table, tmp_path, capsys):
+    path, frame = table
+    frame = frame.assign(trials=frame["count"] + 2)
+    frame.to_csv(path, index=False)
+    model, how = tmp_path / "m.npz", ["--likelihood", "binomial", "--rank", 1, "--method", "vmp", "--max-iter", 5]
+    columns = ["--modes", "site,year", "--value", "count", "--n-trials", "trials"]
+    assert cli("fit", path, "-o", model, *how, *columns) == 0
+    capsys.readouterr()
+    assert cli("predict", model, path, "--n-trials", "trials") == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    wanted = load(model).predict(frame[["site", "year"]], n_trials=frame["trials"])
+    np.testing.assert_allclose(found["mean"], wanted, rtol=1e-6)
+    assert cli("fit", path, "-o", model, "--likelihood", "poisson", *columns) == 1
+    assert "--n-trials is for --likelihood binomial" in capsys.readouterr().err
+
+
+def test_cli_noise_is_the_estimators(table, tmp_path, capsys):
+    path, _ = table
+    model, how = tmp_path / "m.npz", ["--rank", 1, "--method", "vmp", "--max-iter", 5, "--value", "count"]
+    for noise, wanted in (("site", "site"), ("1", "year"), ("entry", "entry"), ("one", "one")):
+        assert cli("fit", path, "-o", model, *how, "--modes", "site,year", "--noise", noise) == 0
+        assert load(model).noise_ == wanted
+    assert cli("fit", path, "-o", model, *how, "--likelihood", "poisson", "--noise", "site") == 1
+    assert "--noise is for real values" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Exposures of counts in the shell: a column of the file beside the value."""
+"""Exposures of counts, and numbers of trials, in the shell: a column of the file beside the value."""
 
 from __future__ import annotations
 
@@ -20,19 +20,41 @@ TABLES = ("csv", "parquet")
 
 
 def add_extent_options(parser: argparse.ArgumentParser) -> None:
-    """Add --exposure."""
+    """Add --exposure and --n-trials."""
     parser.add_argument(
         "--exposure",
         metavar="COLUMN",
         help="for counts, column of the exposures that means are proportional to, such as hours; of csv and parquet "
         "files",
     )
+    parser.add_argument(
+        "--n-trials", metavar="COLUMN", help="for binomial counts, column of the numbers of trials (default: 1 each)"
+    )
+
+
+def check_extents(args: argparse.Namespace) -> None:
+    """Refuse options that the likelihood does not have.
+
+    Raises
+    ------
+    ValueError
+    """
+    given, likelihood = given_extents(args), args.likelihood or "gaussian"
+    if "exposure" in given and likelihood not in ("counts", "poisson", "negbinomial"):
+        fail_value(f"--exposure is for counts; got --likelihood {likelihood}; leave it out.")
+    if "n_trials" in given and likelihood != "binomial":
+        fail_value(f"--n-trials is for --likelihood binomial; got {likelihood}; leave it out.")
 
 
 def given_extents(args: argparse.Namespace) -> dict[str, str]:
     """The columns that hold extents, by the name of what they hold."""
-    columns = {name: getattr(args, name, None) for name in ("exposure",)}
+    columns = {name: getattr(args, name, None) for name in ("exposure", "n_trials")}
     return {name: column for name, column in columns.items() if column is not None}
+
+
+def option_of(name: str) -> str:
+    """What is typed."""
+    return f"--{name.replace('_', '-')}"
 
 
 def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
@@ -54,7 +76,7 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
     others = [one for one in names if one not in (column, *(modes or ()))]
     value = others[-1] if value is None and others else value
     if args.count or value is None:
-        fail_value(f"--{name} needs a column of counts beside it; got none; give --value.")
+        fail_value(f"{option_of(name)} needs a column of counts beside it; got none; give --value.")
     modes = [one for one in others if one != value] if modes is None else modes
     of_value, of_extent = (argparse.Namespace(**{**vars(args), "modes": modes, "value": v}) for v in (value, column))
     tensor = read_data(path, of_value, verbose)
@@ -65,10 +87,12 @@ def _columns(path: str, name: str, args: argparse.Namespace) -> list[Any]:
     from tensorcep.entries.io import format_of, read_cells
 
     if path == STDOUT:
-        fail_value(f"--{name} reads the file more than once, which '-' cannot be; give a file.")
+        fail_value(f"{option_of(name)} reads the file more than once, which '-' cannot be; give a file.")
     kind = format_of(check_file(path), args.format)
     if kind not in TABLES or not args.header:
-        fail_value(f"--{name} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
+        fail_value(
+            f"{option_of(name)} names a column, which '{path}' has none of; give a csv or parquet file with a header."
+        )
     return list(read_cells(path, kind, 0, header=True).columns)
 
 

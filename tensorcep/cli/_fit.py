@@ -16,7 +16,7 @@ from tensorcep.cli._command import (
     check_output,
     shows_progress,
 )
-from tensorcep.cli._extents import add_extent_options, read_with_extents
+from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
@@ -43,6 +43,7 @@ LIKELIHOODS = {
     "counts": ("CPCountRegressor", "likelihood"),
     "poisson": ("CPCountRegressor", "likelihood"),
     "negbinomial": ("CPCountRegressor", "likelihood"),
+    "binomial": ("CPCountRegressor", "likelihood"),
     "ordinal": ("CPOrdinalClassifier", None),
 }
 # Options that are settings of a method.
@@ -88,10 +89,18 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         "--likelihood",
         choices=LIKELIHOODS,
         help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
-        "counts: the one of these two that they ask for; ordinal: ordered levels such as stars",
+        "counts: the one of these two that they ask for; binomial: successes of trials; ordinal: ordered levels such "
+        "as stars",
     )
     add_structure_options(group)
     add_special_options(group)
+    group.add_argument(
+        "--noise",
+        default="one",
+        metavar="N",
+        help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
+        "t; or auto: the one of these that predicts entries left out best (default: one)",
+    )
 
 
 def add_rank_option(group: Any) -> None:
@@ -198,10 +207,14 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
     if args.likelihood == "counts":
         params = {}
+    noise = getattr(args, "noise", "one")
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
+        params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
     elif isinstance(args.lower_limit, float):
         fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    if name != "CPRegressor" and noise != "one":
+        fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
     if args.zero_rate is None:
         return params
     if name != "CPClassifier":
@@ -215,8 +228,7 @@ def run(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_options(args)
     check_place(args)
-    if args.exposure is not None and LIKELIHOODS[args.likelihood or "gaussian"][0] != "CPCountRegressor":
-        fail_value(f"--exposure is for counts; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
+    check_extents(args)
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value
-from tensorcep.cli._extents import given_extents, taken_extents
+from tensorcep.cli._extents import given_extents, option_of, taken_extents
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
@@ -51,7 +51,9 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
             "--no-labels if the indices are the model's row numbers."
         )
     if kind in ("npz", "tns") and given_extents(args):
-        fail_value(f"--{next(iter(given_extents(args)))} names a column, which '{path}' has none of; give a csv file.")
+        fail_value(
+            f"{option_of(next(iter(given_extents(args))))} names a column, which '{path}' has none of; give a csv file."
+        )
     extent: dict[str, Any] = {}
     if kind == "npz":
         frame, y = _read_npz(path, args, model, labelled)

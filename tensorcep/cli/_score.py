@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
-from tensorcep.cli._extents import add_extent_options
+from tensorcep.cli._extents import add_extent_options, given_extents
 from tensorcep.core.checks import check_int, fail_value
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.top is not None:
         check_int("--top", args.top)
-    if args.count and args.exposure is not None:
-        fail_value("--count makes counts of lines, which have no exposure each; leave out --exposure.")
+    if args.count and given_extents(args):
+        fail_value("--count makes counts of lines, which have no exposure or trials each; leave one of both out.")
     if args.count and args.value is not None:
         fail_value("--count says that no column is the value; leave out --value.")
     check_output(args.output, args.model, args.data)

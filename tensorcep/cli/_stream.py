@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", choices=("cp", "pca", "fa"), default="cp", help="cp: a tensor (default); pca, fa: rows of a matrix"
     )
     add_rank_option(group)
-    known = [name for name in LIKELIHOODS if name != "ordinal"]  # thresholds are not learned by batches
+    known = [name for name in LIKELIHOODS if name not in ("ordinal", "binomial")]  # not learned by batches
     group.add_argument("--likelihood", choices=known, default="gaussian", help="as for fit (default: gaussian)")
     add_structure_options(group)
     add_special_options(group)

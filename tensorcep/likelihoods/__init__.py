@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorcep.core.checks import check_choice
+from tensorcep.likelihoods.binomial import BINOMIAL
 from tensorcep.likelihoods.censored import TOBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
@@ -23,6 +24,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         LOGIT,
         POISSON,
         NEGBINOMIAL,
+        BINOMIAL,
         TOBIT,
         STEP,
         LOGIT_MACKAY,
@@ -37,7 +39,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson", "negbinomial", "tobit", "step", "logit_mackay" or
+        "gaussian", "probit", "logit", "poisson", "negbinomial", "binomial", "tobit", "step", "logit_mackay" or
         "poisson_square".
 
     Returns

@@ -39,9 +39,7 @@ from tensorcep.likelihoods.record import Likelihood
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.
-GAUSS_FREQUENCY = 8.6
-POLE_FREQUENCY = 27.0
-POLE_SLOPE = math.pi / 4.0
+GAUSS_FREQUENCY, POLE_FREQUENCY, POLE_SLOPE = 8.6, 27.0, math.pi / 4.0
 SHARP = 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
@@ -73,10 +71,10 @@ def _log_constant(y, r):
 
 
 @kernel
-def _derivatives(y, r, f):
-    """Return log p(y | f) and its first two derivatives in f."""
+def in_latent(y, r, f):
+    """Return the part of log p(y | f) that depends on f, and its first two derivatives in f."""
     p, q, _ = _logistic(f)
-    return _log_constant(y, r) + _log_kernel(y, r, f), y * q - r * p, -(y + r) * p * q
+    return _log_kernel(y, r, f), y * q - r * p, -(y + r) * p * q
 
 
 @kernel
@@ -154,8 +152,8 @@ def _sums(y, r, m, half_precision, f, low, h, nodes):
 
 
 @kernel
-def _tilted_one(y, r, m, v):
-    """Return logz, alpha and beta of one entry."""
+def tilted_in_latent(y, r, m, v):
+    """Return logz, without what does not depend on f, alpha and beta of one entry."""
     n = y + r
     f = _mode(y, r, m, v)
     left, right = _span(y, r, m, v, f)
@@ -164,7 +162,7 @@ def _tilted_one(y, r, m, v):
     w0, d1, d2, t1, t2, tq = _sums(y, r, m, 0.5 / v, f, left - f, h, nodes)
     spread = d2 - d1 * d1
     pull = (f - m) / v
-    logz = _log_constant(y, r) + _log_kernel(y, r, f) - 0.5 * (f - m) * pull
+    logz = _log_kernel(y, r, f) - 0.5 * (f - m) * pull
     logz += log(h * w0 / math.sqrt(v)) - LOG_SQRT_2PI
     if spread < 0.5 * v:
         return logz, pull + d1 / v, 1.0 / v - spread / (v * v)
@@ -177,17 +175,19 @@ def tilted(y, m, v, theta, logz, alpha, beta):
     """Write log E[p(y | f)], alpha and beta; relative error 1e-10 or better for v <= 100."""
     for n in range(y.shape[0]):
         if v[n] >= 0.0 and v[n] <= FLAT:
-            logz[n], alpha[n], beta[n] = _derivatives(y[n], theta[n], m[n])
+            logz[n], alpha[n], beta[n] = in_latent(y[n], theta[n], m[n])
             beta[n] = -beta[n]
         else:
-            logz[n], alpha[n], beta[n] = _tilted_one(y[n], theta[n], m[n], v[n])
+            logz[n], alpha[n], beta[n] = tilted_in_latent(y[n], theta[n], m[n], v[n])
+        logz[n] += _log_constant(y[n], theta[n])
 
 
 @kernel
 def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
-        value[n], d1[n], d2[n] = _derivatives(y[n], theta[n], f[n])
+        value[n], d1[n], d2[n] = in_latent(y[n], theta[n], f[n])
+        value[n] += _log_constant(y[n], theta[n])
 
 
 def check_y(y: ArrayLike) -> np.ndarray:

@@ -10,8 +10,8 @@ from scipy.special import expit
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
-# The step has no slope, and the other is an approximation: they have tests of their own in test_step.py.
-SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay", "poisson_square")]
+# The step has no slope, another is an approximation, and trials are whole: they have tests of their own.
+SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay", "poisson_square", "binomial")]
 EVERY = pytest.mark.parametrize("name", SMOOTH)
 COUNTS = ("poisson", "negbinomial")
 BINARY = pytest.mark.parametrize("name", ["probit", "logit"])
@@ -43,7 +43,7 @@ def observations(name, rng, n):
 
 def test_get_likelihood_lists_what_exists():
     assert get_likelihood("probit").name == "probit"
-    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'tobit', 'step', 'logit_mackay', "
+    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'binomial', 'tobit', 'step', 'logit_mackay', "
     listed += "'poisson_square'"
     with pytest.raises(ValueError, match=f"{listed}; got 'cauchy'"):
         get_likelihood("cauchy")

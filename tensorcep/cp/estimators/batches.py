@@ -117,6 +117,11 @@ def check_stream(model: BaseCP) -> None:
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     if has_series(model.prior) or any(clock is not None for clock in model._series):
         fail_value("partial_fit cannot learn a Series; use fit, with all entries.")
+    if getattr(model, "likelihood", None) == "binomial":
+        fail_value(
+            "partial_fit learns no binomial counts; use fit with all entries, or CPClassifier(link='logit') of each "
+            "trial."
+        )
     if getattr(model, "_extent_unit", None) is not None:
         fail_value("partial_fit cannot go on from a fit with exposures; use fit, with all entries.")
     if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":

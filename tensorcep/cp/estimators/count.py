@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
+from scipy.special import logit
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
@@ -15,21 +15,30 @@ from tensorcep.core.checks import check_choice, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.extents import ARGUMENTS, checked_extents, split_extents
+from tensorcep.cp.estimators.extents import TakesExtents
 from tensorcep.cp.estimators.options import matching_scale
-from tensorcep.cp.estimators.overdispersion import overdispersion_of, warn_of_wild_count
+from tensorcep.cp.estimators.overdispersion import (
+    log_dispersion,
+    overdispersion_of,
+    warn_of_wild_count,
+    with_dispersion,
+)
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_moments
 from tensorcep.cp.settings.names import checked_method
-from tensorcep.entries.tables import UNSAID, as_frame
+from tensorcep.entries.tables import UNSAID
 from tensorcep.likelihoods import get_likelihood, names_of
+from tensorcep.likelihoods.binomial import deviance
 from tensorcep.likelihoods.record import Likelihood
+
+# The likelihoods of counts without an upper limit.
+RATES = ("poisson", "negbinomial")
 
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
 @dataclass(eq=False, repr=False)
-class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
+class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of counts, with a log-linear mean, exp(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their counts. Any order K >= 2. An absent entry is
@@ -38,21 +47,23 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     Parameters
     ----------
     <parameters>
-    likelihood : {"auto", "poisson", "negbinomial"}, default="auto"
+    likelihood : {"auto", "poisson", "negbinomial", "binomial"}, default="auto"
         Poisson counts, or negative-binomial ones: the mean r e^f comes with the variance r e^f (1 + e^f). "auto" is
         "poisson" where the counts vary about a quick fit of main effects no more than Poisson ones (a score test, 3
-        standard errors), and for methods that serve one of them alone that one.
+        standard errors), and for methods that serve one of them alone that one. "binomial" are successes of trials,
+        ``fit(X, y, n_trials=n)``, each with the probability 1 / (1 + e^-f).
     dispersion : float or "learned", default="learned"
         r of negative-binomial counts. A number is kept.
 
     Counts over unequal times or areas have an exposure, ``fit(X, y, exposure=hours)``: the mean is exposure e^f, and
-    predictions are of the exposure given with them, or of 1.
+    predictions are of the exposure given with them, or of 1; of binomial counts of the `n_trials` given, or of 1: the
+    share of successes.
 
     Attributes
     ----------
     <attributes>
     likelihood_ : str
-        "poisson" or "negbinomial".
+        "poisson", "negbinomial" or "binomial".
 
     Examples
     --------
@@ -77,8 +88,6 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     )
     _likelihood_name: ClassVar[str | None] = None  # until a fit, and of a file of version 0.1
     _fixed_dispersion: ClassVar[float | None] = None
-    _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
-    _extent_column: ClassVar[str | None] = None
 
     def fit(
         self,
@@ -91,6 +100,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         fixed_modes: Any = None,
         sample_weight: Any = None,
         exposure: Any = None,
+        n_trials: Any = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed counts; what is not named here is as in `CPRegressor.fit`.
@@ -101,6 +111,8 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         exposure : array-like of shape (N,) or column name, optional
             Of every count a number above 0 to which its mean is proportional, such as the hours of counting. Of a table
             it may be a column, which is then no mode; tables to predict that have this column bring theirs.
+        n_trials : array-like of shape (N,) of whole numbers, or column name, optional
+            Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
             Refused.
 
@@ -109,57 +121,17 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         self
         """
         how = {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
-        return super().fit(X, y, **how, sample_weight=sample_weight, exposure=exposure, **others)
-
-    def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
-        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
-        return split_extents(kinds, X, given)
-
-    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
-        kind: Any = self._likelihoods()[0].extent
-        return None if extents is None else checked_extents(kind, extents, n)
-
-    def _in_units(
-        self, extents: np.ndarray | None, column: str | None, goes_on: bool
-    ) -> tuple[np.ndarray | None, dict[str, Any]]:
-        if extents is None:
-            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
-        unit = 1.0 if self._likelihoods()[0].extent == "trials" else float(extents.mean())
-        unit = self._extent_unit or 1.0 if goes_on else unit
-        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
-
-    def _extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
-        kind: Any = self._likelihood().extent
-        X = as_frame(X)
-        _, value, _ = split_extents((kind,), X, given)
-        if value is None and isinstance(X, pd.DataFrame) and self._extent_column in X.columns:
-            value = X[self._extent_column].to_numpy()
-        if value is None and self._extent_unit is None:
-            return None
-        if value is None and needed:
-            name = ARGUMENTS[kind]
-            fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
-        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
-
-    def _without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
-        X = as_frame(X)
-        if not isinstance(X, pd.DataFrame):
-            return X
-        columns = [self._extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
-        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
-
-    @property
-    def _origin(self) -> float:
-        return 0.0 if self._extent_unit is None else -float(np.log(self._extent_unit))
+        extents = {"exposure": exposure, "n_trials": n_trials}
+        return super().fit(X, y, **how, sample_weight=sample_weight, **extents, **others)
 
     def _likelihood(self) -> Likelihood:
         if self._likelihood_name is not None:
-            return _with_dispersion(self._likelihood_name, self._fixed_dispersion)
+            return with_dispersion(self._likelihood_name, self._fixed_dispersion)
         infers = getattr(self, "method_", "pg-vb").startswith("pg-")  # in version 0.1 others kept the parameter
-        return _with_dispersion(self._asked_likelihood().name, None if infers else self._given_dispersion())
+        return with_dispersion(self._asked_likelihood().name, None if infers else self._given_dispersion())
 
     def _likelihoods(self) -> list[Likelihood]:
-        names = names_of("counts") if self._given_name() == "auto" else (self._given_name(),)
+        names = RATES if self._given_name() == "auto" else (self._given_name(),)
         return [get_likelihood(name) for name in names]
 
     def _given_name(self) -> str:
@@ -184,12 +156,20 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ) -> tuple[Likelihood, dict[str, Any]]:
         """That of the counts, its dispersion starting where main effects leave it."""
         y = get_likelihood("poisson").check_y(y)
+        if self._given_name() == "binomial":
+            if extent is not None and (y > extent).any():
+                i = int(np.argmax(y > extent))
+                fail_value(
+                    f"binomial counts must be at most their number of trials; got {y[i]:g} of {extent[i]:g}; give "
+                    "n_trials=, or take likelihood='poisson'."
+                )
+            return get_likelihood("binomial"), {"_likelihood_name": "binomial", "_fixed_dispersion": None}
         found, name, fixed = overdispersion_of(coords, y, extent), self._given_name(), self._given_dispersion()
         if name == "auto":
             name = "negbinomial" if found.clear else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self._asked_likelihood().name
-        record = _with_dispersion(name, fixed)
+        record = with_dispersion(name, fixed)
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
         warn_of_wild_count(y)
@@ -197,15 +177,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     @property
     def likelihood_(self) -> str:
-        """The likelihood of the fit, "poisson" or "negbinomial"."""
+        """The likelihood of the fit, "poisson", "negbinomial" or "binomial"."""
         check_is_fitted(self, "posterior_")
         return self._likelihood().name
 
     @property
     def dispersion_(self) -> float | np.ndarray | None:
-        """Posterior mean of r, or the number that was given; None for Poisson counts."""
+        """Posterior mean of r, or the number that was given; None for Poisson and binomial counts."""
         theta, likelihood = self._fitted_belief().theta, self._likelihood()
-        if likelihood.name == "poisson":
+        if likelihood.name != "negbinomial":
             return None
         if theta is None:
             return float(likelihood.default_theta)
@@ -222,18 +202,23 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return float(sd[0]) if theta.mode is None else sd
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
-        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)))) - _log_dispersion(likelihood)
+        if likelihood.extent == "trials":  # y are shares
+            return float(logit(np.mean(y)))
+        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)))) - log_dispersion(likelihood)
 
     def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        return np.asarray(np.log(y + 0.5)) - _log_dispersion(likelihood)
+        if likelihood.extent == "trials":
+            return np.asarray(logit(y))
+        return np.asarray(np.log(y + 0.5)) - log_dispersion(likelihood)
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
         return matching_scale(float(np.mean(y**2)), order, rank)
 
-    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None, n_trials: Any = None) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
 
-        They are those of the exposure that is given as in `fit`; after a fit with exposures, without one, of 1.
+        They are those of the exposure, or number of trials, that is given as in `fit`; without one, after a fit with
+        some, of 1: the rate, or the share of successes.
 
         Examples
         --------
@@ -245,10 +230,12 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> bool((sd > mean**0.5).all())
         True
         """
-        return self._predicted(X, return_std, exposure=exposure)
+        return self._predicted(X, return_std, exposure=exposure, n_trials=n_trials)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, exposure: Any = None) -> np.ndarray:
-        """Central interval of a new count of each entry, (n, 2); `exposure` as in `predict`.
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, exposure: Any = None, n_trials: Any = None
+    ) -> np.ndarray:
+        """Central interval of a new count of each entry, (n, 2); `exposure` and `n_trials` as in `predict`.
 
         Examples
         --------
@@ -259,13 +246,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_interval(entries.coords[:2], coverage=0.8).dtype.kind
         'f'
         """
-        return self._observation_interval(X, coverage, exposure=exposure)
+        return self._observation_interval(X, coverage, exposure=exposure, n_trials=n_trials)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None) -> float:
-        """Fraction of Poisson deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor.
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None, n_trials: Any = None
+    ) -> float:
+        """Fraction of deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor; of binomial ones theirs.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out. After a
-        fit with exposures they are needed here, too.
+        fit with exposures, or numbers of trials, they are needed here, too.
 
         Examples
         --------
@@ -276,22 +265,13 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> 0 < model.score(entries.coords, counts) < 1
         True
         """
-        given = {"exposure": exposure}
+        given = {"exposure": exposure, "n_trials": n_trials}
         extents = self._extent_of(X, given, needed=True)
         X, y = scored_entries(self, self._without_extent(X, given), y)
         expected = observed_moments(self._likelihood(), *self._at(X), extent=extents)[0]
-        return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
-
-
-def _with_dispersion(name: str, fixed: float | None) -> Likelihood:
-    """The likelihood of this name, with its dispersion fixed if a number is given."""
-    record = get_likelihood(name)
-    if fixed is None or record.parameter is None:
-        return record
-    return record._replace(default_theta=fixed, parameter=None)
-
-
-def _log_dispersion(likelihood: Likelihood) -> float:
-    """Log of the dispersion that a fit starts with; 0 for Poisson counts."""
-    start = None if likelihood.parameter is None else likelihood.parameter.start
-    return 0.0 if likelihood.name == "poisson" else float(np.log(start or likelihood.default_theta))
+        if self._likelihood().extent == "exposure":
+            return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
+        n = np.ones(len(y)) if extents is None else extents
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        constant = n * float(weights @ y) / float(weights @ n)
+        return 1.0 - deviance(y, expected, n, weights) / deviance(y, constant, n, weights)

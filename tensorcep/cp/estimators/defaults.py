@@ -49,6 +49,7 @@ SAMPLERS = {
     "tobit": "gibbs",
     "probit": "gibbs",
     "logit": "pg-gibbs",
+    "binomial": "pg-gibbs",
     "ordinal_probit": "gibbs",
 }
 # Counts: variational message passing fits them as well as CEP in a tenth of the time.

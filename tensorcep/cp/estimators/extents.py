@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -68,3 +68,53 @@ def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
         i = int(np.argmax(bad))
         fail_value(f"{name} must be {allowed}; got {extents[i]:g} at position {i}; leave such entries out.")
     return extents
+
+
+class TakesExtents:
+    """The part of an estimator whose entries may have an extent."""
+
+    _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
+    _extent_column: ClassVar[str | None] = None
+
+    def _split_extents(self: Any, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        return split_extents(kinds, X, given)
+
+    def _checked_extents(self: Any, extents: Any, n: int) -> np.ndarray | None:
+        kind: Any = self._likelihoods()[0].extent
+        extents = 1.0 if extents is None and kind == "trials" else extents
+        return None if extents is None else checked_extents(kind, extents, n)
+
+    def _in_units(
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        if extents is None:
+            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
+        if self._likelihoods()[0].extent == "trials":
+            return extents, {"_extent_unit": 1.0 if (extents > 1.0).any() else None, "_extent_column": column}
+        unit = self._extent_unit or 1.0 if goes_on else float(extents.mean())
+        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
+
+    def _extent_of(self: Any, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        kind: Any = self._likelihood().extent
+        X = as_frame(X)
+        _, value, _ = split_extents((kind,), X, given)
+        if value is None and isinstance(X, pd.DataFrame) and self._extent_column in X.columns:
+            value = X[self._extent_column].to_numpy()
+        if value is None and self._extent_unit is None:
+            return None
+        if value is None and needed:
+            name = ARGUMENTS[kind]
+            fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
+
+    def _without_extent(self: Any, X: Any, given: dict[str, Any] | None = None) -> Any:
+        X = as_frame(X)
+        if not isinstance(X, pd.DataFrame):
+            return X
+        columns = [self._extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
+        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
+
+    @property
+    def _origin(self: Any) -> float:
+        return 0.0 if self._extent_unit is None else -float(np.log(self._extent_unit))

@@ -117,7 +117,7 @@ class Folding(CPPredictions):
         if self._series and self._series[k] is not None:
             fail_value(f"transform cannot add rows to mode {mode!r}, which is a Series; predict takes later labels.")
         if getattr(self, "_extent_unit", None) is not None:
-            fail_value("transform takes no exposures, which the fit had; fit with the new rows.")
+            fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
         if belief.theta is not None and belief.theta.uneven is not None:
             fail_value(f"transform needs noise='one'; got a fit with noise={self.noise!r}; fit with the new rows.")
         coords, given, labels, row = self._new_entries(X, y, k, modes, value)

@@ -146,7 +146,7 @@ class Forgetting(CPPredictions):
         """Coordinates and values of the fit's entries, as far as rows are known, and what was kept."""
         self._fitted_belief()
         if getattr(self, "_extent_unit", None) is not None:
-            fail_value("entries of a fit with exposures cannot be forgotten; fit the others, with theirs.")
+            fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
         if self._kept is not None and data is None:
             return self._kept.coords, self._kept.values, self._kept, self._kept.source
         if data is None:

@@ -26,8 +26,11 @@ def uneven_noise(
     ValueError, TypeError
         If there is no such mode, or the method or the prior cannot.
     """
+    names = names_of(labels)
     if isinstance(given, str) and given == "one":
         return None, {"noise_": "one"}
+    if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
+        return None, {"noise_": "auto" if method in UNEVEN and not has_series(prior) else "one"}
     if streaming:
         fail_value(f"partial_fit learns one noise; got noise={given!r}; use fit, with all entries, or noise='one'.")
     if method not in UNEVEN:
@@ -35,14 +38,22 @@ def uneven_noise(
         fail_value(f"method {method!r} cannot use noise={given!r}; use {able}, or noise='one'.")
     if has_series(prior):
         fail_value(f"noise={given!r} cannot be used beside a Series; use noise='one', or leave the Series out.")
-    names = names_of(labels)
     if isinstance(given, str) and given == "entry" and "entry" not in names:
         return Uneven(None), {"noise_": "entry"}
     if isinstance(given, str) and given not in names:
-        fail_value(f"noise must be 'one', 'entry', or a mode, one of {names} or its position; got {given!r}.")
-    mode = mode_of(labels, given)
-    known = labels[mode]
-    return Uneven(mode), {"noise_": mode if known is None or known.name is None else str(known.name)}
+        fail_value(f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}.")
+    found = Uneven(mode_of(labels, given))
+    return found, {"noise_": name_of_noise(found, labels)}
+
+
+def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
+    """What the attribute noise_ says of it."""
+    if uneven is None:
+        return "one"
+    if uneven.mode is None:
+        return "entry"
+    known = labels[uneven.mode]
+    return uneven.mode if known is None or known.name is None else str(known.name)
 
 
 def noise_sd(theta: EntryTheta | None, precision: float) -> float | np.ndarray:

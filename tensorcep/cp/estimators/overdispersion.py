@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import warn_user
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.record import Likelihood
 
 # Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
 ROUNDS = 10
@@ -64,3 +66,17 @@ def warn_of_wild_count(y: np.ndarray) -> None:
             "decide the fit; check it, or leave it out.",
             UserWarning,
         )
+
+
+def with_dispersion(name: str, fixed: float | None) -> Likelihood:
+    """The likelihood of this name, with its dispersion fixed if a number is given."""
+    record = get_likelihood(name)
+    if fixed is None or record.parameter is None:
+        return record
+    return record._replace(default_theta=fixed, parameter=None)
+
+
+def log_dispersion(likelihood: Likelihood) -> float:
+    """Log of the dispersion that a fit starts with; 0 for Poisson counts."""
+    start = None if likelihood.parameter is None else likelihood.parameter.start
+    return 0.0 if likelihood.name != "negbinomial" else float(np.log(start or likelihood.default_theta))

@@ -11,12 +11,14 @@ from tensorcep.core.scratch import room_of
 from tensorcep.cp.columns import columns_within, free_columns
 from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
 from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws, within
+from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
+from tensorcep.cp.noise_choice import noise_by_score
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
@@ -118,6 +120,9 @@ def plan_fit(
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
+    if told.get("noise_") == "auto":
+        data = data._replace(uneven=_chosen_noise(model, data, chosen))
+        own = own | {"noise_": name_of_noise(data.uneven, labels)}
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs)
@@ -182,6 +187,13 @@ def _in_columns(
         uneven=data.uneven,
     )
     return problem, rows
+
+
+def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
+    """The kind of noise that mean-field fits find; no random number is drawn from the estimator's."""
+    problem, _ = _in_columns(model, data, chosen, chosen.parts, 1, seed=0)
+    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
+    return noise_by_score(problem, METHODS["vmp"], settings, tol=model.tol)
 
 
 def _pilots(model: BaseCP, data: Data, seed: int, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:

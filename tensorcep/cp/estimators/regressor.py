@@ -48,11 +48,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise_prior : tuple (a, b), optional
         Shape and rate of the Gamma prior of the noise precision; by default (1e-3, 1e-3 times the mean square of
         y), the paper's prior in units of the data.
-    noise : "one", "entry", or name or position of a mode, default="one"
+    noise : "one", "entry", "auto", or name or position of a mode, default="one"
         How large the noise is where. "one": the same everywhere. A mode: each of its rows has a precision of its own,
         with a Gamma prior whose mean and shape are learned; rows without entries have that prior's noise. "entry": each
         entry has, so that noise is Student's t, with learned degrees of freedom above 2: outliers count for less. For
-        methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape.
+        methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape. "auto":
+        the one of these that predicts entries best which quick mean-field fits leave out, if it beats "one" by two
+        standard errors; with other methods, a Series or fewer than 100 entries "one".
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those

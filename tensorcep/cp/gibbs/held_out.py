@@ -58,8 +58,6 @@ class HeldOut(NamedTuple):
     rows : (n, K) int64
         Their packed rows.
     y : (n,) float64
-    known : (n,) float64
-        What is known of their latent values beside the rows.
     mean, spread : (C, n) float64
         Running means and variances of their latent values in each chain.
     noise : (C,) float64
@@ -82,12 +80,13 @@ class HeldOut(NamedTuple):
         Its parameter of the likelihood; of ordered levels its thresholds.
     constant_shape : float
         Where noise differs, the shape of its factors' law.
+    known : (n,) float64
+        What is known of their latent values beside the rows.
     """
 
     place: np.ndarray
     rows: np.ndarray
     y: np.ndarray
-    known: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
     noise: np.ndarray
@@ -103,6 +102,7 @@ class HeldOut(NamedTuple):
     constant: float = 0.0
     constant_theta: Any = 1.0
     constant_shape: float = EVEN
+    known: np.ndarray = np.zeros(1)
 
     @property
     def heaviest(self) -> float:

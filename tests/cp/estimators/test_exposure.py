@@ -218,7 +218,7 @@ def test_what_is_refused():
             call(X, y)
     with pytest.raises(ValueError, match="partial_fit cannot go on from a fit with exposures"):
         model.partial_fit(X, y)
-    with pytest.raises(ValueError, match="takes no exposures"):
+    with pytest.raises(ValueError, match="takes no exposures or numbers of trials"):
         model.transform(X, y, mode=0)
     with pytest.raises(ValueError, match="cannot be forgotten"):
         model.forget_rows(0, 0, data=X, y=y)

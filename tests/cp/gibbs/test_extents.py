@@ -32,3 +32,22 @@ def test_geweke_sees_rows_that_take_the_exposure_for_theirs(monkeypatch):
     monkeypatch.setattr(gibbs, "draw_sites", wrong)
     z = geweke_z(METHODS["pg-gibbs"], settings(), "negbinomial", n=1200, extent=EXPOSURE)
     assert np.abs(z).max() > 6.0, z
+
+
+def test_geweke_of_trials():
+    trials = np.array([1.0, 3.0, 2.0, 8.0, 5.0, 1.0, 4.0, 2.0])
+    z = geweke_z(METHODS["pg-gibbs"], settings(), "binomial", n=1200, free=STRUCTURED, extent=trials)
+    assert np.abs(z).max() < 4.5, z
+
+
+def test_geweke_sees_variables_of_twice_the_trials(monkeypatch):
+    right = gibbs.draw_sites
+
+    def wrong(c, state, augmentation, problem, executor):
+        right(c, state, augmentation, problem, executor)
+        state.chains.sites.weight[:] *= 2.0
+
+    monkeypatch.setattr(gibbs, "draw_sites", wrong)
+    trials = np.array([1.0, 3.0, 2.0, 8.0, 5.0, 1.0, 4.0, 2.0])
+    z = geweke_z(METHODS["pg-gibbs"], settings(), "binomial", n=1200, extent=trials)
+    assert np.abs(z).max() > 6.0, z
