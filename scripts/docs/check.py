@@ -47,7 +47,9 @@ def _target(page: Page, address: str) -> tuple[Path, str]:
 
 def complaints(folder: Path) -> list[str]:
     """Everything that is wrong with a built site, one sentence each."""
-    pages = {path.resolve(): Page(path.resolve()) for path in sorted(folder.rglob("*.html"))}
+    # the theme's own pieces are no pages
+    paths = [path.resolve() for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]
+    pages = {path: Page(path) for path in paths}
     found = []
     for path, page in pages.items():
         name = path.relative_to(folder.resolve())
