@@ -29,7 +29,8 @@ class Page(HTMLParser):
             self.links.append(str(values["href"]))
         if tag in LOADED and values.get(LOADED[tag]):
             self.loaded.append(str(values[LOADED[tag]]))
-        if tag == "img" and not (values.get("alt") or "").strip():
+        told = (values.get("alt") or "").strip()
+        if tag == "img" and (not told or told.endswith((".png", ".svg"))):
             self.without_text.append(str(values.get("src")))
         if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
             self.headings.append(int(tag[1]))
