@@ -136,11 +136,12 @@ def test_site_measured_rows_have_command_date_machine_and_spread() -> None:
     for table in tables.values():
         assert table["losses"], table["title"]
         for row in measured.rows_of(table):
-            command = row["_command"].split(" (")[0].split()
+            command = row.shared["command"].split(" (")[0].split()
             if command[:2] == ["python", "-m"]:
                 assert ROOT.joinpath(*command[2].split(".")).with_suffix(".py").is_file()
-            assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["_date"])
-        assert table["title"] in measured.page(table)
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d", row.shared["date"])
+        text = measured.page(table)
+        assert all("| " + " | ".join(row.cells) + " |" in text for row in measured.rows_of(table))
 
 
 def test_site_measured_row_without_a_command_is_refused() -> None:

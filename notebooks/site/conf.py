@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import warnings
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 import tensorcep
+from tensorcep import datasets
+
+logger = logging.getLogger(__name__)
 
 project = "tensorcep"
 author = "the tensorcep authors"
@@ -48,6 +54,8 @@ html_theme_options: dict[str, Any] = {
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "gallery": []}
 
+toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 88
 autodoc_member_order = "alphabetical"
 autodoc_typehints = "none"  # the text of the parameters says it, in words
 autodoc_preserve_defaults = True
@@ -60,7 +68,9 @@ nb_execution_mode = os.environ.get("TENSORCEP_SITE_RUN", "cache")  # "off": page
 nb_execution_cache_path = os.environ.get("TENSORCEP_SITE_CACHE", "")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
-nb_execution_excludepatterns: list[str] = []
+# A notebook on downloaded data is shown without outputs where the data are not.
+there = {info.name for info in datasets.available() if info.cached}
+nb_execution_excludepatterns = [] if "alog" in there else ["**/03_recommender.ipynb"]
 nb_ipywidgets_js: dict[str, Any] = {}
 nb_merge_streams = True
 
@@ -75,7 +85,11 @@ html_math_renderer = "mathml"
 def _mathml(translator: Any, node: nodes.Element, block: bool) -> None:
     """Formulas as MathML, which every browser draws by itself."""
     tex = node.astext()
-    text = tex2mathml(tex, as_block=block)
+    try:
+        text = tex2mathml(tex, as_block=block)
+    except MathError as error:
+        logger.warning("the formula %r: %s", tex, error, location=node)
+        raise nodes.SkipNode from None
     label = translator.encode(re.sub(r"\s+", " ", tex).strip())
     kind = "div" if block else "span"
     translator.body.append(f'<{kind} class="math notranslate nohighlight" title="{label}">{text}</{kind}>')
@@ -92,6 +106,16 @@ def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any)
     return None
 
 
+def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returned: str) -> Any:
+    """A class's own parameters, with their types, where its constructor is a general one."""
+    if what != "class" or "*args" not in (signature or ""):
+        return None
+    parameters = inspect.signature(obj).parameters.values()
+    words = [f"{one.name}: {one.annotation}" for one in parameters]
+    defaults = ["" if one.default is one.empty else f" = {one.default!r}" for one in parameters]
+    return f"({', '.join(word + default for word, default in zip(words, defaults, strict=True))})", None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the drawing of formulas, and what reference pages leave out."""
     app.add_html_math_renderer(
@@ -100,4 +124,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
         block_renderers=(lambda self, node: _mathml(self, node, True), None),
     )
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["TENSORCEP_SITE_CACHE"] = str(out.parent / "notebook-cache")
     os.environ.setdefault("MPLBACKEND", "agg")
     stage(source)
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # the notebooks show their figures
     from sphinx.cmd.build import build_main
 
     shutil.rmtree(out, ignore_errors=True)

@@ -14,7 +14,7 @@ import argparse
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "measured"
 SHARED = ("date", "command", "machine", "spread")
@@ -26,7 +26,14 @@ def tables() -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items(), key=lambda item: (item[1].get("order", 99), item[0])))
 
 
-def rows_of(table: dict[str, Any]) -> list[dict[str, str]]:
+class Row(NamedTuple):
+    """A row: its cells in the order of the columns, and its command, date, machine and spread."""
+
+    cells: list[str]
+    shared: dict[str, str]
+
+
+def rows_of(table: dict[str, Any]) -> list[Row]:
     """Every row with its cells and with command, date, machine and spread of its own or of its table.
 
     Raises
@@ -37,13 +44,13 @@ def rows_of(table: dict[str, Any]) -> list[dict[str, str]]:
     found = []
     for row in table["rows"]:
         cells = row["cells"] if "cells" in row else [row.get(name, "") for name in table["columns"]]
-        full = dict(zip(table["columns"], map(str, cells), strict=True))
-        for name in SHARED:
-            value = row.get(name) or table.get(name)
-            if not value:
-                raise ValueError(f"a row of {table['title']!r} has no {name}; give it, or one for the whole table.")
-            full[f"_{name}"] = value
-        found.append(full)
+        if len(cells) != len(table["columns"]):
+            raise ValueError(f"a row of {table['title']!r} has {len(cells)} cells; give one for each column.")
+        shared = {name: row.get(name) or table.get(name) for name in SHARED}
+        missing = [name for name, value in shared.items() if not value]
+        if missing:
+            raise ValueError(f"a row of {table['title']!r} has no {missing[0]}; give it, or one for the whole table.")
+        found.append(Row([str(cell) for cell in cells], shared))
     return found
 
 
@@ -53,14 +60,14 @@ def page(table: dict[str, Any]) -> str:
     text = f"# {table['title']}\n\n{table['about']}\n\n"
     if table["losses"]:
         text += "**What we lose.**\n\n" + "".join(f"* {sentence}\n" for sentence in table["losses"]) + "\n"
-    same = {name: len({row[f"_{name}"] for row in rows}) == 1 for name in SHARED}
-    shown = [*table["columns"], *(name for name in SHARED if not same[name])]
+    same = {name: len({row.shared[name] for row in rows}) == 1 for name in SHARED}
+    own = [name for name in SHARED if not same[name]]
+    shown = [*table["columns"], *own]
     text += "| " + " | ".join(name or " " for name in shown) + " |\n|" + "---|" * len(shown) + "\n"
     for row in rows:
-        cells = [row[name] for name in table["columns"]]
-        cells += [_as_cell(name, row[f"_{name}"]) for name in SHARED if not same[name]]
+        cells = [*row.cells, *(_as_cell(name, row.shared[name]) for name in own)]
         text += "| " + " | ".join(cells) + " |\n"
-    text += "\n" + "".join(f"* {name}: {_as_cell(name, rows[0][f'_{name}'])}\n" for name in SHARED if same[name])
+    text += "\n" + "".join(f"* {name}: {_as_cell(name, rows[0].shared[name])}\n" for name in SHARED if same[name])
     return text
 
 

@@ -29,7 +29,7 @@ class BayesPointMachine(FeatureClassifier):
     Parameters
     ----------
     kernel : {"linear", "rbf"} or callable, default="linear"
-        "rbf" is exp(-|x - z|^2 / (2 length_scale^2)). A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
+        "rbf" is ``exp(-|x - z|^2 / (2 length_scale^2))``. A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
     likelihood : {"probit", "step"}, default="probit"
         "step" is the classical machine: a label says on which side of f = 0 its point lies, up to the slack.
     slack : float in [0, 0.5), default=0

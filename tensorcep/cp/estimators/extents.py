@@ -86,7 +86,7 @@ class TakesExtents:
         return None if extents is None else checked_extents(kind, extents, n)
 
     def _in_units(
-        self, extents: np.ndarray | None, column: str | None, goes_on: bool
+        self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool
     ) -> tuple[np.ndarray | None, dict[str, Any]]:
         if extents is None:
             return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
