@@ -94,6 +94,7 @@ NEEDS_DATA = {
 # Those that fit many models, or start processes; the others guard what all of them share.
 SLOW = {
     "papers.reproduce_bpm",
+    "speed.bench_default",
     "speed.bench_memory",
     "speed.bench_predict",
     "speed.bench_startup",

@@ -141,7 +141,7 @@ TABLE: dict[str, Bench] = {
     "predictions": Bench(
         "bench_predict", "--repeats 1", "--repeats 1 --entries 2000 --cells 500 --sweeps 8", _predictions()
     ),
-    "reading": Bench("bench_read", "--repeats 1", "--repeats 1 --lines 5000", _reading()),
+    "reading": Bench("bench_read", "--repeats 1", "--repeats 1 --lines 20000", _reading()),
     "streams": Bench(
         "bench_stream",
         "--studies speed --batch-sizes 100,1000",

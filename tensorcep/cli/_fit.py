@@ -6,8 +6,6 @@ import argparse
 import time
 from typing import Any
 
-import numpy as np
-
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
@@ -17,17 +15,15 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
+from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
-from tensorcep.cli._numbers import damping_of, limit_of, threads_of, whole_or_auto, zero_rate_of
+from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
-
-# From more different values on they are no levels.
-MOST_LEVELS = 20
 
 DESCRIPTION = f"""\
 Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MODEL.
@@ -35,17 +31,6 @@ Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MOD
 DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
 zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values."""
 
-# likelihood -> (estimator, the parameter that names the likelihood in it)
-LIKELIHOODS = {
-    "gaussian": ("CPRegressor", None),
-    "probit": ("CPClassifier", "link"),
-    "logit": ("CPClassifier", "link"),
-    "counts": ("CPCountRegressor", "likelihood"),
-    "poisson": ("CPCountRegressor", "likelihood"),
-    "negbinomial": ("CPCountRegressor", "likelihood"),
-    "binomial": ("CPCountRegressor", "likelihood"),
-    "ordinal": ("CPOrdinalClassifier", None),
-}
 # Options that are settings of a method.
 SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 
@@ -141,25 +126,6 @@ def add_method_option(group: Any) -> None:
     )
 
 
-def add_special_options(group: Any) -> None:
-    """Add --lower-limit and --zero-rate, which only some likelihoods have."""
-    group.add_argument(
-        "--lower-limit",
-        type=limit_of,
-        default="auto",
-        metavar="L",
-        help="for real values: those at or below L are censored there; auto: at the least value if it is a spike; or "
-        "none (default: auto)",
-    )
-    group.add_argument(
-        "--zero-rate",
-        type=zero_rate_of,
-        metavar="W",
-        help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
-        ".npz files); probabilities are then those of the population (default: 1)",
-    )
-
-
 def add_inference_options(parser: argparse.ArgumentParser) -> Any:
     """Add what all methods have in common; returns the group."""
     group = parser.add_argument_group("inference")
@@ -193,35 +159,6 @@ def check_whole_or_auto(option: str, value: Any) -> None:
     """Check a number that may be "auto"."""
     if value != "auto":
         check_int(option, value)
-
-
-def special_params(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters that only the estimator of this likelihood has.
-
-    Raises
-    ------
-    ValueError
-        If one is not allowed, or is given for another likelihood.
-    """
-    name, parameter = LIKELIHOODS[args.likelihood or "gaussian"]
-    params: dict[str, Any] = {} if parameter is None else {parameter: args.likelihood}
-    if args.likelihood == "counts":
-        params = {}
-    noise = getattr(args, "noise", "one")
-    if name == "CPRegressor":
-        params["lower_limit"] = args.lower_limit
-        params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
-    elif isinstance(args.lower_limit, float):
-        fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
-    if name != "CPRegressor" and noise != "one":
-        fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
-    if args.zero_rate is None:
-        return params
-    if name != "CPClassifier":
-        fail_value(f"--zero-rate is for labels; got --likelihood {args.likelihood or 'gaussian'}; leave it out.")
-    if args.zero_rate != "auto":
-        check_range("--zero-rate", args.zero_rate, 0.0, 1.0, include_low=False)
-    return {**params, "zero_rate": args.zero_rate}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -260,7 +197,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     if not args.quiet:
         print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
-        print(f"likelihood  {args.likelihood or _default_likelihood(data)}", flush=True)
+        print(f"likelihood  {args.likelihood or default_likelihood(data)}", flush=True)
     return data, extent
 
 
@@ -292,20 +229,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )
-
-
-def _default_likelihood(tensor: Any) -> str:
-    """The default, and a hint where the values look like something else; files of any size are not looked at."""
-    text = "gaussian (the default)"
-    if not hasattr(tensor, "values"):
-        return text
-    y = tensor.values
-    if ((y == 0) | (y == 1)).all():
-        return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
-    if ((y >= 0) & (y == y.round())).all():
-        levels = " and for levels such as stars --likelihood ordinal" if len(np.unique(y)) <= MOST_LEVELS else ""
-        return f"{text}; every value is a whole number >= 0: for counts say --likelihood counts{levels}"
-    return text
 
 
 COMMAND = Command("fit", "DATA -o MODEL", "fit a model to the entries of a file", add_arguments, run, DESCRIPTION)

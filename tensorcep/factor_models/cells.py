@@ -55,6 +55,13 @@ class DenseCells:
             return np.array([cells.sum()])
         return np.asarray(cells.sum(axis=1 if groups == "row" else 0))
 
+    def observed_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
+        """The same over the observed cells alone, without an array of them."""
+        if self.observed is None:
+            return self.group_sums(cells, groups)
+        to = {"all": "", "row": "i", "column": "j"}[groups]
+        return np.atleast_1d(np.einsum(f"ij,ij->{to}", np.broadcast_to(cells, self.shape), self.observed))
+
 
 class ListedCells:
     """The observed cells of a matrix as a list sorted by row; cell arrays hold one number for each, (n,) or (1,)."""
@@ -115,3 +122,7 @@ class ListedCells:
             return np.array([cells.sum()])
         index, size = (self.rows, self.shape[0]) if groups == "row" else (self.cols, self.shape[1])
         return np.bincount(index, weights=cells, minlength=size)
+
+    def observed_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
+        """The same: every cell in the list is observed."""
+        return self.group_sums(cells, groups)

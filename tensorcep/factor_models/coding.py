@@ -16,8 +16,7 @@ def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
 
 def group_sizes(relation: Relation, groups: str) -> np.ndarray:
     """Observed cells of each group."""
-    one = relation.cells.only_observed(np.ones((1,) * relation.x.ndim))
-    return np.asarray(relation.cells.group_sums(one, groups))
+    return np.asarray(relation.cells.observed_sums(np.ones((1,) * relation.x.ndim), groups))
 
 
 def count_table(relation: Relation) -> CountTable | None:

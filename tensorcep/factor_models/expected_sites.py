@@ -55,7 +55,7 @@ def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np
         return known(relation.known_noise)
     a0, b0 = priors.noise
     cells = relation.cells
-    b = b0 + 0.5 * cells.group_sums(cells.only_observed(squares), groups)
+    b = b0 + 0.5 * cells.observed_sums(squares, groups)
     return gammas(a0 + 0.5 * group_sizes(relation, groups), b, a0, b0)
 
 
@@ -72,7 +72,7 @@ def dispersion_posterior(
     r = np.exp(start)[:, None]
     tables = r * (digamma(table.counts + r) - digamma(r))
     cells = relation.cells
-    softplus = cells.group_sums(cells.only_observed(0.5 * f + log_two_cosh_half(c)), relation.groups)
+    softplus = cells.observed_sums(0.5 * f + log_two_cosh_half(c), relation.groups)
     return gammas(a0 + (table.times * tables).sum(axis=1), b0 + softplus, a0, b0)
 
 
@@ -83,9 +83,17 @@ def gaussian_sites(
     relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
 ) -> Sites:
     """Sites of Gaussian data at the expected noise precision."""
-    noise = noise_posterior(relation, relation.groups, priors, (relation.x - f) ** 2 + variance)
+    noise = noise_posterior(relation, relation.groups, priors, _squares(relation, f, variance))
     weight = relation.cells.only_observed(relation.cells.spread(noise.mean, relation.groups))
     return Sites(weight, weight * relation.x, noise=noise)
+
+
+def _squares(relation: Relation, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Expected squares of what is left of the data, in one array of their size."""
+    rest: np.ndarray = relation.x - f
+    rest *= rest
+    rest += variance
+    return rest
 
 
 def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -94,7 +102,10 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
         raise ValueError("Gaussian data need a noise precision; got None.")
     tau = relation.cells.spread(sites.noise.mean, relation.groups)
     log_tau = relation.cells.spread(sites.noise.log_mean, relation.groups)
-    return np.asarray(0.5 * (log_tau - LOG_2PI - tau * ((relation.x - f) ** 2 + variance)))
+    value = _squares(relation, f, variance)
+    value *= -0.5 * tau
+    value += 0.5 * (log_tau - LOG_2PI)
+    return value
 
 
 # Polya-Gamma variables on the latent values.
@@ -192,9 +203,8 @@ def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
 def bound(relation: Relation, table: CountTable | None, sites: Sites, f: np.ndarray, variance: np.ndarray) -> float:
     """The relation's share of the lower bound of the log evidence, at the sites' own parameters."""
     total = -sum(g.divergence for g in (sites.noise, sites.r) if g is not None)
-    cells = relation.cells
-    value = cells.only_observed(relation.kind.form.cell_bounds(relation, sites, f, variance))
-    total += float(cells.group_sums(value, "all")[0])
+    value = relation.kind.form.cell_bounds(relation, sites, f, variance)
+    total += float(relation.cells.observed_sums(value, "all")[0])
     if sites.r is not None and table is not None:
         r = np.exp(sites.r.log_mean)[:, None]
         total += float((table.times * _count_factor(table.counts, r)).sum())
@@ -206,7 +216,7 @@ def row_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.nda
     value = relation.kind.form.cell_bounds(relation, sites, f, variance)
     if sites.r is not None:
         value = value + _count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
-    return np.asarray(relation.cells.group_sums(relation.cells.only_observed(value), "row"))
+    return np.asarray(relation.cells.observed_sums(value, "row"))
 
 
 def _count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:

@@ -110,8 +110,9 @@ def _squares(entity: Entity, moments: Moments) -> np.ndarray:
 
 def _change(new: Latent, old: Latent) -> float:
     """Root mean square change of the latent means, relative to the root mean square of the latent values."""
-    size = np.mean(new[0] ** 2) + np.mean(new[1])
-    return float(np.sqrt(np.mean((new[0] - old[0]) ** 2) / size)) if size > 0.0 else 0.0
+    moved = new[0] - old[0]
+    size = float(np.vdot(new[0], new[0])) + float(new[1].sum()) * (new[0].size / new[1].size)
+    return float(np.sqrt(np.vdot(moved, moved) / size)) if size > 0.0 else 0.0
 
 
 def lower_bound(state: State, problem: RelationProblem) -> float:

@@ -11,7 +11,7 @@ from tensorcep import CPRegressor, Gibbs
 from tensorcep.cp import flights, pilots
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
-from tensorcep.cp.gibbs.held_out import held_places
+from tensorcep.cp.gibbs.held_out import Beside, held_places
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.cp.starts import run_plan
 
@@ -54,6 +54,44 @@ def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
     without = plan._replace(pilots=tuple(failing(pilot) for pilot in plan.pilots))
     alone = run_plan(plan._replace(pilots=(), spectral=False)).posterior
     np.testing.assert_array_equal(run_plan(without).posterior.rows, alone.rows)
+
+
+@pytest.mark.parametrize(
+    ("gains", "sweeps", "best"),
+    [
+        ([0.1, 0.2, 0.15, 0.19, 9.0], 12, 6),  # twice in vain: it ends, and what came before is kept
+        ([0.1, 0.05, 0.2, 0.2005, 0.2009], 15, 15),  # too little is in vain, too, but the best is kept
+        ([np.nan, 0.1, np.nan, 0.2, 0.3, 0.31, 0.32, 0.33], 23, 23),
+    ],
+)
+def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, gains, sweeps, best):
+    plan = plan_of(*entries(rng))
+    pilot, place = plan.pilots[1], held_places(plan.problem)
+    anneal = pilot.settings.get_params()["anneal"]
+    seen = []
+
+    def scored(belief, problem, where):
+        gain = gains[min(len(seen), len(gains) - 1)]
+        seen.append(belief)
+        return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
+
+    monkeypatch.setattr(flights, "beside_chains", scored)
+    monkeypatch.setattr(flights, "PILOT_SWEEPS", 23)
+    found = flights.grown(pilot, plan._replace(tol=0.0), 0, place)
+    which = len(seen) - 1 if best == 23 else best // flights.ASK_EVERY - 1
+    assert len(seen) == -(-sweeps // flights.ASK_EVERY)
+    assert found.sweeps == best
+    assert anneal > 0
+    np.testing.assert_array_equal(found.belief.mean, seen[which].mean)
+
+
+def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch):
+    plan = plan_of(*entries(rng))
+    monkeypatch.setattr(flights, "PILOT_SWEEPS", 7)
+    for place in (None, np.empty(0, dtype=int)):
+        found = flights.grown(plan.pilots[1], plan._replace(tol=0.0), 0, place)
+        assert found.sweeps == 7
+        assert found.beside is None
 
 
 def test_without_stacking_one_pilot_flies(rng):
