@@ -26,7 +26,11 @@ def local_client(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     found = os.pathsep.join(str(path) for path in (Path(__file__).parents[1], Path(__file__).parents[2]))
-    settings = {"distributed.comm.timeouts.connect": "5s", "distributed.worker.memory.terminate": False}
+    settings = {
+        "distributed.comm.timeouts.connect": "5s",
+        "distributed.deploy.lost-worker-timeout": "300s",  # a worker that was killed comes back
+        "distributed.worker.memory.terminate": False,
+    }
     with dask.config.set(settings), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", found)  # workers find the helpers of tests
         cluster = distributed.LocalCluster(
