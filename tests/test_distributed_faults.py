@@ -115,7 +115,7 @@ def test_client_or_scheduler_that_is_killed_leaves_a_fit_that_goes_on(tmp_path: 
             cwd=ROOT / "tests",
             env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
             check=False,
-            timeout=120,
+            timeout=240,
         )
         assert ended.returncode == -signal.SIGKILL
         assert (folder / "run-0001.npz").is_file()
@@ -129,7 +129,7 @@ def test_client_or_scheduler_that_is_killed_leaves_a_fit_that_goes_on(tmp_path: 
         begin = time.monotonic()
         with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; start it again, and the same call"):
             fit_at(address, folder, end)
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 120
         assert seen == [6, 7, 8, 9]
     with tcp_processes(tmp_path / "again") as (address, _):
         check_same(here, fit_at(address, folder, None))

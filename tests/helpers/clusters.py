@@ -37,7 +37,7 @@ def local_client(n_workers: int = 2, **options: Any) -> Iterator[Any]:
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             memory_limit=None,
             **options,
         )
@@ -57,8 +57,17 @@ def tcp_processes(folder: Path, n_workers: int = 2) -> Iterator[tuple[str, Any]]
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     }
     start = [sys.executable, "-m"]
-    scheduler = [*start, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    worker = [*start, "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--death-timeout", "10"]
+    scheduler = [
+        *start,
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--dashboard-address",
+        ":0",
+    ]
+    worker = [*start, "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
     quiet: dict[str, Any] = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = [subprocess.Popen([*scheduler, "--scheduler-file", str(at)], **quiet)]
     try:
