@@ -98,7 +98,9 @@ def rows_of(tensor: SparseTensor, method: str, options: argparse.Namespace) -> l
         same = same and np.array_equal(model.trace_["change"], known.trace_["change"])
         others = {"data": "random", "method": method, "entries": tensor.nnz, "rank": options.ranks[0], kind: n}
         found.append(row("same bits", float(same), **others))
-        found += [row(name, value, **others) for name, value in meter.per_sweep().items()]
+        told = meter.per_sweep()
+        say(f"  same bits: {same}; " + ", ".join(f"{value:.3g} {name}" for name, value in told.items()))
+        found += [row(name, value, **others) for name, value in told.items()]
     return found
 
 
