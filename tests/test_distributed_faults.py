@@ -39,13 +39,14 @@ def check_same(one: Any, other: Any) -> None:
 
 
 class Killer:
-    """A callback that kills a worker a moment after some sweeps, while the next one is under way."""
+    """A callback that kills a worker a moment after the third sweep, while the next one is under way."""
 
-    def __init__(self, client: Any, sweeps: tuple[int, ...]):
-        self.client, self.sweeps, self.killed = client, sweeps, set[int]()
+    def __init__(self, client: Any):
+        self.client, self.calls, self.killed = client, 0, set[int]()
 
-    def __call__(self, n: int, *_: Any) -> None:
-        if n in self.sweeps:
+    def __call__(self, *_: Any) -> None:
+        self.calls += 1
+        if self.calls == 3:
             pids = self.client.run(os.getpid)
             threading.Timer(0.02, self.kill, [sorted(pids.items())[0][1]]).start()
 
@@ -58,9 +59,9 @@ class Killer:
 def test_fit_whose_workers_are_killed_ends_at_the_same_bits(client: Any, method: str) -> None:
     here = model_of(method).fit(TENSOR)
     before = set(client.run(os.getpid).values())
-    killer = Killer(client, (3, 7))
+    killer = Killer(client)
     there = distributed.fit(model_of(method, callbacks=killer), TENSOR, client=client, n_parts=4, timeout=60)
-    assert len(killer.killed) == 2
+    assert len(killer.killed) == 1
     assert killer.killed & before
     check_same(here, there)
     client.wait_for_workers(2, timeout=60)
@@ -114,7 +115,7 @@ def test_client_or_scheduler_that_is_killed_leaves_a_fit_that_goes_on(tmp_path: 
             cwd=ROOT / "tests",
             env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
             check=False,
-            timeout=120,
+            timeout=240,
         )
         assert ended.returncode == -signal.SIGKILL
         assert (folder / "run-0001.npz").is_file()
@@ -128,7 +129,7 @@ def test_client_or_scheduler_that_is_killed_leaves_a_fit_that_goes_on(tmp_path: 
         begin = time.monotonic()
         with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; start it again, and the same call"):
             fit_at(address, folder, end)
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 120
         assert seen == [6, 7, 8, 9]
     with tcp_processes(tmp_path / "again") as (address, _):
         check_same(here, fit_at(address, folder, None))

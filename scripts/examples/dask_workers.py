@@ -22,7 +22,7 @@ if not (files := sys.argv[1:]):  # responses to IL-2: ligand x time x dose x cel
     datasets.load_il2().to_pandas().to_parquet(files[0])
 
 address = folder / "scheduler.json"
-dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--dashboard-address", ":0"]
 processes = [subprocess.Popen([*dask, "--host", "127.0.0.1", "--scheduler-file", str(address)])]
 worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard"]
 processes += [subprocess.Popen([*worker, "--scheduler-file", str(address)]) for _ in range(2)]

@@ -2,7 +2,7 @@
 
 Entries are at random places of a tensor of n / 10 x n / 40 x 500 rows. Every fit has the same start and seed. Seconds
 are medians over the sweeps after the first: "wall seconds", "CPU seconds" of this process and all workers. "MB sent"
-are the rows that this process gives to workers, "MB between workers" what these fetch from each other and from it,
+are the rows that this process gives to workers, "MB out of workers" what these give to each other and to it, of which
 "MB back" the new rows or sums. "same bits" is 1 where factors and changes equal those of one thread. The first sweep,
 which is left out, writes the files of entries.
 """
@@ -55,12 +55,12 @@ class Meter:
     def per_sweep(self) -> dict[str, float]:
         """Medians over the sweeps after the first."""
         found = np.median(np.diff(np.array(self.lines), axis=0), axis=0)
-        names = ("wall seconds", "CPU seconds", "MB sent", "MB between workers", "MB back")
+        names = ("wall seconds", "CPU seconds", "MB sent", "MB out of workers", "MB back")
         return dict(zip(names, found.tolist(), strict=True))
 
 
 def _of_worker(dask_worker: Any) -> tuple[float, int]:
-    return time.process_time(), dask_worker.transfer_incoming_bytes_total
+    return time.process_time(), dask_worker.transfer_outgoing_bytes_total
 
 
 def fitted(tensor: SparseTensor, method: str, meter: Meter, options: argparse.Namespace, threads: int) -> CPRegressor:
@@ -75,7 +75,7 @@ def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Name
     from distributed import Client, LocalCluster
 
     folder = tempfile.TemporaryDirectory(prefix="tensorcep-")
-    local = LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, memory_limit=None)
+    local = LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
     with folder as place, local, Client(local) as client:
         meter = Meter(Cluster(client))
         with hosted_by(ClusterHost(meter.cluster, Path(place), None, options.parts)):  # type: ignore[arg-type]
@@ -98,7 +98,9 @@ def rows_of(tensor: SparseTensor, method: str, options: argparse.Namespace) -> l
         same = same and np.array_equal(model.trace_["change"], known.trace_["change"])
         others = {"data": "random", "method": method, "entries": tensor.nnz, "rank": options.ranks[0], kind: n}
         found.append(row("same bits", float(same), **others))
-        found += [row(name, value, **others) for name, value in meter.per_sweep().items()]
+        told = meter.per_sweep()
+        say(f"  same bits: {same}; " + ", ".join(f"{value:.3g} {name}" for name, value in told.items()))
+        found += [row(name, value, **others) for name, value in told.items()]
     return found
 
 

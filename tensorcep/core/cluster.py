@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tensorcep._version import __version__
+from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
 
 # Seconds without any progress after which a run of tasks is given up, and between two looks at it.

@@ -26,14 +26,18 @@ def local_client(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     found = os.pathsep.join(str(path) for path in (Path(__file__).parents[1], Path(__file__).parents[2]))
-    settings = {"distributed.comm.timeouts.connect": "5s", "distributed.worker.memory.terminate": False}
+    settings = {
+        "distributed.comm.timeouts.connect": "5s",
+        "distributed.deploy.lost-worker-timeout": "300s",  # a worker that was killed comes back
+        "distributed.worker.memory.terminate": False,
+    }
     with dask.config.set(settings), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", found)  # workers find the helpers of tests
         cluster = distributed.LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             memory_limit=None,
             **options,
         )
@@ -53,8 +57,17 @@ def tcp_processes(folder: Path, n_workers: int = 2) -> Iterator[tuple[str, Any]]
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     }
     start = [sys.executable, "-m"]
-    scheduler = [*start, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    worker = [*start, "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--death-timeout", "10"]
+    scheduler = [
+        *start,
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--dashboard-address",
+        ":0",
+    ]
+    worker = [*start, "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
     quiet: dict[str, Any] = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = [subprocess.Popen([*scheduler, "--scheduler-file", str(at)], **quiet)]
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep._version import __version__
+from tensorcep import __version__
 from tensorcep.core.checks import fail_value
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Executor, ThreadExecutor
