@@ -891,7 +891,7 @@ def test_cli_fits_predicts_and_evaluates_levels(tmp_path, capsys):
 
 
 def test_cli_offers_every_likelihood_that_an_estimator_offers():
-    from tensorcep.cli._fit import LIKELIHOODS
+    from tensorcep.cli._likelihoods import LIKELIHOODS
     from tensorcep.likelihoods import names_of
 
     offered = {name for kind in ("values", "labels", "counts") for name in names_of(kind)}

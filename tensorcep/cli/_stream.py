@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorcep.cli._command import (
     STDOUT,
@@ -15,21 +15,17 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._fit import (
-    LIKELIHOODS,
     add_rank_option,
-    add_special_options,
     add_structure_options,
     check_options,
     estimator_of,
 )
+from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options
 from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
 from tensorcep.cli._stream_rows import stream_rows
 from tensorcep.cli._stream_work import Work, side_files, side_paths
 from tensorcep.core.checks import check_int, check_range, fail_value
-
-if TYPE_CHECKING:
-    pass
 
 DESCRIPTION = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,7 @@ from tensorcep.cp.estimators.storing import (
     checked_place,
     entries_of_files,
     laid,
-    rows_of_some,
-    run_from_some,
+    runner_from_some,
 )
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.estimators.weighting import weighted_entries, with_power
@@ -248,8 +246,7 @@ class BaseCP(
         runner, plan = self._runner(entries, warm_start), None
         if warm_start_fraction is not None:
             check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
-            rows = rows_of_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
-            runner = partial(run_from_some, rows, run_plan)
+            runner = runner_from_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
         if fixed_modes is not None:
             entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
         elif power is not None or extent is not None:

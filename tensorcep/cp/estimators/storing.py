@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -154,10 +155,10 @@ def _bytes_in_memory(model: BaseCP, n: int, shape: tuple[int, ...], limit: float
     return float(peak(settings, size, chosen.max_iter).total)
 
 
-def rows_of_some(
+def runner_from_some(
     model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, limit: float | None, runner: Any
-) -> np.ndarray:
-    """Row means (n_rows, R) that a fit to a share of the entries finds, in the columns that the whole fit has.
+) -> Any:
+    """What runs a plan from the rows that a fit to a share of the entries finds, in the columns of the whole fit.
 
     Of a sampler that is a mean-field fit. The entries are chosen by a hash of their cells.
     """
@@ -174,11 +175,10 @@ def rows_of_some(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
         own._fit_entries(some, coding, source, runner)
-    rows: np.ndarray = own._rows_at(shape, labels)
-    return rows
+    return partial(_run_from_some, own._rows_at(shape, labels), runner)
 
 
-def run_from_some(rows: np.ndarray, runner: Any, work: Plan) -> Run:
+def _run_from_some(rows: np.ndarray, runner: Any, work: Plan) -> Run:
     """Run a plan from the rows that a share of the entries led to.
 
     Columns that these entries did not show, which hold next to nothing, start as they would without them: mean field
