@@ -214,7 +214,7 @@ def test_cli_is_python_dash_m_too() -> None:
         ("predict plain.tns plain.tns", "'plain.tns' is not a tensorcep.model file; .*"),
         ("predict plain.npz plain.npz", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
         ("predict plain.npz plain.tns --coverage 2", r"--coverage must be a number in \(0, 1\); got 2.0."),
-        ("predict plain.npz plain.tns -o p.parquet", "predictions are written as csv; got the name 'p.parquet'; .*"),
+        ("predict plain.npz plain.tns -o p.txt", "predictions are written as csv or parquet; got the name 'p.txt'; .*"),
         ("predict plain.npz plain.tns -o plain.npz", "'plain.npz' is an input of this command; .*"),
         ("predict plain.npz zero.tns", "line 1 of 'zero.tns' .*; pass --index-base 0 if this file counts from 0."),
         (

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.common import Row, parser, report, say, words
+from scripts.lib.common import row as any_row
 from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.scratch import Scratch
@@ -32,6 +33,11 @@ from tensorcep.methods import VMP, Gibbs
 
 PARTS, FILE = ("sweeps", "fit", "share"), 1 << 22
 TRUE_RANK, MODES = 4, ["user", "item", "day"]
+
+
+def row(metric: str, value: float, **others: Any) -> Row:
+    """A result of the simulated entries."""
+    return any_row(metric, value, data="simulated", **others)
 
 
 def shape_of(n: int) -> tuple[int, int, int]:
