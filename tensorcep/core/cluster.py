@@ -85,6 +85,7 @@ class Cluster:
     def __init__(self, client: Any, timeout: float = TIMEOUT):
         self._dask = dask_module("client=")
         self.client = checked_client(client)
+        self.address = getattr(client.scheduler, "address", "no address")
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
@@ -211,7 +212,7 @@ class Cluster:
         if not isinstance(item, Held):
             return item
         if item.future is None or item.future.status in ("cancelled", "lost"):
-            (item.future,) = self.client.scatter([item.value], hash=False)
+            (item.future,) = self.client.scatter([item.value], hash=False, broadcast=True)
         return item.future
 
     def _wait(self, futures: list[Any]) -> None:
@@ -253,8 +254,8 @@ class Watch:
             self._since, self._done, self._tries = time.monotonic(), done, 0
         seconds = time.monotonic() - self._since
         if client.status in ("closed", "closing", "newly-created") or (client.status != "running" and seconds > 5.0):
-            address = getattr(client.scheduler, "address", None) or "its address"
-            raise ClusterError(f"the scheduler at {address} is gone; start it again, and the same call goes on.")
+            where = self._cluster.address
+            raise ClusterError(f"the scheduler at {where} is gone; start it again, and the same call goes on.")
         if seconds < self._cluster.timeout:
             return
         workers = client.scheduler_info(n_workers=-1)["workers"]
