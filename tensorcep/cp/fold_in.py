@@ -50,6 +50,8 @@ class NewEntries(NamedTuple):
         Values as the likelihood has them.
     size : int
         How many new rows there are.
+    indexed : Indexed or None
+        What all components share, once it is found (`with_index`).
     """
 
     mode: int
@@ -57,6 +59,22 @@ class NewEntries(NamedTuple):
     others: np.ndarray
     y: np.ndarray
     size: int
+    indexed: Indexed | None = None
+
+
+class Indexed(NamedTuple):
+    """The entries by new row, with the rows of the other modes counted among those that occur, `used` (m,)."""
+
+    used: np.ndarray
+    by_row: EntriesByRow
+
+
+def with_index(entries: NewEntries) -> NewEntries:
+    """The entries with their index, which costs two sorts of them."""
+    by_row = by_new_row(entries)
+    used, index = np.unique(by_row.others, return_inverse=True)
+    others = np.ascontiguousarray(index.reshape(by_row.others.shape), dtype=np.int32)
+    return entries._replace(indexed=Indexed(used, by_row._replace(others=others)))
 
 
 class Natural(NamedTuple):
@@ -99,13 +117,14 @@ class Sources(NamedTuple):
     free: np.ndarray
 
 
-def sources(belief: Components, c: int, by_row: EntriesByRow, free: np.ndarray) -> Sources:
+def sources(belief: Components, c: int, entries: NewEntries, free: np.ndarray) -> Sources:
     """The moments of component c."""
-    used, index = np.unique(by_row.others, return_inverse=True)
-    mean = np.ascontiguousarray(belief.mean[c, used], dtype=np.float64)
-    second = second_moments(mean, None if belief.cov is None else belief.cov[c, used])
-    local = by_row._replace(others=np.ascontiguousarray(index.reshape(by_row.others.shape), dtype=np.int32))
-    return Sources(local, mean, np.ascontiguousarray(second), free)
+    found = entries.indexed or with_index(entries).indexed
+    if found is None:
+        raise ValueError("the new entries have no index.")
+    mean = np.ascontiguousarray(belief.mean[c, found.used], dtype=np.float64)
+    second = second_moments(mean, None if belief.cov is None else belief.cov[c, found.used])
+    return Sources(found.by_row, mean, np.ascontiguousarray(second), free)
 
 
 def updated(prior: Natural, have: Sources, weight: np.ndarray, target: np.ndarray, executor: Executor) -> Natural:
@@ -160,7 +179,7 @@ def gaussian_rows(
     augmentation: Augmentation | None, executor: Executor,
 ) -> Natural:  # fmt: skip
     """The new rows under component c, for entries that are Gaussian in f given their auxiliary variables, if any."""
-    have = sources(belief, c, by_new_row(entries), free)
+    have = sources(belief, c, entries, free)
     y, theta = _given(belief, c, likelihood, entries)
     precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
     if augmentation is None:
@@ -214,7 +233,7 @@ def drawn_row(
     if augmentation is None:
         rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
         return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)
-    have, (given, theta) = sources(belief, c, by_new_row(entries), free), _given(belief, c, likelihood, entries)
+    have, (given, theta) = sources(belief, c, entries, free), _given(belief, c, likelihood, entries)
     precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
     n, blocks = len(entries.y), -(-len(entries.y) // LANES)
     y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))

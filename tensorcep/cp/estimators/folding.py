@@ -17,7 +17,7 @@ from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments
+from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments, with_index
 from tensorcep.cp.fold_messages import KERNELS, message_rows
 from tensorcep.cp.grown import with_new_rows
 from tensorcep.cp.methods import METHODS
@@ -126,7 +126,7 @@ class Folding(CPPredictions):
         coords[:, k] = int(np.argmax(self.posterior_.seen[self._layout().rows[k]]))
         packed = packed_rows(coords, self.posterior_, self.unknown)
         n = int(row.max()) + 1
-        entries = NewEntries(k, row, np.delete(packed, k, axis=1), values, n)
+        entries = with_index(NewEntries(k, row, np.delete(packed, k, axis=1), values, n))
         executor = ThreadExecutor(n_threads(self.n_jobs))
         try:
             parts = [self._folded(c, likelihood, entries, executor) for c in range(belief.size)]
