@@ -168,7 +168,7 @@ def test_what_cannot_use_uneven_noise_says_so():
             model.fit(coords, y)
     with pytest.raises(ValueError, match="partial_fit learns one noise"):
         CPRegressor(noise="entry").partial_fit(coords, y)
-    with pytest.raises(ValueError, match="noise must be 'one', 'entry', or a mode"):
+    with pytest.raises(ValueError, match="noise must be 'one', 'entry', 'auto', or a mode"):
         CPRegressor(noise="dish", method="vmp").fit(coords, y)
     with pytest.raises(ValueError, match="noise='entry' cannot be used beside a Series"):
         CPRegressor(method="vmp", noise="entry", prior={2: Series()}).fit(coords, y)
