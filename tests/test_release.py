@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -49,6 +50,7 @@ def test_release_version_is_that_of_the_citation() -> None:
     assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [tensorcep.__version__]
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize("name", ["docs.sh", "release.sh"])
 def test_release_scripts_are_valid_shell(name: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / "scripts" / name)], check=True)
