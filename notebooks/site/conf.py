@@ -73,6 +73,7 @@ there = {info.name for info in datasets.available() if info.cached}
 nb_execution_excludepatterns = [] if "alog" in there else ["**/03_recommender.ipynb"]
 nb_ipywidgets_js: dict[str, Any] = {}
 nb_merge_streams = True
+nb_output_stderr = "remove"  # progress bars, and warnings about them
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -1,0 +1,56 @@
+"""What is published: one version everywhere, and a recipe for conda-forge that says what the project says."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from helpers.source_graph import ROOT
+
+import tensorcep
+
+
+@pytest.fixture
+def writer() -> ModuleType:
+    """The script as a module; its folder is no package."""
+    found = importlib.util.spec_from_file_location("conda_recipe", ROOT / "scripts" / "release" / "conda_recipe.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_release_recipe_holds_version_checksum_and_every_dependency(writer: ModuleType, tmp_path: Path) -> None:
+    archive = tmp_path / f"tensorcep-{tensorcep.__version__}.tar.gz"
+    archive.write_bytes(b"some bytes")
+    text = writer.recipe(archive)
+    assert f'version = "{tensorcep.__version__}"' in text
+    assert hashlib.sha256(b"some bytes").hexdigest() in text
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    names = [re.match(r"[\w-]+", item)[0] for item in writer.block(project, "dependencies")]  # type: ignore[index]
+    assert len(names) == 8
+    assert [name for name in names if f"    - {name} >=" not in text] == []
+    assert "tensorcep = tensorcep.cli:run_as_program" in text
+
+
+def test_release_recipe_says_what_a_project_file_lacks(writer: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"pyproject.toml has no list 'dependencies'"):
+        writer.block("[project]\n", "dependencies")
+
+
+def test_release_version_is_that_of_the_citation() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [tensorcep.__version__]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("name", ["docs.sh", "release.sh"])
+def test_release_scripts_are_valid_shell(name: str) -> None:
+    subprocess.run(["bash", "-n", str(ROOT / "scripts" / name)], check=True)
