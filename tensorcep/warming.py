@@ -71,7 +71,7 @@ def _streams() -> None:
     coords, y = _entries()
     tensorcep.CPRegressor(shape=SHAPE, random_state=0).partial_fit(coords, y).predict(coords)
     labels = (y > 0.0).astype(int)
-    model = tensorcep.CPClassifier(shape=SHAPE, random_state=0).partial_fit(coords, labels, classes=[0, 1])
+    model = tensorcep.CPClassifier(shape=SHAPE, random_state=0).partial_fit(coords, labels)
     model.predict_proba(coords)
 
 

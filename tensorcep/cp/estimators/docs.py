@@ -47,11 +47,12 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     init : {{"auto", "random", "prior"}} or list of arrays (n_k, R), default="auto"
         The factors to start from. "auto": the first start comes from the spectra of the data, others are random;
         under the prior of the CEP paper (see `prior_mean`) and under a Prior all are random. Where the prior is
-        learned, a quick mean-field fit, the pilot, goes on from the spectra. Samplers have pilots by default: the first
-        chain starts at the best one, and the draws are those of chains and pilots, as many of each as the entries that
-        all left out say; where no chain counts, sampling ends with the burn-in. From 50,000 entries on chains draw the
-        columns alone that the best pilot uses, and go on after the burn-in where they add 0.002 to the pilots' mean log
-        score. "random": every start is random, and there are no pilots. "prior": the prior's means.
+        learned, a quick mean-field fit, the pilot, goes on from the spectra. Samplers have pilots by default, which end
+        where entries that all left out gain no more: the first chain starts at the best one, and the draws are those of
+        chains and pilots, as many of each as these entries say; where no chain counts, sampling ends with the burn-in.
+        From 50,000 entries on chains draw the columns alone that the best pilot uses, and go on after the burn-in where
+        they add 0.002 to the pilots' mean log score. "random": every start is random, and there are no pilots. "prior":
+        the prior's means.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
