@@ -212,7 +212,7 @@ class Cluster:
         if not isinstance(item, Held):
             return item
         if item.future is None or item.future.status in ("cancelled", "lost"):
-            (item.future,) = self.client.scatter([item.value], hash=False, broadcast=True)
+            (item.future,) = self.client.scatter([item.value], hash=False)
         return item.future
 
     def _wait(self, futures: list[Any]) -> None:
