@@ -20,6 +20,7 @@ from tensorcep.core.files import read_archive, write_archive
 from tensorcep.core.host import Begun
 from tensorcep.core.loop import Sweep
 from tensorcep.core.records import merge, read_as, split, tree_of
+from tensorcep.core.scratch import on_scratch
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.executor import ClusterExecutor
@@ -156,6 +157,8 @@ def _why_not(plan: Plan) -> str | None:
         return "workers fit entries of one noise, without weights or fixed modes"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series"
+    if on_scratch(problem.entries.y):
+        return "workers take entries that lie in memory, not on scratch"
     return None
 
 
