@@ -74,7 +74,7 @@ def fit(
 
     Examples
     --------
-    >>> from distributed import Client
+    >>> from distributed import Client  # doctest: +SKIP
     >>> from tensorcep import CPRegressor, distributed
     >>> client = Client("tcp://scheduler:8786")  # doctest: +SKIP
     >>> frame = dask.dataframe.read_parquet("ratings/*.parquet")  # doctest: +SKIP
@@ -106,6 +106,12 @@ def predict(model: Any, frame: Any) -> Any:
     ------
     TypeError, ValueError
         If the model has no such predictions, or `frame` is no table of Dask.
+
+    Examples
+    --------
+    >>> from tensorcep import distributed
+    >>> table = distributed.predict(model, frame)  # doctest: +SKIP
+    >>> table.to_parquet("predictions")  # doctest: +SKIP
     """
     dask_module("predictions of a dask.dataframe")
     check_is_fitted(model)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorcep
 
 # Modules whose public names are what they define or hand on by name.
-MODULES = ("metrics", "datasets", "plots", "river")
+MODULES = ("metrics", "datasets", "plots", "river", "distributed")
 SETTINGS = ("methods", "linear.settings", "factor_models.settings", "gaussian_process.settings")
 # Records that users get from methods, and the one that a likelihood of their own is.
 RECORDS = (

@@ -168,7 +168,7 @@ class BaseCP(
         X : array-like of shape (N, K) of integers, SparseTensor, table, or files
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
             one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as "data/*.parquet",
+            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as ``data/*.parquet``,
             or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
             A dask.dataframe is read by the workers of the active client, which do the row updates of "gibbs" and "vmp",
             too (`tensorcep.distributed.fit`).

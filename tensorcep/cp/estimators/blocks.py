@@ -45,6 +45,14 @@ class Blocks(CPPredictions):
         ------
         ValueError
             If a mode is in both or in none, a label is not known, or the model is of ordered levels.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.predict_block(given={2: 3}).shape
+        (8, 6)
         """
         self._fitted_belief()
         if self._likelihood().levels is not None:

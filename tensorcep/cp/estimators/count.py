@@ -114,11 +114,21 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
-            Refused.
+            `scratch`, `memory` and `warm_start_fraction`, as there.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import CPCountRegressor
+        >>> calls = [(f"u{a}", f"d{b}", 1 + a * b, 1.0 + b) for a in range(5) for b in range(5)]
+        >>> table = pd.DataFrame(calls, columns=["user", "day", "calls", "hours"])
+        >>> model = CPCountRegressor(1, random_state=0).fit(table, value="calls", exposure="hours")
+        >>> model.predict(table[["user", "day", "hours"]]).shape
+        (25,)
         """
         how = {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
         extents = {"exposure": exposure, "n_trials": n_trials}

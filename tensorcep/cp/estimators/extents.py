@@ -32,7 +32,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     ValueError, TypeError
         If one is given that the likelihood does not have, or X has no such column.
     """
-    refuse_others("CPCountRegressor", {name: value for name, value in given.items() if name not in TAKERS})
+    refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
         if name not in [ARGUMENTS[kind] for kind in kinds]:

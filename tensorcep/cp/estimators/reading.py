@@ -214,6 +214,16 @@ class Reading(CPPredictions):
         ------
         ValueError
             If the method draws no chains.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> method = Gibbs(n_chains=2, weights="equal")
+        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> r_hat, effective_size = model.chain_diagnostics(tensor.coords[:3])
+        >>> r_hat.shape
+        (3,)
         """
         belief = self._fitted_belief()
         if not belief.n_chains:

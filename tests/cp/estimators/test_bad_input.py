@@ -212,8 +212,8 @@ def test_classifier_and_counts_refuse_unknown_likelihoods():
     )
     refused(
         ValueError,
-        ["likelihood must be one of 'auto', 'poisson'", "'binomial'"],
-        lambda: paper(tc.CPCountRegressor, likelihood="binomial").fit(X0, Y0),
+        ["likelihood must be one of 'auto', 'poisson'", "'geometric'"],
+        lambda: paper(tc.CPCountRegressor, likelihood="geometric").fit(X0, Y0),
     )
 
 

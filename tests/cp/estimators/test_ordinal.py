@@ -25,6 +25,7 @@ METHODS = {
     "laplace": Laplace(n_ensemble=1),
 }
 EVERY = pytest.mark.parametrize("method", METHODS)
+UNLIKE = pytest.mark.filterwarnings("ignore:the draws of 'gibbs' do not agree")  # few sweeps; factors_ are not asked for
 pytestmark = [CUT_SHORT, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
 
@@ -282,6 +283,7 @@ def test_a_refused_fit_changes_nothing():
     assert vars(model) == before
 
 
+@UNLIKE
 @pytest.mark.parametrize("method", ["gibbs", "vmp", "cep"])
 def test_models_recommend_explain_and_score_oddity(method):
     X, y = data()
@@ -300,7 +302,7 @@ def test_models_recommend_explain_and_score_oddity(method):
     np.testing.assert_array_equal(odd["value"], y)
 
 
-@pytest.mark.filterwarnings("ignore:the draws of 'gibbs' do not agree")  # few sweeps, of which factors_ are not asked
+@UNLIKE
 @EVERY
 def test_new_rows_are_folded_in(method):
     X, y = data()
@@ -324,6 +326,7 @@ def test_fits_go_on_without_entries_and_with_fixed_modes():
     assert new(max_iter=3).fit(X, y).fit(X, y, warm_start=True).n_iter_ > 0
 
 
+@UNLIKE
 def test_draws_in_arviz_hold_the_thresholds():
     pytest.importorskip("arviz")
     X, y = data()
