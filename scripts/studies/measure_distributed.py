@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from tensorcep import CPRegressor, SparseTensor
@@ -67,7 +69,9 @@ def fitted(tensor: SparseTensor, method: str, meter: Meter, options: argparse.Na
     """The model of a method, fitted for some sweeps."""
     how: dict[str, Any] = {"max_iter": options.sweeps, "tol": 0.0, "random_state": options.seed, "n_jobs": threads}
     how |= {"interactions": "cp", "init": "random", "callbacks": meter}
-    return CPRegressor(options.ranks[0], method=ENGINES[method](), **how).fit(tensor)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is asked for
+        return CPRegressor(options.ranks[0], method=ENGINES[method](), **how).fit(tensor)
 
 
 def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Namespace) -> tuple[CPRegressor, Meter]:
