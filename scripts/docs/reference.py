@@ -22,6 +22,7 @@ ABOUT = {
     "datasets": "Published and simulated data sets.",
     "plots": "Figures of fits, predictions and components.",
     "river": "Models of streams for river.",
+    "distributed": "Fits and predictions on the workers of a Dask cluster.",
 }
 
 

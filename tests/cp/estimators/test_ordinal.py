@@ -25,7 +25,9 @@ METHODS = {
     "laplace": Laplace(n_ensemble=1),
 }
 EVERY = pytest.mark.parametrize("method", METHODS)
-UNLIKE = pytest.mark.filterwarnings("ignore:the draws of 'gibbs' do not agree")  # few sweeps; factors_ are not asked for
+UNLIKE = pytest.mark.filterwarnings(
+    "ignore:the draws of 'gibbs' do not agree"
+)  # few sweeps; factors_ are not asked for
 pytestmark = [CUT_SHORT, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
 
