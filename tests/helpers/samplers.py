@@ -74,14 +74,14 @@ def statistics(rows, theta, y):
     )
 
 
-def new_data(name, rows, theta, rng, extent):
+def new_data(name, rows, theta, rng, extent=None):
     likelihood = get_likelihood(name)
     f, theta = latent(rows), np.full(len(COORDS), theta)
     f, theta = (f, theta) if extent is None else likelihood.at(f, theta, extent)
     return np.minimum(likelihood.check_y(likelihood.sample(rng, f, theta)), 1e5)
 
 
-def direct(name, n, rng, free, learned, extent):
+def direct(name, n, rng, free, learned, extent=None):
     found = []
     for _ in range(n):
         rows = draw_rows(free, learned, rng)
