@@ -31,7 +31,7 @@ try:
         client.wait_for_workers(2)
         frame = dd.read_parquet(files)
         *modes, value = frame.columns
-        model = CPRegressor(3, method="gibbs", max_iter=40, random_state=0)
+        model = CPRegressor(3, method="gibbs", max_iter=40, lower_limit=None, random_state=0)
         distributed.fit(model, frame, modes=modes, value=value, client=client, checkpoint=folder / "fit")
         print(f"{model.n_samples_seen_} entries, {model.n_iter_} sweeps on {client}")
         print(distributed.predict(model, frame).head().round(2))

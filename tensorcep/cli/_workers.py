@@ -64,7 +64,7 @@ def client_of(args: argparse.Namespace) -> Iterator[Any]:
             raise OSError(f"no scheduler answers at {address}; check the address, and that it runs.") from error
         if not args.quiet:
             print(
-                f"workers     {len(client.scheduler_info(n_workers=-1)['workers'])}, {client.dashboard_link}",
+                f"workers     {len(client.scheduler_info(n_workers=-1)['workers'])}, dashboard at {client.dashboard_link}",
                 flush=True,
             )
         yield client

@@ -32,8 +32,8 @@ class Host(Protocol):
     def executor(self, n_threads: int) -> Executor:
         """Who runs the kernels of a run."""
 
-    def begin(self, method: Any, problem: Any, state: Any, executor: Executor) -> Begun:
-        """The next run of the call, from the state that it would begin with."""
+    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> Begun:
+        """The next run of the call, from the state that it would begin with, or, if it is kept, from a later one."""
 
     def keep(self, run: Begun) -> None:
         """What the run has come to, after every sweep and at its end."""

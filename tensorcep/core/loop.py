@@ -160,11 +160,12 @@ def run(
     n_threads: int = 1,
     callbacks: Iterable[Callback] = (),
     verbose: bool = False,
+    kept: bool = True,
 ) -> Run:
     """Run a method until the relative change of the latent means is below tol, or max_iter sweeps.
 
     A callback gets (sweep number from 1, Sweep, state) and stops the run by returning a true value. A given state, of
-    an earlier run of `done` sweeps, is continued.
+    an earlier run of `done` sweeps, is continued. A host does not keep a run whose callbacks remember earlier sweeps.
     """
     callbacks = tuple(callbacks)
     host = current_host()
@@ -172,7 +173,7 @@ def run(
     try:
         if state is None:
             state = method.init(problem, options, executor)
-        now = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor)
+        now = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor, kept)
         state, sweeps, seconds, ended, stopped = now
         converged = _has_converged(method, sweeps, tol)
         with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose, initial=len(sweeps)) as bar:
@@ -186,10 +187,10 @@ def run(
                 converged = _has_converged(method, sweeps, tol)
                 bar.total = len(sweeps) if converged else max_iter
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
-                if host is not None:
+                if host is not None and kept:
                     host.keep(Begun(state, sweeps, seconds, False, stopped))
         posterior = method.finish(state, problem)
-        if host is not None:
+        if host is not None and kept:
             host.keep(Begun(state, sweeps, seconds, True, stopped))
     finally:
         executor.close()

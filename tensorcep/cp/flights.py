@@ -165,7 +165,7 @@ def _guarded(fit: Callable[[], Result], belief: Callable[[Result], Components]) 
 
 def _run(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
     how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.how["n_threads"], "max_iter": max_iter}
-    return run(pilot.method, problem, settings, callbacks=watch, **how)
+    return run(pilot.method, problem, settings, callbacks=watch, kept=not watch, **how)
 
 
 def _fitted(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, place: np.ndarray | None) -> Found:

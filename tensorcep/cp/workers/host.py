@@ -99,7 +99,7 @@ class ClusterHost:
             return ThreadExecutor(n_threads)
         return ClusterExecutor(self._cluster, self._folder, n_threads)
 
-    def begin(self, method: Any, problem: Problem, state: Any, executor: Any) -> Begun:
+    def begin(self, method: Any, problem: Problem, state: Any, executor: Any, kept: bool) -> Begun:
         """The next run, up to the last sweep that is stored."""
         if self._here:
             return Begun(state, [], [])
@@ -107,7 +107,7 @@ class ClusterHost:
         n_parts = self._n_parts or parts_for(len(problem.entries.permutation))
         executor.begin(problem.shape, n_parts)
         path = self._path("run")
-        if path is None or not path.is_file():
+        if path is None or not kept or not path.is_file():
             return Begun(state, [], [])
         header, arrays = read_archive(path, KIND, VERSION)
         if header["method"] != method.name:
