@@ -63,10 +63,8 @@ def client_of(args: argparse.Namespace) -> Iterator[Any]:
         except (OSError, ValueError, TimeoutError) as error:
             raise OSError(f"no scheduler answers at {address}; check the address, and that it runs.") from error
         if not args.quiet:
-            print(
-                f"workers     {len(client.scheduler_info(n_workers=-1)['workers'])}, dashboard at {client.dashboard_link}",
-                flush=True,
-            )
+            n = len(client.scheduler_info(n_workers=-1)["workers"])
+            print(f"workers     {n}, dashboard at {client.dashboard_link}", flush=True)
         yield client
 
 
