@@ -2,8 +2,9 @@
 
 Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
-same weekday. New York's taxi trips (30 x 30 x 96 hours, counts): a fifth of the cells is held out at random. Both
-files come from the repository transdim (MIT licence); `--folder` says where they are. "simulated" needs no file.
+same weekday and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels). New York's taxi trips
+(30 x 30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim
+(MIT licence); `--folder` says where they are. "simulated" needs no file.
 
 Nothing is chosen by the scores: the model is the default, and the series are those that the calendar gives.
 """
@@ -21,6 +22,8 @@ import numpy as np
 from scipy.io import loadmat
 
 from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.peers import arima
+from scripts.lib.peers.environment import prepare, run_worker
 from tensorcep import CPCountRegressor, CPRegressor, Series
 
 DAYS_AHEAD, WEEK, DAY = 7, 7, 24
@@ -111,12 +114,27 @@ def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
     return scores(values[test], means[test])
 
 
+def by_arima(name: str, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of a seasonal ARIMA of every car park and half-hour, as a forecast."""
+    values = tensor_of(name, options)
+    series = values.transpose(0, 2, 1).reshape(-1, values.shape[1])
+    shown, after = series[:, :-DAYS_AHEAD], series[:, -DAYS_AHEAD:]
+    python, given = prepare(options.environment, ["statsmodels"]), {"series": shown, "season": WEEK}
+    found = run_worker(python, Path(arima.__file__), "arima", 1, steps=DAYS_AHEAD, coverage=0.9, **given)
+    test = ~np.isnan(after) & ~np.isnan(found["mean"])
+    y, (lower, upper) = after[test], np.moveaxis(found["limits"][test], -1, 0)
+    inside = float(np.mean((lower <= y) & (y <= upper)))
+    return {**scores(y, found["mean"][test]), "coverage 90": inside, "cpu_s": float(found["seconds"])}
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, data=["birmingham", "taxi"], sweeps=0, seed=0)
     p.add_argument("--cases", type=words(*{c for own in CASES.values() for c in own}), default=None)
     p.add_argument("--models", type=words("plain", "series"), default=["plain", "series"])
     p.add_argument("--folder", default=os.path.join(os.environ.get("TENSORCEP_DATA", "data"), "traffic"))
+    p.add_argument("--peers", action="store_true", help="forecast by ARIMA too")
+    p.add_argument("--environment", type=Path, default=Path(".peers"), help="where its packages are, or will be")
     options = p.parse_args(arguments)
     rows: list[Row] = []
     for name in options.data:
@@ -126,6 +144,8 @@ def main(arguments: list[str] | None = None) -> None:
             tried = {kind: measure(name, case, kind == "series", options) for kind in options.models}
             if case == "forecast":
                 tried["same weekday"] = same_weekday(name, options)
+                if options.peers:
+                    tried["arima"] = by_arima(name, options)
             for kind, found in tried.items():
                 rows += [row(metric, value, data=name, case=case, model=kind) for metric, value in found.items()]
                 say(f"{name} {case} {kind}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
