@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import reprlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -93,4 +94,6 @@ def n_threads(n_jobs: int | None) -> int:
         return os.cpu_count() or 1
     if isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool) and n_jobs >= 1:
         return int(n_jobs)
-    raise ValueError(f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {n_jobs!r}.")
+    raise ValueError(
+        f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {reprlib.repr(n_jobs)}."
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
@@ -127,7 +129,12 @@ def write_archive(
     text = json.dumps({**fields, CHECKSUM: _checksum(fields, arrays)}, ensure_ascii=True)
     stored = {HEADER: np.frombuffer(text.encode("ascii"), dtype=np.uint8), **arrays}
     with atomic_write(path) as handle:
-        np.savez(handle, **stored)  # type: ignore[arg-type]
+        if stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+            np.savez(handle, **stored)  # type: ignore[arg-type]
+            return
+        whole = io.BytesIO()  # a device may say that it stands at 0 whatever was written, which zip's directory goes by
+        np.savez(whole, **stored)  # type: ignore[arg-type]
+        handle.write(whole.getbuffer())
 
 
 def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -24,6 +24,8 @@ from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
 from tensorcep.priors.series import Clock
 
+# What the square of a product of numbers of the rows may reach: beyond it predictions overflow.
+LARGEST = 1e300
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
 
@@ -141,6 +143,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         prior: Any = getattr(member, "mode_prior", None)
         if prior is not None:
             np.linalg.cholesky(prior.precision)
+        numbers = member.eta if isinstance(member, Posterior) else member.rows
+        if not (np.abs(numbers) <= LARGEST ** (0.5 / len(member.shape)) / member.rank).all():
+            raise ValueError("its rows are so large that predictions would overflow")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
     for name in ("lower_limit_", "_sampled_rate"):

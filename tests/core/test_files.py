@@ -71,6 +71,11 @@ def test_files_archive_comes_back_with_its_checksum(tmp_path: Path) -> None:
     assert archive_kind(path) == "k"
 
 
+@pytest.mark.parametrize("n", [0, 501, 60_000])
+def test_files_archive_goes_to_a_device_whatever_its_size(n: int) -> None:
+    write_archive(os.devnull, "k", 1, {}, {"bytes": np.zeros(n, dtype=np.uint8)})
+
+
 @pytest.mark.parametrize("name", sorted(ARRAYS))
 def test_files_archive_refuses_arrays_and_headers_that_were_changed(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.npz"

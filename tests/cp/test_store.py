@@ -284,7 +284,8 @@ def test_load_refuses_any_member_of_a_mixture_that_is_no_gaussian(tmp_path):
     new("regressor", method=tc.CEP(n_ensemble=2), max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
     with np.load(path) as archive:
         Lam, eta = (archive[f"posterior.members.1.{name}"] for name in ("Lam", "eta"))
-    for wrong in ({"Lam": -Lam}, {"eta": np.full_like(eta, np.nan)}, {"eta": eta + 1j}, {"eta": eta.astype(">f8")}):
+    etas = (np.full_like(eta, np.nan), np.full_like(eta, 1e200), eta + 1j, eta.astype(">f8"))
+    for wrong in ({"Lam": -Lam}, *({"eta": each} for each in etas)):
         edit(path, {f"posterior.members.1.{name}": array for name, array in wrong.items()})
         refused(path, "not a complete model")
         new("regressor", method=tc.CEP(n_ensemble=2), max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
