@@ -897,3 +897,12 @@ def test_cli_offers_every_likelihood_that_an_estimator_offers():
     offered = {name for kind in ("values", "labels", "counts") for name in names_of(kind)}
     # of counts the estimator chooses one, and levels are cut as each fit learns
     assert set(LIKELIHOODS) == offered | {"counts", "ordinal"}
+
+
+def test_cli_and_help_offer_every_learned_prior() -> None:
+    from tensorcep.cp.estimators.defaults import PRIORS
+
+    parser = build_parser()._subparsers._group_actions[0].choices["fit"]  # type: ignore[union-attr, index, call-overload]
+    offered = next(action.choices for action in parser._actions if action.dest == "prior")
+    assert tuple(offered) == PRIORS
+    assert all(f'"{name}"' in str(tensorcep.CPRegressor.__doc__) for name in PRIORS)

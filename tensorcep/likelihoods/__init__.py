@@ -39,8 +39,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        "gaussian", "probit", "logit", "poisson", "negbinomial", "binomial", "tobit", "step", "logit_mackay" or
-        "poisson_square".
+        One that LIKELIHOODS lists, such as "probit".
 
     Returns
     -------
@@ -55,7 +54,7 @@ def get_likelihood(name: Any) -> Likelihood:
 
 
 def names_of(kind: str) -> tuple[str, ...]:
-    """The likelihoods that estimators of "values", "labels" or "counts" offer."""
+    """The likelihoods of "values", "labels" or "counts"; estimators of labels and of counts offer theirs by name."""
     return tuple(name for name, record in LIKELIHOODS.items() if record.observes == kind)
 
 

@@ -65,7 +65,8 @@ class Likelihood(NamedTuple):
         ``rough(y, theta) -> (tau, nu)``: Gaussians in f that say about what y says, for methods whose first step from
         the prior could be far too long.
     observes : {"values", "labels", "counts", "levels"} or None
-        The kind of data whose estimators offer it by name; None where none does.
+        The kind of data. `CPClassifier` offers those of labels by name, `CPCountRegressor` those of counts;
+        `CPRegressor` and `CPOrdinalClassifier` make theirs for each fit. None: no estimator of CP offers it.
     tails : callable or None
         ``tails(y, m, v, theta) -> (lower, upper)``: the probabilities of an observation that is at most, and at least,
         y, when f ~ N(m, v).

@@ -189,7 +189,7 @@ def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, 
     if kind is not None:
         learned = result.posterior.mode_prior
         prior_Lam, prior_eta = natural_prior(Prior(list(learned.mean), list(learned.precision)), p.shape, 3)
-        assert np.abs(prior_Lam - p.prior.Lam).max() > 0.1
+        assert max(np.abs(prior_Lam - p.prior.Lam).max(), np.abs(prior_eta - p.prior.eta).max()) > 0.1
     Lam, eta = messages(result.state, p)
     total_Lam, total_eta = unpack(prior_Lam, 3), prior_eta.copy()
     rows = coords + offsets(p.shape)[:-1]

@@ -16,8 +16,8 @@ from tensorcep.cp.extents import with_extents
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
-from tensorcep.priors.learned import LearnedPrior
 
 SHAPE = (3, 2, 2)
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])
@@ -29,15 +29,20 @@ CP = np.ones((3, 2), dtype=bool)
 STRUCTURED = np.array([[1, 1, 1], [0, 1, 1], [0, 0, 1]], dtype=bool)
 
 
+# How strong learned priors are, so that latent values have moderate tails.
+STRENGTH = {"learned": 10.0, "ard": 2e3}
+
+
 def prior_of(free):
     """Prior of the columns, those that are not free clamped at 1."""
     return Prior(list(np.where(free, MEAN, 1.0)), list(np.where(free, 1.0 / SD**2, CLAMPED)))
 
 
-def learned_prior(free):
-    # so strong that latent values have moderate tails: chains then leave the tails soon
+def learned_prior(free, kind="learned"):
+    """One of LEARNED, with its strength above: under weak priors of the prior chains stay long in the tails."""
     prior = natural_prior(prior_of(free), SHAPE, free.shape[1])
-    return LearnedPrior(*prior, np.where(free, MEAN, 1.0), np.full(free.shape, SD), free, strength=10.0)
+    mean, sd = np.where(free, MEAN, 1.0), np.full(free.shape, SD)
+    return LEARNED[kind](*prior, mean, sd, free, strength=STRENGTH[kind])
 
 
 def draw_rows(free, learned, rng):
@@ -45,7 +50,7 @@ def draw_rows(free, learned, rng):
     prior = prior_of(free)
     modes = ModePrior(np.array(prior.mean), np.array([np.diag(p) for p in prior.precision]))
     if learned:
-        modes = learned_prior(free).draw(modes, [np.empty((0, free.shape[1]))] * 3, rng)
+        modes = learned_prior(free, learned).draw(modes, [np.empty((0, free.shape[1]))] * 3, rng)
     rows = []
     for n, mean, precision, mine in zip(SHAPE, modes.mean, modes.precision, free, strict=True):
         root = np.linalg.cholesky(np.linalg.inv(precision))
@@ -92,11 +97,12 @@ def direct(name, n, rng, free, learned, extent=None):
 
 def chained(method, options, name, n, rng, free, learned, extent):
     likelihood, threads = get_likelihood(name), ThreadExecutor(1)
-    noise = GammaNoise(*THETA_PRIOR) if name in ("gaussian", "tobit") else None
+    parameter = likelihood.parameter
+    noise = GammaNoise(*THETA_PRIOR) if parameter is not None and parameter.is_precision else None
     rows = draw_rows(free, learned, rng)
     theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
     R, found = free.shape[1], []
-    prior = learned_prior(free) if learned else FixedPrior(*natural_prior(prior_of(free), SHAPE, R))
+    prior = learned_prior(free, learned) if learned else FixedPrior(*natural_prior(prior_of(free), SHAPE, R))
     for sweep in range(n):
         y = new_data(name, rows, theta, rng, extent)
         p = Problem(
@@ -115,14 +121,17 @@ def chained(method, options, name, n, rng, free, learned, extent):
         state, _ = method.step(state, p, options, threads)
         rows = state.chains.factors[0].copy()
         theta = float(state.chains.theta[0, 0])
-        if name not in ("gaussian", "tobit", "negbinomial"):  # no parameter: keep the two laws comparable
+        if parameter is None:  # keep the two laws comparable
             theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(statistics(rows, theta, y))
     return np.array(found)
 
 
-def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=False, extent=None):
-    """Differences of the statistics' means in standard errors; those of the chain from 30 batches."""
+def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=None, extent=None):
+    """Differences of the statistics' means in standard errors; those of the chain from 30 batches.
+
+    `learned` names the kind of learned prior that rows have, if any.
+    """
     a = direct(name, 4 * n, np.random.default_rng([seed, 0]), free, learned, extent)
     b = chained(method, options, name, n, np.random.default_rng([seed, 1]), free, learned, extent)
     batches = b[: n - n % 30].reshape(30, -1, b.shape[1]).mean(axis=1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from helpers.likelihood_cases import CASES, TESTS_OF_THEIR_OWN
+from scipy import stats
 from scipy.special import expit
 
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
-# The step has no slope, another is an approximation, and trials are whole: they have tests of their own.
-SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay", "poisson_square", "binomial")]
-EVERY = pytest.mark.parametrize("name", SMOOTH)
-COUNTS = ("poisson", "negbinomial")
+EVERY = pytest.mark.parametrize("name", CASES)
 BINARY = pytest.mark.parametrize("name", ["probit", "logit"])
 
 
@@ -23,28 +23,16 @@ def derivatives(name, y, f, theta):
     return value, d1, d2
 
 
-def reference(name, y, f, theta):
-    return {
-        "gaussian": lambda: stats.norm.logpdf(y, f, theta**-0.5),
-        "tobit": lambda: np.where(y > 0, stats.norm.logpdf(y, f, theta**-0.5), stats.norm.logcdf(0.0, f, theta**-0.5)),
-        "probit": lambda: stats.norm.logcdf(y * f),
-        "logit": lambda: stats.logistic.logcdf(y * f),
-        "poisson": lambda: stats.poisson.logpmf(y, np.exp(f)),
-        "negbinomial": lambda: stats.nbinom.logpmf(y, theta, expit(-f)),
-    }[name]()
-
-
-def observations(name, rng, n):
-    if name in ("gaussian", "tobit"):
-        y = rng.normal(size=n)
-        return y if name == "gaussian" else np.maximum(y, 0.0)
-    return rng.integers(0, 40, n).astype(float) if name in COUNTS else rng.choice([-1.0, 1.0], n)
+def test_every_likelihood_has_a_case_or_tests_of_its_own():
+    """A new likelihood has its case in `helpers/likelihood_cases.py`: the tests of all likelihoods then run on it."""
+    assert set(LIKELIHOODS) == {*CASES, *TESTS_OF_THEIR_OWN}
+    here = Path(__file__).parent
+    assert all(f'"{name}"' in (here / file).read_text() or name in file for name, file in TESTS_OF_THEIR_OWN.items())
 
 
 def test_get_likelihood_lists_what_exists():
     assert get_likelihood("probit").name == "probit"
-    listed = "'gaussian', 'probit', 'logit', 'poisson', 'negbinomial', 'binomial', 'tobit', 'step', 'logit_mackay', "
-    listed += "'poisson_square'"
+    listed = ", ".join(map(repr, LIKELIHOODS))
     with pytest.raises(ValueError, match=f"{listed}; got 'cauchy'"):
         get_likelihood("cauchy")
 
@@ -52,14 +40,15 @@ def test_get_likelihood_lists_what_exists():
 @EVERY
 def test_loglik_equals_scipy(name, rng):
     f = np.concatenate([3 * rng.normal(size=200), [-12.0, -5.0, 0.0, 5.0]])
-    y = observations(name, rng, f.size)
-    np.testing.assert_allclose(derivatives(name, y, f, 2.5)[0], reference(name, y, f, 2.5), rtol=1e-12, atol=1e-14)
+    y = CASES[name].observed(rng, f.size)
+    wanted = CASES[name].log_density(y, f, 2.5)
+    np.testing.assert_allclose(derivatives(name, y, f, 2.5)[0], wanted, rtol=1e-12, atol=1e-14)
 
 
 @EVERY
 def test_loglik_derivatives_equal_differences(name, rng):
     f = 1.5 * rng.normal(size=200)
-    y = observations(name, rng, f.size)
+    y = CASES[name].observed(rng, f.size)
     h = 1e-5
     _, d1, d2 = derivatives(name, y, f, 2.5)
     up, down = derivatives(name, y, f + h, 2.5), derivatives(name, y, f - h, 2.5)
@@ -138,18 +127,7 @@ def test_predict_equals_monte_carlo(name, rng):
 def test_sample_has_the_moments_of_the_likelihood(name, rng):
     record, n, f, theta = get_likelihood(name), 100_000, 0.7, 4.0
     draws = record.sample(rng, np.full(n, f), np.full(n, theta))
-    p = {"probit": stats.norm.cdf(f), "logit": expit(f)}.get(name, 0.5)
-    mu = theta * np.exp(f)
-    limited = stats.truncnorm(-f * np.sqrt(theta), np.inf, f, theta**-0.5)
-    share = stats.norm.cdf(f * np.sqrt(theta))
-    first = share * limited.mean()
-    known = {
-        "gaussian": (f, 1 / theta),
-        "tobit": (first, share * limited.moment(2) - first**2),
-        "poisson": (np.exp(f), np.exp(f)),
-        "negbinomial": (mu, mu + mu * mu / theta),
-    }
-    mean, variance = known.get(name, (p, p * (1 - p)))
+    mean, variance = CASES[name].moments(f, theta)
     assert abs(draws.mean() - mean) < 6 * np.sqrt(variance / n)
     squares = (draws - mean) ** 2
     assert abs(squares.mean() - variance) < 6 * squares.std() / np.sqrt(n) + 1e-3 * variance
@@ -266,15 +244,7 @@ def test_mixture_cdf_does_not_depend_on_which_variable_is_integrated(k):
 
 @EVERY
 def test_logpdf_integrates_to_one(name):
-    record = get_likelihood(name)
-    if name in ("gaussian", "tobit"):
-        low = -12 if name == "gaussian" else 1e-300
-        total = integrate.quad(lambda y: np.exp(record.logpdf(y, 0.4, 1.3, 2.0)[0]), low, 12)[0]
-        total += np.exp(record.logpdf(0.0, 0.4, 1.3, 2.0)[0]) if name == "tobit" else 0.0
-    else:
-        y = np.arange(20_000.0) if name in COUNTS else record.check_y([0, 1])
-        total = np.exp(record.logpdf(y, 0.4, 1.3, 2.0)).sum()
-    assert abs(total - 1) < 1e-9
+    assert abs(CASES[name].total(get_likelihood(name), 0.4, 1.3, 2.0) - 1) < 1e-9
 
 
 def test_logpdf_leaves_its_arguments_alone():

@@ -8,16 +8,15 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers.likelihood_cases import CASES
 from oracles import tilted as oracle
 
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
-from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tilted.json").read_text())
-# The step has no slope, the next is an approximation, and the last is even in f: they have tests of their own.
-SMOOTH = [name for name in LIKELIHOODS if name not in ("step", "logit_mackay", "poisson_square", "binomial")]
-EVERY = pytest.mark.parametrize("name", SMOOTH)
+EVERY = pytest.mark.parametrize("name", CASES)
 VARIANCES = [1e-8, 1e-4, 0.03, 0.4, 1.0, 3.0, 12.0, 100.0]
 
 
@@ -30,7 +29,7 @@ def worst_errors(name, points, theta=1.0):
     y, m, v = (np.array(column, dtype=float) for column in zip(*points, strict=True))
     found = moments(name, y, m, v, theta)
     worst = np.zeros(3)
-    extra = (theta,) if name in ("gaussian", "tobit", "negbinomial") else ()
+    extra = () if get_likelihood(name).parameter is None else (theta,)
     for n in range(len(points)):
         wanted = getattr(oracle, name)(float(y[n]), float(m[n]), float(v[n]), *extra)
         scales = (abs(wanted[0]), max(abs(wanted[1]), wanted[2] * mp.sqrt(v[n])), wanted[2])
@@ -102,11 +101,13 @@ def test_tilted_probit_gives_stored_posteriors():
 
 
 def random_entries(name, rng, n=200):
-    counts = rng.integers(0, 12, n).astype(float)
-    real = rng.normal(size=n)
-    y = {"gaussian": real, "tobit": np.maximum(real, 0.0), "poisson": counts, "negbinomial": counts}
-    labels = rng.choice([-1.0, 1.0], n)
-    return y.get(name, labels), rng.normal(size=n), rng.choice([0.05, 0.6, 3.0, 20.0], n)
+    return CASES[name].observed(rng, n), rng.normal(size=n), rng.choice([0.05, 0.6, 3.0, 20.0], n)
+
+
+@EVERY
+def test_tilted_equals_its_slow_version(name, rng):
+    y, m, v = random_entries(name, rng, 4)
+    assert (worst_errors(name, list(zip(y, 2 * m, v, strict=True)), theta=1.5) < 1e-10).all()
 
 
 @EVERY
@@ -193,7 +194,7 @@ def test_tilted_nan_or_negative_variance_is_not_hidden(name):
 @EVERY
 @pytest.mark.parametrize("m", [-1e3, -200.0, 200.0, 600.0])
 def test_tilted_far_means_stay_finite(name, m):
-    for y in (0.0, 3.0) if name in ("poisson", "negbinomial") else (-1.0, 1.0):
+    for y in CASES[name].few:
         logz, alpha, beta = np.concatenate(moments(name, y, m, 0.7))
         assert np.isfinite([logz, alpha, beta]).all()
         assert logz <= 0

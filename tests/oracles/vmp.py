@@ -72,6 +72,8 @@ class Twin:
     def learn(self):
         """The optimal q of the rows' prior, and its expectations for the rows."""
         kind, centre, before, shape, width = self.learned
+        if kind not in ("learned", "ard"):
+            raise NotImplementedError(f"write the prior {kind!r} into `learn` and `learned_terms` of this twin")
         R, self.found = self.m.shape[1], []
         if kind == "ard":
             away = (self.m - centre) ** 2 + np.einsum("nrr->nr", self.S)

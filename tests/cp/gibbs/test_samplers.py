@@ -14,6 +14,7 @@ from tensorcep.cp.gibbs import chains as _chains
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
+from tensorcep.priors.ard import ARDPrior
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.learned import LearnedPrior
 
@@ -57,7 +58,8 @@ def test_samplers_pass_the_joint_test(method, likelihood):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "likelihood", "learned"), [("gibbs", "gaussian", True), ("pg-gibbs", "logit", False)]
+    ("method", "likelihood", "learned"),
+    [("gibbs", "gaussian", "learned"), ("gibbs", "gaussian", "ard"), ("pg-gibbs", "logit", None)],
 )
 def test_samplers_with_clamped_columns_pass_the_joint_test(method, likelihood, learned):
     # not logit with a learned prior: its tails reach latent values at which labels are certain, where chains stay long
@@ -115,6 +117,14 @@ def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug,
     wrong = augmentation._replace(drawn=bug(augmentation.drawn))
     monkeypatch.setitem(LIKELIHOODS, likelihood, record._replace(**{part: wrong}))
     z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
+    assert np.abs(z).max() > LIMIT, z
+
+
+@pytest.mark.slow
+def test_samplers_that_turn_the_sign_of_an_ard_centre_fail_the_joint_test(monkeypatch):
+    draw = ARDPrior.draw
+    monkeypatch.setattr(ARDPrior, "draw", lambda p, now, rows, rng: draw(p, now, [x + 2.0 * MEAN for x in rows], rng))
+    z = geweke_z(METHODS["gibbs"], settings("gibbs"), "gaussian", n=900, free=STRUCTURED, learned="ard")
     assert np.abs(z).max() > LIMIT, z
 
 
