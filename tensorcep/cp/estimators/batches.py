@@ -122,6 +122,8 @@ def check_stream(model: BaseCP) -> None:
             "partial_fit learns no binomial counts; use fit with all entries, or CPClassifier(link='logit') of each "
             "trial."
         )
+    if getattr(model, "zero_inflation", False) or getattr(model, "_inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
     if getattr(model, "_extent_unit", None) is not None:
         fail_value("partial_fit cannot go on from a fit with exposures; use fit, with all entries.")
     if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":

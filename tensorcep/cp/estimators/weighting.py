@@ -114,6 +114,11 @@ def check_power(name: str, problem: Problem) -> None:
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
             "likelihood='poisson'."
         )
+    if likelihood.zeros is not None:
+        fail_value(
+            "weights must be whole numbers with zero_inflation=True, each entry counting as so many; got others; "
+            "round them, or use zero_inflation=False."
+        )
     if problem.uneven is not None:
         fail_value(
             "weights must be whole numbers where noise differs, each entry counting as so many; got others; use "
