@@ -126,7 +126,7 @@ class BaseCP(
 
     def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
         """X without a column of exposures, these, and that column; None where there are none."""
-        refuse_others(f"{type(self).__name__}.fit", given)
+        refuse_others(type(self).__name__, given)
         return X, None, None
 
     def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:

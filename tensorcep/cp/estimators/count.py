@@ -11,12 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.count_parameters import CountParameters
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.extents import TakesExtents
+from tensorcep.cp.estimators.extents import TakesExtents, check_trials
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import (
     log_dispersion,
@@ -183,12 +183,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         y, inflated = get_likelihood("poisson").check_y(y), self._asks_for_zeros()
         told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
         if self._given_name() == "binomial":
-            if extent is not None and (y > extent).any():
-                i = int(np.argmax(y > extent))
-                fail_value(
-                    f"binomial counts must be at most their number of trials; got {y[i]:g} of {extent[i]:g}; give "
-                    "n_trials=, or take likelihood='poisson'."
-                )
+            check_trials(y, extent)
             return self._asked_likelihood(), {**told, "_likelihood_name": "binomial"}
         found, name, fixed = (
             overdispersion_of(coords, y, extent, inflated),
