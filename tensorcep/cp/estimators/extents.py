@@ -33,7 +33,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     ValueError, TypeError
         If one is given that the likelihood does not have, or X has no such column.
     """
-    refuse_others("CPCountRegressor", {name: value for name, value in given.items() if name not in TAKERS})
+    refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
         if name not in [ARGUMENTS[kind] for kind in kinds]:
@@ -81,8 +81,8 @@ def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
     if trials is not None and (y > trials).any():
         i = int(np.argmax(y > trials))
         fail_value(
-            f"binomial counts must be at most their number of trials; got {y[i]:g} of {trials[i]:g}; give n_trials=, or "
-            "take likelihood='poisson'."
+            f"binomial counts must be at most their number of trials; got {y[i]:g} of {trials[i]:g}; give n_trials=, "
+            "or take likelihood='poisson'."
         )
 
 
@@ -92,7 +92,9 @@ class TakesExtents:
     _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
     _extent_column: ClassVar[str | None] = None
 
-    def _split_extents(self: Any, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+    def _split_extents(self: Any, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
+        others = {name: value for name, value in given.items() if name not in TAKERS}
+        refuse_others(f"{type(self).__name__}.{call}", others)
         kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
         return split_extents(kinds, X, given)
 
@@ -119,9 +121,8 @@ class TakesExtents:
                 fail_value(
                     f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
                 )
-        split_extents(
-            tuple({one.extent for one in self._likelihoods()}), pd.DataFrame(columns=list(said.values())), said
-        )
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        split_extents(kinds, pd.DataFrame(columns=list(said.values())), said)
         return next(iter(said.values()), None)
 
     def _in_units_of_stream(self: Any, arrival: Batch, goes_on: bool) -> tuple[Batch, dict[str, Any]]:

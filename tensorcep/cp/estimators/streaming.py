@@ -60,14 +60,14 @@ class StreamingCP(LearningCP):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
-        X, extents, column = self._split_extents(as_frame(X), others)
+        X, extents, column = self._split_extents(as_frame(X), others, "partial_fit")
         batch = as_batch(X, y, time, self._code)
         self._learn(weighted_batch(with_extents(batch, extents, column), sample_weight))
         return self
 
     def _column_of_extents(self, given: dict[str, Any]) -> str | None:
         """The column of exposures or trials that `stream` was told of; None where there is none."""
-        refuse_others(type(self).__name__, given)
+        refuse_others(f"{type(self).__name__}.stream", given)
         return None
 
     def stream(
