@@ -27,7 +27,7 @@ LIKELIHOODS = {
 
 
 def add_special_options(group: Any) -> None:
-    """Add --lower-limit and --zero-rate, which only some likelihoods have."""
+    """Add --lower-limit, --zero-rate and --zero-inflation, which only some likelihoods have."""
     group.add_argument(
         "--lower-limit",
         type=limit_of,
@@ -42,6 +42,11 @@ def add_special_options(group: Any) -> None:
         metavar="W",
         help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
         ".npz files); probabilities are then those of the population (default: 1)",
+    )
+    group.add_argument(
+        "--zero-inflation",
+        action="store_true",
+        help="for poisson, negbinomial and counts: a share of the cells, which is learned, is 0 whatever its mean",
     )
 
 
@@ -65,6 +70,11 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
         fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
     if name != "CPRegressor" and noise != "one":
         fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
+    if getattr(args, "zero_inflation", False):
+        given = args.likelihood or "gaussian"
+        if given not in ("counts", "poisson", "negbinomial"):
+            fail_value(f"--zero-inflation is for counts; got --likelihood {given}; leave it out.")
+        params["zero_inflation"] = True
     if args.zero_rate is None:
         return params
     if name != "CPClassifier":

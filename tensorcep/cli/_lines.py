@@ -28,14 +28,18 @@ def method_line(model: Any) -> str:
 
 
 def noise_lines(model: Any) -> list[str]:
-    """What is known of the noise of real values, and of their limit; of the dispersion of counts."""
+    """What is known of noise and limit of real values, or of dispersion and structural zeros of counts."""
+    lines = []
+    if getattr(model, "zero_share_", None) is not None:
+        share, sd = 100.0 * model.zero_share_, 100.0 * model.zero_share_std_
+        lines = [f"zeros       {share:.3g} % of the cells are 0 whatever their mean (+- {sd:.2g} %)"]
     if getattr(model, "dispersion_", None) is not None:
-        return [f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
+        return [*lines, f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
     if hasattr(model, "thresholds_"):
         cuts = ", ".join(f"{cut:.3g}" for cut in model.thresholds_)
         return [f"thresholds  {cuts} between the levels {', '.join(map(str, model.classes_.tolist()))}"]
     if not hasattr(model, "noise_precision_"):
-        return []
+        return lines
     known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
     lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
     limit = getattr(model, "lower_limit_", None)

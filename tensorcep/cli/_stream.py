@@ -14,6 +14,7 @@ from tensorcep.cli._command import (
     check_output,
     shows_progress,
 )
+from tensorcep.cli._extents import add_extent_options, check_extents, given_extents
 from tensorcep.cli._fit import (
     add_rank_option,
     add_structure_options,
@@ -88,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", choices=("cp", "pca", "fa"), default="cp", help="cp: a tensor (default); pca, fa: rows of a matrix"
     )
     add_rank_option(group)
-    known = [name for name in LIKELIHOODS if name not in ("ordinal", "binomial")]  # not learned by batches
+    known = [name for name in LIKELIHOODS if name != "ordinal"]  # not learned by batches
     group.add_argument("--likelihood", choices=known, default="gaussian", help="as for fit (default: gaussian)")
     add_structure_options(group)
     add_special_options(group)
@@ -97,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument("--threads", type=threads_of, default=1, metavar="N", help="default: 1; no effect on the result")
+    add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
     add_talk_options(parser)
 
@@ -145,6 +147,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.first_batch is not None:
         check_int("--first-batch", args.first_batch)
     check_options(args)
+    check_extents(args)
+    if given_extents(args) and (args.modes is None or args.value is None or args.bad_lines is not None):
+        fail_value("--exposure and --n-trials need --modes and --value, and take no --bad-lines; change these.")
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
         fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
@@ -194,6 +199,12 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name, now in fresh.get_params(deep=False).items():
         if name not in FREE and before[name] != now:
             fail_value(f"'{args.output}' was made with {name}={before[name]!r}; got {now!r}; give the same to resume.")
+    column = next(iter(given_extents(args).values()), None)
+    if getattr(model, "_extent_column", None) != column:
+        fail_value(
+            f"'{args.output}' was made with the column {model._extent_column!r} of exposures or trials; "
+            f"got {column!r}; give the same to resume."
+        )
     for name in FREE:
         setattr(model, name, getattr(fresh, name))
     return model, progress

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tensorcep.cli._command import chosen_modes, chosen_value, say
+from tensorcep.cli._extents import given_extents
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import naming
 
@@ -34,22 +35,23 @@ class Work:
 
     def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
-        from tensorcep.entries.io import read_batches
+        from tensorcep.entries.io import batches_with_extents, read_batches
 
-        args = self.args
-        found = read_batches(
-            args.data,
-            args.batch_size,
-            first_batch=args.first_batch,
-            format=args.format,
-            index_base=args.index_base,
-            header=args.header,
-            labels=args.labels,
-            modes=chosen_modes(args),
-            value=chosen_value(args),
-            bad_line=self.set_aside,
-            start=self.progress["position"],
-        )
+        args, column = self.args, next(iter(given_extents(self.args).values()), None)
+        how: dict[str, Any] = {
+            "first_batch": args.first_batch,
+            "format": args.format,
+            "index_base": args.index_base,
+            "header": args.header,
+            "labels": args.labels,
+            "modes": chosen_modes(args),
+            "value": chosen_value(args),
+            "start": self.progress["position"],
+        }
+        if column is None:
+            found = read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how)
+        else:
+            found = batches_with_extents(args.data, column, args.batch_size, **how)
         for batch in found:
             self.progress["position"] = batch.position
             self.base = tuple(args.index_base if keys is None else 0 for keys in batch.keys)

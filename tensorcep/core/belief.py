@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.betas import Beta
 from tensorcep.core.checks import check_shape
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
 from tensorcep.core.mode_laws import Drift, Slopes
@@ -84,6 +85,8 @@ class Posterior(NamedTuple):
         Posterior of the thresholds between ordered levels.
     uneven : UnevenNoise or None
         How the noise differs; None where it is the same everywhere.
+    zeros : Beta or None
+        Posterior of the share of structural zeros among counts.
     """
 
     shape: tuple[int, ...]
@@ -96,6 +99,7 @@ class Posterior(NamedTuple):
     mode_prior: ModePrior | None = None
     thresholds: Thresholds | None = None
     uneven: UnevenNoise | None = None
+    zeros: Beta | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -118,9 +122,10 @@ class Posterior(NamedTuple):
         if self.thresholds is not None:
             return self.thresholds.theta
         if self.dispersion is None:
-            return None
+            return None if self.zeros is None else EntryTheta(np.ones((1, 1))).with_share(self.zeros)
         mode, a, b = self.dispersion
-        return EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
+        theta = EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
+        return theta if self.zeros is None else theta.with_share(self.zeros)
 
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
@@ -151,6 +156,8 @@ class Draws(NamedTuple):
     uneven : (n_chains, n_draws, 2) float64 or None
         Of noise that differs: draws of the precision that factors of mean one multiply, and of the shape of their law.
         `theta` has the precisions of the rows of `theta_mode`, or the first of these.
+    has_share : bool
+        Whether counts have structural zeros: `theta` is then a dispersion and their share.
     """
 
     shape: tuple[int, ...]
@@ -163,11 +170,12 @@ class Draws(NamedTuple):
     drifts: Annotated[np.ndarray, Sized("chains draws _ R")] | None = None
     n_thresholds: int = 0
     uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
+    has_share: bool = False
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
         sizes = row_dims(self.shape, self.rank, self.theta_mode)
-        return {**sizes, "m": self.n_thresholds or sizes["m"], "two": 2}
+        return {**sizes, "m": self.n_thresholds or (2 if self.has_share else sizes["m"]), "two": 2}
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.betas import Beta
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.records import Sized
 from tensorcep.kernels.rows import row_moments
@@ -41,6 +42,9 @@ class EntryTheta(NamedTuple):
     uneven : (C, 2) float64, or None
         Of noise that differs: the precision that factors of mean one multiply, and the shape of their Gamma law. They
         are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
+    shares : (C, 1), (C, 1) float64, or None
+        Of counts with structural zeros, whose values are a dispersion and the share of these: the two numbers of the
+        Beta law of that share; None where the values are all that is known.
     """
 
     values: np.ndarray
@@ -50,6 +54,7 @@ class EntryTheta(NamedTuple):
     at_mean: np.ndarray | None = None
     log_gaps: tuple[np.ndarray, np.ndarray] | None = None
     uneven: np.ndarray | None = None
+    shares: tuple[np.ndarray, np.ndarray] | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -62,10 +67,10 @@ class EntryTheta(NamedTuple):
 
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
         """The record of draws (n, m) from these components (n,)."""
-        given = (self.gamma is None and self.log_gaps is None) or is_precision
+        given = all(law is None for law in (self.gamma, self.log_gaps, self.shares)) or is_precision
         at_mean = None if given else self.values[which]
         uneven = None if self.uneven is None else self.uneven[which % len(self.uneven)]
-        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=at_mean, uneven=uneven)
+        return self._replace(values=draws, gamma=None, log_gaps=None, at_mean=at_mean, uneven=uneven, shares=None)
 
     def of_points(self, which: np.ndarray) -> EntryTheta:
         """The record of these components (n,), which are points."""
@@ -111,10 +116,19 @@ class EntryTheta(NamedTuple):
             mean, cov = self.log_gaps
             each = [rng.multivariate_normal(mean[c], cov[c], method="cholesky") for c in which]
             return np.cumsum(np.exp(np.array(each).reshape(len(which), -1)), axis=1)
-        if self.gamma is None:
-            return self.values[which % len(self.values)]
-        a, b = self.gamma
-        return rng.gamma(a[which], 1.0 / b[which])
+        first = self.values[which % len(self.values)]
+        if self.gamma is not None:
+            a, b = self.gamma
+            first = rng.gamma(a[which], 1.0 / b[which])
+        if self.shares is None:
+            return first
+        a, b = self.shares
+        return np.concatenate([first[:, :1], rng.beta(a[which], b[which])], axis=1)
+
+    def with_share(self, law: Beta) -> EntryTheta:
+        """The parameter of one component with the share of structural zeros as its last number."""
+        values = np.append(self.values, law.mean)[None]
+        return self._replace(values=values, shares=(np.array([[law.a]]), np.array([[law.b]])))
 
 
 class Thresholds(NamedTuple):
@@ -146,8 +160,10 @@ def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     log_gaps = (np.concatenate([mean for mean, _ in gaps]), np.concatenate([cov for _, cov in gaps])) if gaps else None
     factors = [theta.uneven for theta in thetas if theta.uneven is not None]
     uneven = np.concatenate(factors) if factors else None
+    laws = [theta.shares for theta in thetas if theta.shares is not None]
+    shares = (np.concatenate([a for a, _ in laws]), np.concatenate([b for _, b in laws])) if laws else None
     values = np.concatenate([theta.values for theta in thetas])
-    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps, uneven=uneven)
+    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps, uneven=uneven, shares=shares)
 
 
 class Components(NamedTuple):

@@ -99,6 +99,8 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method knows what a censored value says.
     takes_levels : bool
         Whether the method learns the thresholds between ordered levels.
+    takes_zeros : bool
+        Whether the method learns the share of structural zeros.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Method(Generic[Prob, Opts, State]):
     takes_features: bool = False
     takes_limits: bool = False
     takes_levels: bool = False
+    takes_zeros: bool = False
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
@@ -124,6 +127,8 @@ class Method(Generic[Prob, Opts, State]):
             return ["values without a limit (lower_limit=None)"]
         if likelihood.levels is not None and not self.takes_levels:
             return ["values without thresholds to learn"]
+        if likelihood.zeros is not None and not self.takes_zeros:
+            return ["counts without structural zeros (zero_inflation=False)"]
         return [part for part in self.needs if getattr(likelihood, part) is None]
 
 

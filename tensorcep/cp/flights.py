@@ -131,6 +131,8 @@ def of_logs(pilot: Pilot) -> Pilot:
     problem = pilot.problem
     entries, likelihood = problem.entries, problem.likelihood
     n = len(entries.permutation)
+    if likelihood.zeros is not None:  # their logs say nothing
+        return pilot
     if likelihood.extent != "exposure" or pilot.method.name != "vmp" or np.median(entries.y.ravel()[:n]) < LARGE_COUNTS:
         return pilot
     start = None if likelihood.parameter is None else likelihood.parameter.start

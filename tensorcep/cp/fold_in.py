@@ -21,6 +21,7 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.columns import CLAMPED
+from tensorcep.cp.fold_zeros import dispersion_beside, drawn_presence, law_of_share
 from tensorcep.cp.model import EntriesByRow, latent_moments, sum_products
 from tensorcep.cp.predict import theta_of
 from tensorcep.cp.rows import diagonal
@@ -29,6 +30,7 @@ from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.zeros import weigh
 
 # Alternations after which the draw of a new row and its auxiliary variables counts as one from their joint law.
 GIBBS_ROUNDS = 20
@@ -186,10 +188,13 @@ def gaussian_rows(
         return updated(prior, have, precision, precision * y, executor)
     rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
     before, parts = np.zeros(len(entries.y)), [np.zeros(len(entries.y)) for _ in range(4)]
+    law = law_of_share(belief, c, likelihood)
     for _ in range(ROUNDS):
         mean, variance = _latent(belief, c, entries, in_all(rows, free), executor)
         square = mean * mean + variance if augmentation.weighted or augmentation.matched else mean
         augmentation.expected(y, mean, square, theta, *parts)
+        if law is not None:
+            weigh(y, (mean, square), law, tuple(parts))
         rows = updated(prior, have, precision * parts[0], precision * parts[1], executor)
         change = np.linalg.norm(mean - before) / max(np.linalg.norm(mean), np.finfo(float).tiny)
         if change < SETTLED:
@@ -203,6 +208,8 @@ def _given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntri
     own = c if belief.theta is not None else 0
     if likelihood.levels is not None:
         return likelihood.levels.between(entries.y, theta_of(belief, likelihood).values[own])
+    if likelihood.zeros is not None:
+        return entries.y, np.full(len(entries.y), dispersion_beside(belief, own, likelihood))
     rows = np.insert(entries.others, entries.mode, -1, axis=1)
     return entries.y, np.ascontiguousarray(theta_of(belief, likelihood).of(rows)[own])
 
@@ -239,11 +246,16 @@ def drawn_row(
     y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
     y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = given, 1.0, 1.0, theta
     weight[:] = 1.0  # where it is not drawn
+    law = law_of_share(belief, c, likelihood)
     rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
     values = draw_rows(*moments(rows, executor), 1, rng)[0]
     for sweep in range(GIBBS_ROUNDS):
         z = np.prod(have.mean[_local(have, entries)], axis=1)
         f.ravel()[:n] = np.einsum("nr,nr->n", z, _in_all_columns(values, free)[entries.row])
+        if law is not None:
+            used = drawn_presence(likelihood, law, (y, f, of_entry), n, rng)
+            weight *= used
+            target *= used
         augmentation.drawn(0, blocks, y, used, f, of_entry, (seed, sweep, c), weight, target, new_stream())
         w, t = precision * weight.ravel()[:n], precision * target.ravel()[:n]
         values = draw_rows(*moments(updated(prior, have, w, t, executor), executor), 1, rng)[0]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Dispersion, GammaNoise
-from tensorcep.core.checks import check_int
+from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
@@ -68,13 +68,26 @@ class Learned(NamedTuple):
         (a, b), start, size = self.prior, self.parameter.start, self.groups.size
         return Gamma(np.full(size, a), np.full(size, b if start is None else a / start))
 
-    def law_of_marginals(self, law: Gamma, problem: Problem, index: np.ndarray, m: np.ndarray, v: np.ndarray) -> Gamma:
-        """The law after `law`, given the mean and variance of f of the entries `index`, flat places in the lanes."""
+    def law_of_marginals(
+        self,
+        law: Gamma,
+        problem: Problem,
+        index: np.ndarray,
+        m: np.ndarray,
+        v: np.ndarray,
+        used: np.ndarray | float = 1.0,
+    ) -> Gamma:
+        """The law after `law`, given the mean and variance of f of the entries `index`, flat places in the lanes.
+
+        `used` says how far each of them counts.
+        """
         y, n = problem.entries.y.ravel()[index], len(problem.entries.permutation)
         if not len(index):
             return law
         share = len(index) / n
-        return self.parameter.law_of_marginals(y, m, v, share, self.prior, float(law.mean[0]))  # type: ignore[misc]
+        return self.parameter.law_of_marginals(  # type: ignore[misc]
+            y, m, v, share, self.prior, float(law.mean[0]), used
+        )
 
     def result(self, law: Gamma) -> dict[str, Any]:
         """Its part of a `Posterior`."""
@@ -177,4 +190,8 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
     mode = getattr(options, f"{parameter.name}_mode", None)
     if mode is not None:
         check_int(f"{parameter.name}_mode", mode, 0, len(problem.shape) - 1)
+        if problem.likelihood.zeros is not None:
+            fail_value(
+                f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
+            )
     return Learned(parameter, getattr(options, f"{parameter.name}_prior", parameter.prior), groups_of(problem, mode))

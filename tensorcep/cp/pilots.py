@@ -213,6 +213,7 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
         unknown=unknown,
         drifts=drifts,
         uneven=uneven,
+        has_share=whole.likelihood.zeros is not None,
     )
 
 

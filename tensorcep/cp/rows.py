@@ -13,6 +13,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.zeros import with_zeros
 from tensorcep.priors.record import Conditional, first_conditional, in_modes, per_row
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
@@ -141,10 +142,13 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
     return None if hidden.size and not hidden.any() else augmentation
 
 
-def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None) -> float:
+def train_score(
+    problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, share: float | None = None
+) -> float:
     """Mean log likelihood of the training entries at latent values f (n_blocks, LANES).
 
-    theta is a number or like f; y are the entries' values, unless kernels take others.
+    theta is a number or like f; y are the entries' values, unless kernels take others; `share` is that of structural
+    zeros.
     """
     used = problem.entries.weight > 0
     theta = problem.entries.theta if len(problem.entries.theta) else theta
@@ -154,7 +158,7 @@ def train_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: n
         return np.nan
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
-    return float(value.mean())
+    return float(value.mean() if share is None else with_zeros(y, value, share).mean())
 
 
 def seen_rows(problem: Problem) -> np.ndarray:

@@ -158,7 +158,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
 def _parts_of(member: Any) -> list[Any]:
     """The numbers that make the noise precision or the dispersion of a result."""
     if isinstance(member, Posterior):
-        laws = [law for law in (member.noise, member.dispersion, member.uneven) if law is not None]
+        laws = [law for law in (member.noise, member.dispersion, member.uneven, member.zeros) if law is not None]
         shapes = [] if member.uneven is None else [member.uneven.shape]
         return [*shapes, *(part for law in laws for part in (law.a, law.b))]
     return [part for part in (member.theta, getattr(member, "uneven", None)) if part is not None]

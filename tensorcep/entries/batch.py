@@ -39,6 +39,10 @@ class Batch(NamedTuple):
         The two labels that the values 0 and 1 stand for, if they do.
     weights : (N,) float64 or None
         How much each entry counts; None where all count once.
+    extents : (N,) float64 or None
+        Exposures or numbers of trials of the entries; None where they have none.
+    column : str or None
+        The column that these came from, if there was one.
     """
 
     coords: NDArray[np.int64]
@@ -50,3 +54,5 @@ class Batch(NamedTuple):
     position: Position | None = None
     classes: list[Any] | None = None
     weights: NDArray[np.float64] | None = None
+    extents: NDArray[np.float64] | None = None
+    column: str | None = None

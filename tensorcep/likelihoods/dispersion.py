@@ -54,7 +54,13 @@ def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def law_of_dispersion(
-    y: np.ndarray, m: np.ndarray, v: np.ndarray, share: float, prior: tuple[float, float], start: float
+    y: np.ndarray,
+    m: np.ndarray,
+    v: np.ndarray,
+    share: float,
+    prior: tuple[float, float],
+    start: float,
+    used: np.ndarray | float = 1.0,
 ) -> Gamma:
     """The law of r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
 
@@ -67,11 +73,13 @@ def law_of_dispersion(
         Shape and rate of the Gamma prior.
     start : float
         Where the search starts; log r goes no further than MOST_STEP from there.
+    used : (n,) float64 or float
+        How far each count is one of this law.
     """
     log_r, shift, sd = np.log(start), 0.0, np.sqrt(v)
     curvature = LEAST_CURVATURE
     for _ in range(MAX_NEWTON):
-        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + shift, sd, np.exp(log_r), share, prior)
+        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + shift, sd, np.exp(log_r), share, prior, used)
         bend_c = max(bend_c, LEAST_CURVATURE)
         curvature = max(bend - cross * cross / bend_c, LEAST_CURVATURE)
         step = 0.0
@@ -86,7 +94,13 @@ def law_of_dispersion(
 
 
 def _derivatives(
-    y: np.ndarray, m: np.ndarray, sd: np.ndarray, r: float, share: float, prior: tuple[float, float]
+    y: np.ndarray,
+    m: np.ndarray,
+    sd: np.ndarray,
+    r: float,
+    share: float,
+    prior: tuple[float, float],
+    used: np.ndarray | float,
 ) -> tuple[float, float, float, float, float]:
     """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
     soft, p, pq = np.zeros(len(y)), np.zeros(len(y)), np.zeros(len(y))
@@ -96,10 +110,10 @@ def _derivatives(
         soft += weight * np.logaddexp(0.0, f)
         p += weight * one
         pq += weight * one * (1.0 - one)
-    in_r = float((digamma(y + r) - digamma(r) - soft).sum()) / share + prior[0] / r - prior[1]
-    twice_r = float((polygamma(1, r) - polygamma(1, y + r)).sum()) / share + prior[0] / r**2
-    in_c, twice_c = float((y - (y + r) * p).sum()) / share, float(((y + r) * pq).sum()) / share
-    return r * in_r, in_c, r * r * twice_r - r * in_r, r * float(p.sum()) / share, twice_c
+    in_r = float((used * (digamma(y + r) - digamma(r) - soft)).sum()) / share + prior[0] / r - prior[1]
+    twice_r = float((used * (polygamma(1, r) - polygamma(1, y + r))).sum()) / share + prior[0] / r**2
+    in_c, twice_c = float((used * (y - (y + r) * p)).sum()) / share, float((used * (y + r) * pq).sum()) / share
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * float((used * p).sum()) / share, twice_c
 
 
 # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.

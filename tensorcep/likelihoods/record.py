@@ -10,6 +10,7 @@ import numpy as np
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Parameter
 from tensorcep.likelihoods.thresholds import Levels
+from tensorcep.likelihoods.zeros import Zeros
 
 
 class Likelihood(NamedTuple):
@@ -82,6 +83,8 @@ class Likelihood(NamedTuple):
     by_component : callable or None
         ``by_component(values) -> Likelihood``: where the parameter has m numbers for all entries together, the record
         whose theta is the number of a line of these (C, m).
+    zeros : Zeros or None
+        Of counts some of which are structural zeros, what is learned of these; the kernels are those of the others.
     """
 
     name: str
@@ -110,6 +113,7 @@ class Likelihood(NamedTuple):
     levels: Levels | None = None
     by_component: Callable[[np.ndarray], Likelihood] | None = None
     extent: str | None = None
+    zeros: Zeros | None = None
 
     @property
     def mean_field(self) -> Augmentation | None:

@@ -42,6 +42,8 @@ def export_draws(
     name = None if likelihood.parameter is None else likelihood.parameter.name
     if likelihood.levels is not None and likelihood.levels.learned:
         posterior["thresholds"] = ((*DRAWS, "threshold"), by_chain(theta.values))
+    if likelihood.zeros is not None:
+        posterior["zero_share"] = (DRAWS, by_chain(theta.values[:, -1]))
     if name is not None:
         dims, drawn = _parameter(theta, len(values), modes)
         posterior[name] = (dims, by_chain(drawn))

@@ -124,9 +124,9 @@ class BaseCP(
         """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
         return training_entries(X, y, self.shape), {}
 
-    def _split_extents(self, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+    def _split_extents(self, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
         """X without a column of exposures, these, and that column; None where there are none."""
-        refuse_others(f"{type(self).__name__}.fit", given)
+        refuse_others(f"{type(self).__name__}.{call}", given)
         return X, None, None
 
     def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from tensorcep.core.checks import check_choice, check_int, check_random_state, c
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.beginning import Begun
+from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
@@ -74,6 +74,8 @@ class BatchPlan(NamedTuple):
         Values as the likelihood has them.
     coords : (N, K) int64
         Rows of the entries.
+    extent : (N,) float64 or None
+        Their exposures or numbers of trials.
     """
 
     stream: Stream
@@ -84,6 +86,7 @@ class BatchPlan(NamedTuple):
     engine: BatchEngine
     y: np.ndarray
     coords: np.ndarray
+    extent: np.ndarray | None = None
 
     @property
     def joined(self) -> BatchProblem:
@@ -117,13 +120,8 @@ def check_stream(model: BaseCP) -> None:
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
     if has_series(model.prior) or any(clock is not None for clock in model._series):
         fail_value("partial_fit cannot learn a Series; use fit, with all entries.")
-    if getattr(model, "likelihood", None) == "binomial":
-        fail_value(
-            "partial_fit learns no binomial counts; use fit with all entries, or CPClassifier(link='logit') of each "
-            "trial."
-        )
-    if getattr(model, "_extent_unit", None) is not None:
-        fail_value("partial_fit cannot go on from a fit with exposures; use fit, with all entries.")
+    if getattr(model, "zero_inflation", False) or getattr(model, "_inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
     if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":
         fail_value(
             f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
@@ -202,15 +200,17 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
-    visit, batch = None, batch_of(state, coords, y, power=arrival.weights, **how)
+    visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
     if model.revisit and arrival.weights is not None:
         fail_value(WHOLE_REVISITED)
+    if model.revisit and arrival.extents is not None:
+        fail_value(PLAIN_REVISITED)
     if model.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=model.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, engine, y, coords)
+    return BatchPlan(stream, state, added, batch, visit, engine, y, coords, arrival.extents)
 
 
 def engine_of(model: BaseCP) -> BatchEngine:

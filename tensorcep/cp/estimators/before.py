@@ -14,8 +14,9 @@ from tensorcep.cp.stream.standing import Predicted
 def prequential(plan: BatchPlan) -> Predicted:
     """The predictions of a batch before it is learned."""
     belief, batch = belief_before(plan), plan.batch
-    mean, _ = observed_moments(batch.problem.likelihood, belief, batch.rows)
-    return Predicted(mean, observed_logpdf(batch.problem.likelihood, belief, batch.rows, plan.y))
+    mean, _ = observed_moments(batch.problem.likelihood, belief, batch.rows, extent=plan.extent)
+    score = observed_logpdf(batch.problem.likelihood, belief, batch.rows, plan.y, extent=plan.extent)
+    return Predicted(mean, score)
 
 
 def belief_before(plan: BatchPlan) -> Components:

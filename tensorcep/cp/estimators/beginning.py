@@ -41,6 +41,9 @@ PRIORS = ("fixed", "learned")
 # The log score of a fit that went astray.
 LEAST = -1e100
 UNKNOWN = Standing()
+# How much each entry counts, and its extent.
+Beside = tuple[np.ndarray | None, ...]
+PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0."
 
 
 class Begun(NamedTuple):
@@ -64,11 +67,13 @@ def begin_with(
     standing: Standing = UNKNOWN,
     prior: str | None = None,
     power: np.ndarray | None = None,
+    extent: np.ndarray | None = None,
 ) -> Begun:
     """Fit the first entries of a stream. The estimator is not changed.
 
     `source` is the tensor that the last of them came in, if one was given; `standing` is that of the stream so far,
-    `prior` its prior where there is no more doubt of it, `power` (N,) how much each entry counts.
+    `prior` its prior where there is no more doubt of it, `power` (N,) how much each entry counts, `extent` (N,) their
+    exposures or numbers of trials.
 
     Raises
     ------
@@ -76,33 +81,37 @@ def begin_with(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, _ = entries
+    beside = (power, extent)
     if not chooses_prior(model):
-        plan = _plan(model, entries, source, power)
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values), None)
+        plan = _plan(model, entries, source, beside)
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), None)
     model._checked_targets(values, model._asked_likelihood())
     if prior is None and len(values) >= FEWEST:
-        found = _better_prior(model, entries, source, power)
-        plan = _plan(model, entries, source, power, prior=found.prior)
+        found = _better_prior(model, entries, source, beside)
+        plan = _plan(model, entries, source, beside, prior=found.prior)
         judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square", "shares")}
-        standing = _begun(standing, plan, values)._replace(**judged)
+        standing = _begun(standing, plan, values, extent)._replace(**judged)
         prior = found.prior if len(values) >= SETTLED else None
     else:
-        plan = _plan(model, entries, source, power, prior=prior or PRIORS[0])
-        standing = _begun(standing, plan, values)
-    kept = Kept(coords, values, len(values), prior, power)
+        plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
+        standing = _begun(standing, plan, values, extent)
+    kept = Kept(coords, values, len(values), prior, power, extent)
     stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
     return Begun(plan, run_plan(plan.work), standing, kept if stays else None)
 
 
-def _plan(model: BaseCP, entries: Entries, source: Any, power: np.ndarray | None, **how: Any) -> FitPlan:
-    """The plan of a joint fit of a stream's entries, which count as `power` says.
+def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: Any) -> FitPlan:
+    """The plan of a joint fit of a stream's entries, with how much they count and their extents.
 
     Raises
     ------
     ValueError, TypeError
         If a parameter, a value or a weight is not allowed.
     """
-    plan = plan_fit(model, entries, source, streaming=True, **how)
+    power, extent = beside
+    plan = plan_fit(model, entries, source, streaming=True, extent=extent, **how)
+    if model.revisit and extent is not None:
+        fail_value(PLAIN_REVISITED)
     if power is None:
         return plan
     if model.revisit:
@@ -110,9 +119,9 @@ def _plan(model: BaseCP, entries: Entries, source: Any, power: np.ndarray | None
     return plan._replace(work=with_power(plan.work, power))
 
 
-def _begun(standing: Standing, plan: FitPlan, values: np.ndarray) -> Standing:
+def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, extent: np.ndarray | None) -> Standing:
     """The standing of a stream, with the values of its first batch."""
-    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values)
+    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, extent=extent)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -120,16 +129,27 @@ def enough(shape: Sequence[int], rank: int) -> int:
     return min(MOST_KEPT, PER_ELEMENT * rank * sum(shape))
 
 
-def kept_with(model: BaseCP, kept: Kept | None, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> Kept | None:
-    """The entries that are kept and those of a batch (coords, values, powers); None where none are to be kept."""
+def kept_with(
+    model: BaseCP,
+    kept: Kept | None,
+    batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None],
+) -> Kept | None:
+    """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
     if kept is None or model.forget > 0.0 or not chooses_prior(model):
         return None
-    coords, values, power = batch
-    if power is not None or kept.power is not None:
-        each = ((kept.power, kept.values), (power, values))
-        power = np.concatenate([np.ones(len(y)) if own is None else own for own, y in each])
+    coords, values, *beside = batch
+    power, extent = (
+        _both((old, kept.values), (new, values)) for old, new in zip((kept.power, kept.extent), beside, strict=True)
+    )
     both = np.concatenate([kept.coords, coords]), np.concatenate([kept.values, values])
-    return Kept(*both, kept.fitted, kept.prior, power)
+    return Kept(*both, kept.fitted, kept.prior, power, extent)
+
+
+def _both(*parts: tuple[np.ndarray | None, np.ndarray]) -> np.ndarray | None:
+    """Numbers of entries, 1 where only others have some, of pairs of them and values; None where none has any."""
+    if all(own is None for own, _ in parts):
+        return None
+    return np.concatenate([np.ones(len(y)) if own is None else own for own, y in parts])
 
 
 def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
@@ -147,7 +167,7 @@ class _Compared(NamedTuple):
     standing: Standing
 
 
-def _better_prior(model: BaseCP, entries: Entries, source: Any, power: np.ndarray | None) -> _Compared:
+def _better_prior(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> _Compared:
     """The prior that predicts entries better that were left out.
 
     Which entries these are follows from what all of them are, not from their order.
@@ -157,20 +177,23 @@ def _better_prior(model: BaseCP, entries: Entries, source: Any, power: np.ndarra
     order = np.random.default_rng(len(order)).permutation(order)[:SETTLED]
     held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
     some = (coords[used], values[used], shape, labels)
+    apart = tuple(None if part is None else part[used] for part in beside)
+    extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
     found: list[Predicted] = []
     for prior in PRIORS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = _plan(model, some, source, None if power is None else power[used], prior=prior)
-            found.append(_predicted(model, plan, coords[held], values[held]))
+            plan = _plan(model, some, source, apart, prior=prior)
+            found.append(_predicted(model, plan, coords[held], values[held], extents[1]))
     best = int(np.argmax([one.score.mean() for one in found]))
     likelihood = plan.work.problem.likelihood
-    return _Compared(
-        PRIORS[best], Standing().after(likelihood, values[used]).after(likelihood, values[held], found[best])
-    )
+    standing = Standing().after(likelihood, values[used], extent=extents[0])
+    return _Compared(PRIORS[best], standing.after(likelihood, values[held], found[best], extents[1]))
 
 
-def _predicted(model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray) -> Predicted:
+def _predicted(
+    model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray, extent: np.ndarray | None
+) -> Predicted:
     """Predictions of entries that are left out, with least log scores where a fit goes astray."""
     sweeps = min(SWEEPS, plan.work.max_iter)
     how: dict[str, Any] = {
@@ -185,5 +208,6 @@ def _predicted(model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndar
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)
     belief, rows = posterior.components(), coords + offsets(posterior.shape)[:-1]
-    score = observed_logpdf(likelihood, belief, rows, model._checked_targets(values, likelihood))
-    return Predicted(observed_moments(likelihood, belief, rows)[0], np.where(np.isfinite(score), score, least))
+    score = observed_logpdf(likelihood, belief, rows, model._checked_targets(values, likelihood), extent=extent)
+    mean = observed_moments(likelihood, belief, rows, extent=extent)[0]
+    return Predicted(mean, np.where(np.isfinite(score), score, least))

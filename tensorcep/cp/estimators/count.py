@@ -11,11 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.count_parameters import CountParameters
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.extents import TakesExtents
+from tensorcep.cp.estimators.extents import TakesExtents, check_trials
 from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import (
     log_dispersion,
@@ -38,7 +39,7 @@ RATES = ("poisson", "negbinomial")
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
 @dataclass(eq=False, repr=False)
-class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[misc]
+class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of counts, with a log-linear mean, exp(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their counts. Any order K >= 2. An absent entry is
@@ -54,6 +55,10 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         ``fit(X, y, n_trials=n)``, each with the probability 1 / (1 + e^-f).
     dispersion : float or "learned", default="learned"
         r of negative-binomial counts. A number is kept.
+    zero_inflation : bool, default=False
+        Whether a share of the cells is 0 whatever its mean would be: structural zeros, such as articles that a shop
+        does not sell. The share is learned; predictions are of a new count of either kind. For "poisson" and
+        "negbinomial" by "vmp", and the latter also by "pg-vb" and "pg-gibbs".
 
     Counts over unequal times or areas have an exposure, ``fit(X, y, exposure=hours)``: the mean is exposure e^f, and
     predictions are of the exposure given with them, or of 1; of binomial counts of the `n_trials` given, or of 1: the
@@ -64,6 +69,8 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
     <attributes>
     likelihood_ : str
         "poisson", "negbinomial" or "binomial".
+    zero_share_, zero_share_std_ : float or None
+        With `zero_inflation` the share of structural zeros, and its standard deviation.
 
     Examples
     --------
@@ -73,11 +80,17 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
     >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
     >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
     (2, 2)
+    >>> counts[::2] = 0
+    >>> sold = CPCountRegressor(1, likelihood="poisson", zero_inflation=True, random_state=0)
+    >>> sold = sold.fit(entries.coords, counts)
+    >>> 0.3 < sold.zero_share_ < 0.6
+    True
     """
 
     _: KW_ONLY
     likelihood: str = "auto"
     dispersion: float | str = "learned"
+    zero_inflation: bool = False
 
     _own_attributes: ClassVar[tuple[str, ...]] = (
         *BaseCP._own_attributes,
@@ -85,6 +98,7 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         "_fixed_dispersion",
         "_extent_unit",
         "_extent_column",
+        "_inflated",
     )
     _likelihood_name: ClassVar[str | None] = None  # until a fit, and of a file of version 0.1
     _fixed_dispersion: ClassVar[float | None] = None
@@ -136,13 +150,14 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
 
     def _likelihood(self) -> Likelihood:
         if self._likelihood_name is not None:
-            return with_dispersion(self._likelihood_name, self._fixed_dispersion)
+            record = with_dispersion(self._likelihood_name, self._fixed_dispersion)
+            return self._with_zeros(record, self._inflated)
         infers = getattr(self, "method_", "pg-vb").startswith("pg-")  # in version 0.1 others kept the parameter
         return with_dispersion(self._asked_likelihood().name, None if infers else self._given_dispersion())
 
     def _likelihoods(self) -> list[Likelihood]:
         names = RATES if self._given_name() == "auto" else (self._given_name(),)
-        return [get_likelihood(name) for name in names]
+        return [self._with_zeros(get_likelihood(name), self._asks_for_zeros()) for name in names]
 
     def _given_name(self) -> str:
         """The parameter likelihood after its check."""
@@ -157,7 +172,7 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         name, method = self._given_name(), checked_method(self.method)[0]
         self._given_dispersion()
         if name != "auto":
-            return get_likelihood(name)
+            return self._likelihoods()[0]
         fits = [one for one in self._likelihoods() if method == "auto" or not METHODS[method].lacks(one)]
         return (fits or self._likelihoods())[0]
 
@@ -165,16 +180,16 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         """That of the counts, its dispersion starting where main effects leave it."""
-        y = get_likelihood("poisson").check_y(y)
+        y, inflated = get_likelihood("poisson").check_y(y), self._asks_for_zeros()
+        told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
         if self._given_name() == "binomial":
-            if extent is not None and (y > extent).any():
-                i = int(np.argmax(y > extent))
-                fail_value(
-                    f"binomial counts must be at most their number of trials; got {y[i]:g} of {extent[i]:g}; give "
-                    "n_trials=, or take likelihood='poisson'."
-                )
-            return get_likelihood("binomial"), {"_likelihood_name": "binomial", "_fixed_dispersion": None}
-        found, name, fixed = overdispersion_of(coords, y, extent), self._given_name(), self._given_dispersion()
+            check_trials(y, extent)
+            return self._asked_likelihood(), {**told, "_likelihood_name": "binomial"}
+        found, name, fixed = (
+            overdispersion_of(coords, y, extent, inflated),
+            self._given_name(),
+            self._given_dispersion(),
+        )
         if name == "auto":
             name = "negbinomial" if found.clear else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
@@ -183,7 +198,8 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
         warn_of_wild_count(y)
-        return record, {"_likelihood_name": name, "_fixed_dispersion": fixed}
+        told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
+        return self._with_zeros(record, inflated, found.share), told
 
     @property
     def likelihood_(self) -> str:
@@ -191,30 +207,11 @@ class CPCountRegressor(TakesExtents, RegressorMixin, BaseCP):  # type: ignore[mi
         check_is_fitted(self, "posterior_")
         return self._likelihood().name
 
-    @property
-    def dispersion_(self) -> float | np.ndarray | None:
-        """Posterior mean of r, or the number that was given; None for Poisson and binomial counts."""
-        theta, likelihood = self._fitted_belief().theta, self._likelihood()
-        if likelihood.name != "negbinomial":
-            return None
-        if theta is None:
-            return float(likelihood.default_theta)
-        return float(theta.values.mean()) if theta.mode is None else theta.values.mean(axis=0)
-
-    @property
-    def dispersion_std_(self) -> float | np.ndarray | None:
-        """Posterior standard deviation of r; None where it was given or has no law."""
-        theta = self._fitted_belief().theta
-        if theta is None or (theta.gamma is None and len(theta.values) == 1):
-            return None
-        within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
-        sd = np.sqrt(within + theta.values.var(axis=0))
-        return float(sd[0]) if theta.mode is None else sd
-
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         if likelihood.extent == "trials":  # y are shares
             return float(logit(np.mean(y)))
-        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)))) - log_dispersion(likelihood)
+        present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
+        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)) / present)) - log_dispersion(likelihood)
 
     def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         if likelihood.extent == "trials":

@@ -263,5 +263,5 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
         others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
         yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
     even = getattr(model, "noise", "one") == "one"  # otherwise CEP would refuse it
-    if not likelihood.censored and knows_rows(model.prior) is None and even:
+    if not likelihood.censored and likelihood.zeros is None and knows_rows(model.prior) is None and even:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_values, fail_value
 from tensorcep.cp.estimators.entries import refuse_others
+from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import as_frame
 
 # The name of the argument of each kind of extent, and what has it.
@@ -70,13 +71,30 @@ def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
     return extents
 
 
+def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
+    """Refuse counts above their numbers of trials.
+
+    Raises
+    ------
+    ValueError
+    """
+    if trials is not None and (y > trials).any():
+        i = int(np.argmax(y > trials))
+        fail_value(
+            f"binomial counts must be at most their number of trials; got {y[i]:g} of {trials[i]:g}; give n_trials=, "
+            "or take likelihood='poisson'."
+        )
+
+
 class TakesExtents:
     """The part of an estimator whose entries may have an extent."""
 
     _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
     _extent_column: ClassVar[str | None] = None
 
-    def _split_extents(self: Any, X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+    def _split_extents(self: Any, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
+        others = {name: value for name, value in given.items() if name not in TAKERS}
+        refuse_others(f"{type(self).__name__}.{call}", others)
         kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
         return split_extents(kinds, X, given)
 
@@ -91,9 +109,31 @@ class TakesExtents:
         if extents is None:
             return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
         if self._likelihoods()[0].extent == "trials":
-            return extents, {"_extent_unit": 1.0 if (extents > 1.0).any() else None, "_extent_column": column}
+            several = (extents > 1.0).any() or (goes_on and self._extent_unit is not None)
+            return extents, {"_extent_unit": 1.0 if several else None, "_extent_column": column}
         unit = self._extent_unit or 1.0 if goes_on else float(extents.mean())
         return extents / unit, {"_extent_unit": unit, "_extent_column": column}
+
+    def _column_of_extents(self: Any, given: dict[str, Any]) -> str | None:
+        said = {name: value for name, value in given.items() if value is not None}
+        for name, value in said.items():
+            if not isinstance(value, str):
+                fail_value(
+                    f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
+                )
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        split_extents(kinds, pd.DataFrame(columns=list(said.values())), said)
+        return next(iter(said.values()), None)
+
+    def _in_units_of_stream(self: Any, arrival: Batch, goes_on: bool) -> tuple[Batch, dict[str, Any]]:
+        extents = self._checked_extents(arrival.extents, len(arrival.values))
+        if extents is None and goes_on and self._extent_unit is not None:
+            fail_value("earlier counts had exposure=, and so must these; give theirs.")
+        if self._likelihoods()[0].extent == "trials":
+            check_trials(arrival.values, extents)
+        column = arrival.column or (self._extent_column if goes_on else None)
+        extents, about = self._in_units(extents, column, goes_on)
+        return arrival._replace(extents=extents), {**about, "_extent_column": column}
 
     def _extent_of(self: Any, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         kind: Any = self._likelihood().extent

@@ -99,38 +99,44 @@ class LearningCP(CPPredictions):
         """Learn one batch and return what `stream` reports of it; `watch` is told of its entries when it is learned."""
         begin_seconds = clock.perf_counter()
         check_stream(self)
-        scores = {"log_score": np.nan, "rmse": np.nan}
-        if "_stream" in vars(self) or "posterior_" in vars(self):
-            scores |= self._learn_next(arrival, watch)
+        scores, goes_on = {"log_score": np.nan, "rmse": np.nan}, "_stream" in vars(self) or "posterior_" in vars(self)
+        arrival, about = self._in_units_of_stream(arrival, goes_on)
+        if goes_on:
+            scores |= self._learn_next(arrival, watch, about)
         else:
-            self._learn_first(arrival)
+            self._learn_first(arrival, about)
             if watch is not None:
                 watch(scores_of_first(arrival))
         seconds = clock.perf_counter() - begin_seconds
         return {"n_samples_seen": self.n_samples_seen_, **scores, "n_iter": self.n_iter_, "seconds": seconds}
 
-    def _learn_first(self, arrival: Batch) -> None:
+    def _in_units_of_stream(self, arrival: Batch, goes_on: bool) -> tuple[Batch, dict[str, Any]]:
+        """A batch whose extents are in the model's unit, and fitted attributes that tell of them."""
+        return arrival, {}
+
+    def _learn_first(self, arrival: Batch, about: dict[str, Any]) -> None:
         coords, shape, labels = training_rows(arrival, self.shape)
         time = 0.0 if arrival.time is None else arrival.time
-        begun = begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor, power=arrival.weights)
-        self._begin(begun, coords, arrival.values, time)
+        beside: dict[str, Any] = {"power": arrival.weights, "extent": arrival.extents}
+        begun = begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor, **beside)
+        self._begin(begun, coords, arrival.values, time, **about)
 
-    def _learn_next(self, arrival: Batch, watch: Watch | None) -> dict[str, float]:
+    def _learn_next(self, arrival: Batch, watch: Watch | None, about: dict[str, Any]) -> dict[str, float]:
         if must_be_summed_up(self):
             new = gaussian_model(self)
-            scores: dict[str, float] = new._learn_next(arrival, watch)
+            scores: dict[str, float] = new._learn_next(arrival, watch, about)
             self.__dict__ = new.__dict__
             return scores
-        source = self._source_attributes(arrival.tensor, first=False)
+        source = self._source_attributes(arrival.tensor, first=False) | about
         plan = plan_batch(self, arrival)
         stream = plan.stream
         predicted = prequential(plan)
         told = None if watch is None else scores_of_batch(self._likelihood_of_new(), plan, arrival)
-        standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted)
-        kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights))
+        standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted, plan.extent)
+        kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights, plan.extent))
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
             known = (kept.coords, kept.values, plan.state.sizes, plan.labels)
-            begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power)
+            begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power, kept.extent)
             self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)
         else:
             self._go_on(plan, source, standing, kept)

@@ -9,6 +9,7 @@ import numpy as np
 from tensorcep.core.checks import warn_user
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.zeros import presence
 
 # Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
 ROUNDS = 10
@@ -21,10 +22,11 @@ WILD = 100.0
 
 
 class Overdispersion(NamedTuple):
-    """The score of overdispersion in standard errors, and the dispersion r that explains it."""
+    """The score of overdispersion in standard errors, the r that explains it, and the share of structural zeros."""
 
     score: float
     r: float
+    share: float = 0.0
 
     @property
     def clear(self) -> bool:
@@ -32,29 +34,42 @@ class Overdispersion(NamedTuple):
         return self.score > CLEAR
 
 
-def log_linear_means(coords: np.ndarray, y: np.ndarray, exposure: np.ndarray) -> np.ndarray:
-    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins."""
-    mu = exposure * max(float(y.mean()), 0.5 / len(y))
+def log_linear_means(
+    coords: np.ndarray, y: np.ndarray, exposure: np.ndarray, inflated: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins.
+
+    With `inflated` zeros may be structural (by EM, Lambert 1992); the probability (n,) that each count is not comes
+    second.
+    """
+    mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
+    share = 0.5 * float(np.mean(y == 0.0))
     for _ in range(ROUNDS):
+        if inflated and share > 0.0:
+            present = presence(y, -mu, share)
+            share = 1.0 - float(present.mean())
         for column in coords.T:
-            ratio = (np.bincount(column, weights=y) + 1.0) / (np.bincount(column, weights=mu) + 1.0)
-            mu *= ratio[column]
-    return mu
+            expected = np.bincount(column, weights=present * mu)
+            mu *= ((np.bincount(column, weights=y) + 1.0) / (expected + 1.0))[column]
+    return mu, present
 
 
-def overdispersion_of(coords: np.ndarray, y: np.ndarray, exposure: np.ndarray | None = None) -> Overdispersion:
+def overdispersion_of(
+    coords: np.ndarray, y: np.ndarray, exposure: np.ndarray | None = None, inflated: bool = False
+) -> Overdispersion:
     """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
 
-    What components would explain counts as variation too: the dispersion is the least that fits need.
+    What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
+    it is that of counts which are no structural zeros.
 
     Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
     """
     order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
     coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
-    mu = log_linear_means(coords, y, exposure)
-    excess, square = float(((y - mu) ** 2 - y).sum()), float((mu * mu).sum())
+    mu, present = log_linear_means(coords, y, exposure, inflated)
+    excess, square = float((present * ((y - mu) ** 2 - y)).sum()), float((present * mu * mu).sum())
     r = square / excess if excess > 0.0 else STARTS[1]
-    return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)))
+    return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)), 1.0 - float(present.mean()))
 
 
 def warn_of_wild_count(y: np.ndarray) -> None:

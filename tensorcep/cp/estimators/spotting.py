@@ -114,7 +114,7 @@ def _with_scores(frame: pd.DataFrame, numbers: tuple[np.ndarray, ...]) -> pd.Dat
 def scores_of_batch(likelihood: Likelihood, plan: BatchPlan, arrival: Batch) -> pd.DataFrame:
     """The anomaly scores of the entries of a batch that is planned and not learned yet."""
     frame, batch = cells_of_batch(arrival), plan.batch
-    numbers = _scored(likelihood, belief_before(plan), batch.rows, plan.y)
+    numbers = _scored(likelihood, belief_before(plan), batch.rows, plan.y, plan.extent)
     seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, plan.coords.T, strict=True)]
     return _with_scores(frame, (arrival.values, *numbers, ~np.all(seen, axis=0)))
 

@@ -90,7 +90,7 @@ def _begin_again(
     rate = getattr(model, "_sampled_rate", None)
     source = None if rate is None else SparseTensor(coords[:0], kept.values[:0], tuple(sizes), zero_rate=rate)
     entries = (coords, kept.values, tuple(sizes), tuple(labels))
-    begun = begin_with(model, entries, source, stream.standing, kept.prior, kept.power)
+    begun = begin_with(model, entries, source, stream.standing, kept.prior, kept.power, kept.extent)
     record |= {"how": "fitted again", "sweeps": begun.run.n_iter}
     told = {"n_batches_": model.n_batches_, "forgotten_": [*model.forgotten_, record]}
     model._begin(begun, coords, kept.values, stream.state.time, stream.reservoir, **told)

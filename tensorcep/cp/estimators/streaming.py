@@ -11,10 +11,11 @@ from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
 from tensorcep.cp.estimators.entries import refuse_others
+from tensorcep.cp.estimators.extents import ARGUMENTS
 from tensorcep.cp.estimators.learning import LearningCP
 from tensorcep.cp.estimators.score_files import watching
 from tensorcep.cp.estimators.weighting import weighted_batch
-from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch
+from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.entries.tables import as_frame, as_frames
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
@@ -47,6 +48,8 @@ class StreamingCP(LearningCP):
         sample_weight : array-like of shape (N,), optional
             How much each entry counts, as in `fit`: the power to which its likelihood is taken. With ``revisit=`` and
             where a dispersion is learned, whole numbers.
+        **others
+            Of counts exposure= or n_trials=, as in `fit`. Once a batch had exposures, every batch needs them.
 
         Returns
         -------
@@ -57,9 +60,15 @@ class StreamingCP(LearningCP):
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
         """
-        refuse_others(f"{type(self).__name__}.partial_fit", others)
-        self._learn(weighted_batch(as_batch(as_frame(X), y, time, self._code), sample_weight))
+        X, extents, column = self._split_extents(as_frame(X), others, "partial_fit")
+        batch = as_batch(X, y, time, self._code)
+        self._learn(weighted_batch(with_extents(batch, extents, column), sample_weight))
         return self
+
+    def _column_of_extents(self, given: dict[str, Any]) -> str | None:
+        """The column of exposures or trials that `stream` was told of; None where there is none."""
+        refuse_others(f"{type(self).__name__}.stream", given)
+        return None
 
     def stream(
         self,
@@ -95,6 +104,9 @@ class StreamingCP(LearningCP):
             of which a batch has the last.
         sample_weight : column name, optional
             Of DataFrames: the weights of the entries, as in `partial_fit`.
+        exposure, n_trials : column name, optional
+            Of counts, the column of DataFrames and files that holds them, as in `partial_fit`; of files with `modes`
+            and `value`.
         callback : callable, optional
             Called as ``callback(model, scores)`` after each batch; a true value stops the stream.
         scores : path or callable, optional
@@ -120,7 +132,9 @@ class StreamingCP(LearningCP):
         check_int("batch_size", batch_size)
         if first_batch is not None:
             check_int("first_batch", first_batch)
-        how = Arrivals(modes, value, time, batch_size, first_batch, reading, self._code, sample_weight)
+        extents = {name: reading.pop(name) for name in ARGUMENTS.values() if name in reading}
+        column = self._column_of_extents(extents)
+        how = Arrivals(modes, value, time, batch_size, first_batch, reading, self._code, sample_weight, column)
         trace = {name: array("d") for name in SCORES}
         try:
             bars = tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose)

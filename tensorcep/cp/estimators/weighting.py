@@ -67,7 +67,8 @@ def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
     whole = bool((weights == np.rint(weights)).all())
     which = _repeated(weights) if whole else np.flatnonzero(weights)
     keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
-    some = batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which])
+    extents = None if batch.extents is None else batch.extents[which]
+    some = batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which], extents=extents)
     return some if whole else some._replace(weights=weights[which])
 
 
@@ -113,6 +114,11 @@ def check_power(name: str, problem: Problem) -> None:
         fail_value(
             "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
             "likelihood='poisson'."
+        )
+    if likelihood.zeros is not None:
+        fail_value(
+            "weights must be whole numbers with zero_inflation=True, each entry counting as so many; got others; "
+            "round them, or use zero_inflation=False."
         )
     if problem.uneven is not None:
         fail_value(

@@ -14,21 +14,45 @@ from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds
+from tensorcep.likelihoods.zeros import Zeros, presence
 
 if TYPE_CHECKING:
     from tensorcep.cp.gibbs.state import GibbsState
 
 
-def draw_dispersion(c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor) -> None:
-    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out."""
+def draw_presence(c: int, state: GibbsState, zeros: Zeros, problem: Problem) -> np.ndarray:
+    """Draw which zeros of chain c are structural given its latent values, and then their share.
+
+    Gives how often every entry counts among the others, (n_blocks, LANES): 0 or 1.
+    """
+    chains, entries, f = state.chains, problem.entries, state.f[c]
+    rng = generator(problem.seed, Stream.ZEROS, chains.sweeps, c)
+    at = (entries.y == 0.0) & (entries.weight > 0.0)
+    y, theta = entries.y[at], state.theta(c, f.shape)[at]
+    log_mass = np.empty_like(y)
+    problem.likelihood.loglik(y, f[at], theta, log_mass, np.empty_like(y), np.empty_like(y))
+    present = entries.weight.copy()
+    present[at] = rng.random(len(y)) < presence(y, log_mass, float(chains.theta[c, -1]))
+    n, n_present = float(entries.weight.sum()), float(present.sum())
+    chains.theta[c, -1] = zeros.law_of(n - n_present, n_present).draw(rng)
+    return present
+
+
+def draw_dispersion(
+    c: int, state: GibbsState, learned: Learned, problem: Problem, executor: Executor, used: np.ndarray
+) -> None:
+    """Draw the dispersions of chain c given its latent values, auxiliary variables integrated out.
+
+    `used` (n_blocks, LANES) is 0 where an entry tells nothing of them.
+    """
     chains, entries, f = state.chains, problem.entries, state.f[c]
     (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
     key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
-    record = (entries.y, entries.weight, state.theta(c, f.shape), key, tables)
+    record = (entries.y, used, state.theta(c, f.shape), key, tables)
     executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
     softplus = counting.softplus(f)  # type: ignore[union-attr]
-    law = Gamma(a + groups.totals(tables), b + groups.totals(entries.weight * softplus))
-    chains.theta[c] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
+    law = Gamma(a + groups.totals(tables), b + groups.totals(used * softplus))
+    chains.theta[c, : groups.size] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
 
 
 def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
@@ -39,15 +63,28 @@ def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, execu
     chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
 
 
-def draw_sites(c: int, state: GibbsState, augmentation: Augmentation, problem: Problem, executor: Executor) -> None:
-    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
+def draw_sites(
+    c: int,
+    state: GibbsState,
+    augmentation: Augmentation,
+    problem: Problem,
+    executor: Executor,
+    used: np.ndarray | None = None,
+) -> None:
+    """Draw the auxiliary variables of chain c: the weight and the target of every entry.
+
+    `used` (n_blocks, LANES), if given, is 0 where an entry says nothing of its latent value.
+    """
     chains, f = state.chains, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
     y, theta = state.given(c, problem)
     theta = theta * state.uneven.of_entry[c] if state.uneven is not None and state.uneven.of_entry.size else theta
-    record = (y, problem.weights, f, theta, key, *sites)
+    if used is not None:  # what was drawn in the sweep before is no more
+        for part in sites:
+            part *= used
+    record = (y, problem.weights if used is None else used, f, theta, key, *sites)
     executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
     if len(problem.entries.known):
         np.subtract(sites[1], sites[0] * problem.entries.known, out=sites[1])

@@ -5,7 +5,8 @@ In the burn-in chains leave some entries out, which then tell how far each chain
 For likelihoods that are not Gaussian in f an auxiliary variable per entry (`tensorcep.likelihoods.augmentation`), then
 the rows of one mode after the other, then the precision of the entries, where there is one. A dispersion comes first,
 given the latent values, with the auxiliary variables integrated out: drawn given an old variable, whose law depends on
-it, it would change the stationary law. So do the thresholds of ordered levels.
+it, it would change the stationary law. So do the thresholds of ordered levels, and, before all, which zeros of counts
+are structural, and their share.
 
 Two samplers differ in the auxiliary variable alone. "gibbs" has normal latent values: real values, censored or not
 (Chib 1992), and probit labels (Albert and Chib 1993). "pg-gibbs" has Polya-Gamma variables: labels with the logit link,
@@ -29,7 +30,7 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.sums import mean_square, variance
-from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_sites
+from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_presence, draw_sites
 from tensorcep.cp.gibbs.chains import (
     collect,
     draw_factors,
@@ -88,9 +89,11 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     if learned is not None and uneven is not None:
         learned = learned._replace(groups=uneven.sharing)
     theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
-    levels = learned_levels(problem.likelihood)
+    levels, zeros = learned_levels(problem.likelihood), problem.likelihood.zeros
     if levels is not None:
         theta = np.tile(levels.start, (C, 1))
+    if zeros is not None:
+        theta = np.append(theta, np.full((C, 1), zeros.start), axis=1)
     held = _held_out(problem, options)
     left_out = None if held is None else held.place
     chains = start_chains(problem, options, theta, drawn, left_out)
@@ -141,8 +144,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
-        given, uneven = state.given_at(left_out.place, problem), None if even else of_held(state)
-        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, problem.likelihood, uneven)
+        uneven, (given, likelihood) = None if even else of_held(state), state.told_at(left_out.place, problem)
+        held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, likelihood, uneven)
         held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
@@ -173,13 +176,17 @@ def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
 def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> float:
     """Draw everything of chain c once; gives the mean log likelihood of the entries in the sweep."""
     chains, augmentation = state.chains, state.augmentation
+    zeros, present = problem.likelihood.zeros, None
+    if zeros is not None:
+        present = draw_presence(c, state, zeros, problem)
     if state.learned is not None and not state.learns_precision:
-        draw_dispersion(c, state, state.learned, problem, executor)
+        used = problem.entries.weight if present is None else present
+        draw_dispersion(c, state, state.learned, problem, executor, used)
     levels = learned_levels(problem.likelihood)
     if levels is not None:
         draw_cuts(c, state, levels, problem, executor)
     if augmentation is not None:
-        draw_sites(c, state, augmentation, problem, executor)
+        draw_sites(c, state, augmentation, problem, executor, present)
     if state.uneven is not None:
         return _sweep_uneven(c, state, state.uneven, problem, even, executor)
     n = float(len(problem.entries.permutation) if problem.power is None else problem.power.sum())
@@ -193,7 +200,8 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
         _draw_precision(c, state, state.learned, squares, n, problem.seed)
     if augmentation is not None:
         y, theta = state.given(c, problem)
-        return train_score(problem, state.f[c], theta, y)
+        share = None if present is None else float(chains.theta[c, -1])
+        return train_score(problem, state.f[c], theta, y, share)
     tau = float(chains.theta[c, 0])
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 
@@ -233,9 +241,9 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     mode = None if learned is None else learned.groups.mode
     shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
     levels = learned_levels(problem.likelihood)
-    draws = collect(state.chains, problem, mode, learned is not None or levels is not None, shares)
-    if levels is not None:
-        draws = draws._replace(n_thresholds=levels.n - 2)
+    has_share = problem.likelihood.zeros is not None
+    draws = collect(state.chains, problem, mode, learned is not None or levels is not None or has_share, shares)
+    draws = draws._replace(n_thresholds=0 if levels is None else levels.n - 2, has_share=has_share)
     if held is None:
         return draws
     if state.noise_held and draws.theta is not None:
@@ -264,6 +272,7 @@ PG_GIBBS = replace(
     name="pg-gibbs",
     needs=("pg",),
     options=PGGibbs,
+    takes_zeros=True,
     init=partial(init, "pg"),
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
 )

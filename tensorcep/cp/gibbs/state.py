@@ -82,9 +82,17 @@ class GibbsState(NamedTuple):
         low, high = zip(*(levels.between(y, theta) for theta in self.chains.theta), strict=True)
         return np.stack(low), np.stack(high)
 
+    def told_at(self, place: np.ndarray, problem: Problem) -> tuple[tuple[np.ndarray, np.ndarray], Likelihood]:
+        """The same, and the likelihood whose kernels take them: of counts with structural zeros that of both kinds."""
+        given, likelihood = self.given_at(place, problem), problem.likelihood
+        if likelihood.zeros is None:
+            return given, likelihood
+        likelihood, theta = self.predictive_at(place, likelihood)
+        return (given[0], theta), likelihood
+
     def predictive_at(self, place: np.ndarray, likelihood: Likelihood) -> tuple[Likelihood, np.ndarray]:
         """The likelihood of new observations at these places, and its parameter in every chain, (C, n)."""
-        if learned_levels(likelihood) is None:
+        if learned_levels(likelihood) is None and likelihood.zeros is None:
             return likelihood, self.theta_at(place)
         found, theta = with_parameter(likelihood, EntryTheta(self.chains.theta))
         return found, np.broadcast_to(theta.values, (len(theta.values), len(place)))

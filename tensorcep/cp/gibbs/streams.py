@@ -13,7 +13,7 @@ CHAINS = 1 << 16
 class Stream(IntEnum):
     """What is drawn. Rows of mode k have the compiled stream k.
 
-    The first nine are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
+    The first ten are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
     """
 
     PRECISION = 2
@@ -25,6 +25,7 @@ class Stream(IntEnum):
     THRESHOLDS = 8
     GAPS = 9
     EVENNESS = 10
+    ZEROS = 11
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     FACTORS = 1 << 22

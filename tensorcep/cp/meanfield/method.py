@@ -36,6 +36,7 @@ from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_ta
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
+from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
 from tensorcep.cp.parameters import (
     Learned,
     first_thresholds,
@@ -104,6 +105,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         found=(None,) * len(problem.shape),
         uneven=even_factors(problem),
         stored=stored,
+        share=first_share(problem),
     )
     refresh_numbers(0, n_rows, state)
     if orders is not None:
@@ -141,7 +143,7 @@ def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> 
         second = whole_second_moments(state, problem, executor)
         square = latent_squares(problem, second, executor, state.f)
         state = state._replace(sites=state.sites._replace(square=square))
-    update_sites(state.sites, augmentation, state.given(problem), problem, executor)
+    update_sites(state.sites, augmentation, state.given(problem), problem, executor, state.share)
     if state.uneven is not None:
         weigh(state.sites, state.uneven)
     return state
@@ -161,15 +163,20 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
             state = state._replace(law=_law_of_precision(k, state, problem))
     if state.augmentation is None or state.weighted:
         state = _with_latent(state, problem, executor)
+    if state.share is not None:
+        state = with_share(state, problem)
     if state.counts:
         state = _with_counts(state, problem, executor)
+    elif state.share is not None:
+        state = _with_law(state, state.law, problem, executor)
     if state.cut is not None:
         state = _with_thresholds(state, problem, executor)
     if state.uneven is not None and not annealed:
         state = with_factors(state, problem, executor)
     if state.stored is None:
         y, theta = state.given(problem)
-        told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y))
+        share = None if state.share is None else state.share.mean
+        told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y, share))
     else:
         state, told = report(state, old, problem, executor)
     sweep = Sweep(
@@ -197,14 +204,15 @@ def _law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
 
 def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The laws of the dispersions, and the auxiliary variables that go with them."""
-    learned, sites = state.learned, state.sites
+    learned, sites, present = state.learned, state.sites, problem.entries.weight
+    present = present if state.share is None else sites.present
     if state.matched:
         index = sampled_entries(problem)
-        f, square = sites.f.ravel()[index], sites.square.ravel()[index]
-        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0))  # type: ignore[union-attr]
+        f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
+        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
         return _with_law(state, law, problem, executor)
     counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-    rate = groups.totals(problem.entries.weight * counting.softplus(sites.f, sites.square))  # type: ignore[union-attr]
+    rate = groups.totals(present * counting.softplus(sites.f, sites.square))  # type: ignore[union-attr]
     law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
     return _with_law(state, law, problem, executor)
 
@@ -223,7 +231,8 @@ def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor
 
 def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
     state = state._replace(law=law)
-    update_sites(state.sites, state.augmentation, state.given(problem), problem, executor)  # type: ignore[arg-type]
+    given, augmentation = state.given(problem), state.augmentation
+    update_sites(state.sites, augmentation, given, problem, executor, state.share)  # type: ignore[arg-type]
     return state
 
 
@@ -244,6 +253,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
         return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(sites.constant.sum())
     square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if state.weighted else state.square
     rest += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
+    rest -= divergence_of_share(state, problem)
     levels = learned_levels(problem.likelihood)
     if levels is not None and state.cut is not None:
         return rest + prior_of_thresholds(levels, state.cut.thresholds).value
@@ -253,6 +263,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
     theta: dict[str, Any] = {"noise": None} if state.learned is None else state.learned.result(state.law)
+    theta["zeros"] = state.share
     if state.cut is not None:
         theta["thresholds"] = Thresholds(*state.cut)
     theta = theta if state.uneven is None else uneven_result(state, problem)
@@ -273,6 +284,7 @@ VMP = Method(
     takes_features=True,
     takes_limits=True,
     takes_levels=True,
+    takes_zeros=True,
 )
 PG_VB = replace(
     VMP,

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.betas import Beta
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model import sum_squares
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.zeros import weigh
 
 
 class Sites(NamedTuple):
@@ -29,6 +31,8 @@ class Sites(NamedTuple):
         E[f^2]; no blocks where nothing depends on it.
     weight, target, spread, constant : arrays
         See `Augmentation.expected`.
+    present : array
+        Of counts with structural zeros, the probability that the entry is none; no blocks for others.
     """
 
     f: np.ndarray
@@ -37,6 +41,7 @@ class Sites(NamedTuple):
     target: np.ndarray
     spread: np.ndarray
     constant: np.ndarray
+    present: np.ndarray = np.zeros((0, LANES))
 
 
 def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
@@ -47,7 +52,8 @@ def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
     if augmentation is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return Sites(none, none, weight, y, none, none)
-    return Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
+    sites = Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
+    return sites if problem.likelihood.zeros is None else sites._replace(present=weight.copy())
 
 
 def update_sites(
@@ -56,15 +62,20 @@ def update_sites(
     given: tuple[np.ndarray, np.ndarray],
     problem: Problem,
     executor: Executor,
+    share: Beta | None = None,
 ) -> None:
     """The best laws of the auxiliary variables at the latent values that `sites` has, in place.
 
-    `given` is what kernels take as y and theta of every entry.
+    `given` is what kernels take as y and theta of every entry, `share` the law of the share of structural zeros.
     """
     y, theta = given
     square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
     per_entry((y, sites.f, square, theta), results, augmentation.expected, problem, executor)
+    if share is not None:
+        used = problem.entries.weight
+        np.multiply(weigh(y, (sites.f, sites.square), share, results), used, out=sites.present)
+        sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
     if problem.power is not None:
         for part in results:
             part *= problem.power

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.betas import Beta
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
@@ -77,6 +78,8 @@ class MeanFieldState(NamedTuple):
         None where noise is the same everywhere.
     stored : StoredSums or None
         None for entries in memory; of others no latent values are kept.
+    share : Beta or None
+        Law of the share of structural zeros.
     """
 
     small: Problem
@@ -99,6 +102,7 @@ class MeanFieldState(NamedTuple):
     cut: ThresholdLaw | None = None
     uneven: UnevenFactors | None = None
     stored: StoredSums | None = None
+    share: Beta | None = None
 
     @property
     def f(self) -> np.ndarray:

@@ -20,6 +20,7 @@ from tensorcep.core.belief import Dispersion, GammaNoise, Posterior, row_dims
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
+from tensorcep.cp.extents import with_extents
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
@@ -180,11 +181,12 @@ def batch_of(
     time: float,
     seed: int,
     power: np.ndarray | None = None,
+    extent: np.ndarray | None = None,
 ) -> BatchProblem:
     """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
 
     `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
-    power that each entry's likelihood is taken to, None where it is 1.
+    power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
     """
     used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
     shape = tuple(len(rows) for rows in used)
@@ -195,7 +197,7 @@ def batch_of(
         noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
     local_coords = np.stack(local, axis=1)
     problem = Problem(
-        entries=pack_entries(local_coords, y, shape),
+        entries=with_extents(pack_entries(local_coords, y, shape), likelihood, extent),
         shape=shape,
         rank=state.rank,
         likelihood=likelihood_after(likelihood, state.dispersion, keep ** max(0.0, time - state.time)),

@@ -22,7 +22,7 @@ from tensorcep.core.checks import (
 from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.io import read_batches
+from tensorcep.entries.io import batches_with_extents, read_batches
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.spelling import spelled_as
 from tensorcep.entries.tensor import SparseTensor
@@ -61,6 +61,17 @@ class Arrivals(NamedTuple):
     reading: dict[str, Any]
     code: Code | None = None
     weight: Any = None
+    extent: str | None = None
+
+
+def with_extents(batch: Batch, extents: Any, column: str | None = None) -> Batch:
+    """A batch with the exposures or numbers of trials of its entries, which came from a column."""
+    if extents is None:
+        return batch
+    n = len(batch.values)
+    values = np.full(n, extents, dtype=np.float64) if np.ndim(extents) == 0 else extents
+    values = check_values(values, n, name="the exposures or numbers of trials")
+    return batch._replace(extents=values, column=column)
 
 
 def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batch:
@@ -111,7 +122,11 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
                 "sample_weight names a column of a DataFrame; read files in pieces by pandas.read_csv(chunksize=)."
             )
         columns = {"modes": how.modes, "value": how.value}
-        source = read_batches(source, how.batch_size, first_batch=how.first_batch, **columns, **how.reading)
+        reading = {"first_batch": how.first_batch, **columns, **how.reading}
+        if how.extent is None:
+            source = read_batches(source, how.batch_size, **reading)
+        else:
+            source = batches_with_extents(source, how.extent, how.batch_size, **reading)
     if not isinstance(source, Iterable):
         raise TypeError(f"source must be an iterable of batches, a DataFrame, or paths; got {type(source).__name__}.")
     for number, item in enumerate(source):
@@ -121,8 +136,10 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
             values, classes = (item.values, None) if how.code is None else how.code(item.values)
             yield item._replace(values=values, classes=classes)
         elif isinstance(item, SparseTensor):
+            _check_no_column(how)
             yield as_batch(item, None, code=how.code)
         elif isinstance(item, (tuple, list)) and len(item) in (2, 3):
+            _check_no_column(how)
             yield as_batch(item[0], item[1], item[2] if len(item) == 3 else None, how.code)
         else:
             raise TypeError(
@@ -131,8 +148,16 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
             )
 
 
+def _check_no_column(how: Arrivals) -> None:
+    if how.extent is not None:
+        fail_value(
+            f"the column {how.extent!r} of exposures or trials is one of DataFrames or files, and this batch is a pair "
+            "or a SparseTensor; use partial_fit."
+        )
+
+
 def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Batch]:
-    extra = [name for name in (how.time, how.weight) if name is not None]
+    extra = [name for name in (how.time, how.weight, how.extent) if name is not None]
     others = [name for name in frame.columns if name not in extra]
     value = others[-1] if how.value is None else how.value
     modes = [name for name in others if name != value] if how.modes is None else list(how.modes)
@@ -142,6 +167,7 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
         time = None if how.time is None else part[how.time].iloc[-1]
         batch = as_batch(part[modes], part[value], time, how.code)
+        batch = with_extents(batch, None if how.extent is None else part[how.extent], how.extent)
         yield weighted_batch(batch, None if how.weight is None else part[how.weight])
 
 

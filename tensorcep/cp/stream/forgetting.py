@@ -104,8 +104,8 @@ def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
 
 def kept_without(kept: Kept, gone: np.ndarray) -> Kept:
     """The entries of a stream that is beginning, without those that are gone (N,) bool."""
-    power = None if kept.power is None else kept.power[~gone]
-    return kept._replace(coords=kept.coords[~gone], values=kept.values[~gone], power=power)
+    power, extent = (None if part is None else part[~gone] for part in (kept.power, kept.extent))
+    return kept._replace(coords=kept.coords[~gone], values=kept.values[~gone], power=power, extent=extent)
 
 
 def positions_of(keys: Sequence[object], dropped: np.ndarray) -> dict[object, int]:

@@ -59,6 +59,8 @@ class Standing(NamedTuple):
     shares : tuple of float
         Of labels, what each share of the model beside the constant has gained (`tensorcep.cp.share`); empty before
         anything was predicted.
+    extent : float
+        Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
     """
 
     n: float = 0.0
@@ -69,14 +71,23 @@ class Standing(NamedTuple):
     warned: bool = False
     dispersion: LogDispersion = LogDispersion()
     shares: tuple[float, ...] = ()
+    extent: float = 0.0
 
-    def after(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted | None = None) -> Standing:
-        """The standing after entries with these values, of which this was predicted."""
-        seen = self.seen + len(values)
-        found = self._replace(seen=seen, mean=self.mean + float(np.sum(values - self.mean)) / seen)
+    def after(
+        self,
+        likelihood: Likelihood,
+        values: np.ndarray,
+        predicted: Predicted | None = None,
+        extent: np.ndarray | None = None,
+    ) -> Standing:
+        """The standing after entries with these values, and extents if they have some, of which this was predicted."""
+        each = np.ones(len(values)) if extent is None else extent
+        seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
+        mean = self.mean + float(np.sum(values - self.mean * each)) / total
+        found = self._replace(seen=seen, mean=mean, extent=total)
         if learns_dispersion(likelihood):
-            found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean))
-        gain = None if predicted is None or not self.seen else self._gain(likelihood, values, predicted)
+            found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
+        gain = None if predicted is None or not self.seen else self._gain(likelihood, values, predicted, extent)
         if gain is None:
             return found
         left = min(1.0, RECENT / (self.n + len(values)))
@@ -109,10 +120,12 @@ class Standing(NamedTuple):
         score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
         return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
-    def _gain(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted) -> np.ndarray | None:
+    def _gain(
+        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None
+    ) -> np.ndarray | None:
         """What each prediction gained (n,); None where the constant leaves nothing to gain."""
         if is_judged_by_score(likelihood):
-            constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion)
+            constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion, extent)
             return np.asarray(np.clip(predicted.score - constant, -MOST, MOST))
         apart = (values - self.mean) ** 2
         return (apart - (values - predicted.mean) ** 2) / apart.mean() if apart.any() else None
@@ -140,6 +153,8 @@ class Kept(NamedTuple):
         The prior of the stream when there is no more doubt of it.
     power : (N,) float64 or None
         How much each entry counts; None where all count once.
+    extent : (N,) float64 or None
+        Exposure, in the model's unit, or number of trials of each entry; None where they have none.
     """
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
@@ -147,6 +162,7 @@ class Kept(NamedTuple):
     fitted: int
     prior: str | None = None
     power: Annotated[np.ndarray, Sized("N")] | None = None
+    extent: Annotated[np.ndarray, Sized("N")] | None = None
 
 
 def warn_of_no_gain(standing: Standing) -> None:

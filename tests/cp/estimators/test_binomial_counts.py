@@ -140,7 +140,5 @@ def test_what_is_refused():
         model.fit(X, y, exposure=trials)
     with pytest.raises(ValueError, match="n_trials is for"):
         tc.CPCountRegressor(2).fit(X, y, n_trials=trials)
-    with pytest.raises(ValueError, match="partial_fit learns no binomial counts"):
-        model.partial_fit(X, y)
     with pytest.raises(ValueError, match="binomial"):
         new("vmp", method="gibbs").fit(X, y, n_trials=trials)
