@@ -32,15 +32,18 @@ def fit(
     n_parts: int | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Fit a CP estimator of real values with the row updates on the workers of a Dask cluster.
+    """Fit a CP estimator with the row updates on the workers of a Dask cluster.
 
     The plan is that of ``model.fit``, pilots, chains and entries left out included, and so are the bits of its result,
-    on any number of workers. For methods "gibbs" and "vmp". This process holds entries and rows, too; entries go to
-    the workers by files, of which each range of rows of each mode has one, and rows as they change.
+    on any number of workers. For methods "gibbs", "pg-gibbs", "vmp" and "pg-vb", with every likelihood that they have:
+    the methods of "auto" but for little memory. This process holds entries and rows, too; entries go to the workers by
+    files, of which each range of rows of each mode has one, and rows as they change. Where a likelihood needs an
+    auxiliary variable per entry the workers draw it, or compute the squares that it follows from; what it says goes
+    through this process, 16 bytes per entry for each mode.
 
     Parameters
     ----------
-    model : CPRegressor
+    model : CPRegressor, CPClassifier, CPCountRegressor or CPOrdinalRegressor
         It is fitted, and returned.
     X, y, modes, value : entries
         As in ``model.fit``, or a dask.dataframe, which the workers read. Its labels are sorted, whatever the order of

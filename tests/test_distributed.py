@@ -193,7 +193,7 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
     [
         (
             tc.CPRegressor(2, method="cep"),
-            "by gibbs and vmp, not 'gaussian' by 'cep'; fit it in",
+            "by gibbs, pg-gibbs, vmp and pg-vb, not 'gaussian' by 'cep'; fit it in",
         ),
         (tc.CPRegressor(2, method="vmp", noise="entry"), "workers fit entries of one noise"),
     ],
