@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
 from typing import Any
@@ -32,15 +33,18 @@ def fit(
     n_parts: int | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Fit a CP estimator of real values with the row updates on the workers of a Dask cluster.
+    """Fit a CP estimator with the row updates on the workers of a Dask cluster.
 
     The plan is that of ``model.fit``, pilots, chains and entries left out included, and so are the bits of its result,
-    on any number of workers. For methods "gibbs" and "vmp". This process holds entries and rows, too; entries go to
-    the workers by files, of which each range of rows of each mode has one, and rows as they change.
+    on any number of workers. For methods "gibbs", "pg-gibbs", "vmp" and "pg-vb", with every likelihood that they have:
+    the methods of "auto" but for little memory. This process holds entries and rows, too; entries go to the workers by
+    files, of which each range of rows of each mode has one, and rows as they change. Where a likelihood needs an
+    auxiliary variable per entry the workers draw it, or compute the squares that it follows from; what it says goes
+    through this process, 16 bytes per entry for each mode.
 
     Parameters
     ----------
-    model : CPRegressor
+    model : CPRegressor, CPClassifier, CPCountRegressor or CPOrdinalRegressor
         It is fitted, and returned.
     X, y, modes, value : entries
         As in ``model.fit``, or a dask.dataframe, which the workers read. Its labels are sorted, whatever the order of
@@ -88,42 +92,65 @@ def fit(
 
 
 def predict(model: Any, frame: Any) -> Any:
-    """Predictions of the lines of a dask.dataframe, made by the workers when they are asked for.
+    """Predictions of the lines of a dask.dataframe, or of parquet files, made by the workers when they are asked for.
 
     Parameters
     ----------
     model : fitted CP estimator
-        With a mean and a standard deviation of what it predicts: CPRegressor, CPCountRegressor.
-    frame : dask.dataframe.DataFrame
-        With a column for every mode, found by their names; others are ignored.
+    frame : dask.dataframe.DataFrame, or path
+        With a column for every mode, found by their names; others are ignored. A path is of a folder of parquet files,
+        or a pattern such as "new/*.parquet"; without an active client, threads of this process read them.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with the index and partitions of the frame and the columns "mean" and "std".
+        Lazy, with the index and partitions of the frame. Of a classifier the columns are "label" and, by their names,
+        the probabilities of all classes; of other models "mean" and "std".
 
     Raises
     ------
     TypeError, ValueError
         If the model has no such predictions, or `frame` is no table of Dask.
+    FileNotFoundError
+        If there is no file at the path.
 
     Examples
     --------
     >>> from tensorcep import distributed
-    >>> table = distributed.predict(model, frame)  # doctest: +SKIP
+    >>> table = distributed.predict(model, "new/*.parquet")  # doctest: +SKIP
     >>> table.to_parquet("predictions")  # doctest: +SKIP
     """
     dask_module("predictions of a dask.dataframe")
     check_is_fitted(model)
-    if not isinstance(model, BaseCP) or hasattr(model, "predict_proba"):
-        raise TypeError(f"model must predict means and standard deviations; got {type(model).__name__}.")
+    if not isinstance(model, BaseCP):
+        raise TypeError(f"model must be a CP estimator; got {type(model).__name__}.")
+    if isinstance(frame, (str, os.PathLike)):
+        frame = _table_at(os.fspath(frame))
     if not is_of(frame, "dask"):
-        fail_value(f"frame must be a dask.dataframe; got {type(frame).__name__}; use model.predict.")
-    meta = pd.DataFrame({"mean": np.zeros(0), "std": np.zeros(0)}, index=frame._meta.index[:0])
+        fail_value(f"frame must be a dask.dataframe, or a path; got {type(frame).__name__}; use model.predict.")
+    meta = _predicted(frame._meta.iloc[:0], model)
     held = importlib.import_module("dask").delayed(model, pure=True)
     return frame.map_partitions(_predicted, held, meta=meta)
 
 
+def _table_at(path: str) -> Any:
+    """The table of the parquet files in a folder, or of a pattern."""
+    pattern = os.path.join(glob.escape(path), "*.parquet") if os.path.isdir(path) else path
+    names = sorted(glob.glob(pattern))
+    if not names:
+        raise FileNotFoundError(f"there is no parquet file at {path!r}; give a folder with some, or a pattern.")
+    return importlib.import_module("dask.dataframe").read_parquet(names)
+
+
 def _predicted(part: pd.DataFrame, model: Any) -> pd.DataFrame:
-    mean, std = (np.zeros(0), np.zeros(0)) if not len(part) else model.predict(part, return_std=True)
-    return pd.DataFrame({"mean": mean, "std": std}, index=part.index)
+    """The predictions of some lines."""
+    none = not len(part)
+    if not hasattr(model, "predict_proba"):
+        mean, std = (np.zeros(0), np.zeros(0)) if none else model.predict(part, return_std=True)
+        return pd.DataFrame({"mean": mean, "std": std}, index=part.index)
+    classes = np.asarray(model.classes_)
+    shares = np.zeros((0, len(classes))) if none else model.predict_proba(part)
+    labels = classes[:0] if none else model.predict(part)
+    table = pd.DataFrame(shares, columns=[str(name) for name in classes], index=part.index)
+    table.insert(0, "label", labels)
+    return table

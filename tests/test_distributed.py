@@ -193,7 +193,7 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
     [
         (
             tc.CPRegressor(2, method="cep"),
-            "by gibbs and vmp, not 'gaussian' by 'cep'; fit it in",
+            "by gibbs, pg-gibbs, vmp and pg-vb, not 'gaussian' by 'cep'; fit it in",
         ),
         (tc.CPRegressor(2, method="vmp", noise="entry"), "workers fit entries of one noise"),
     ],
@@ -256,5 +256,25 @@ def test_predictions_of_a_dask_table_are_lazy_and_those_of_its_lines(
     table = found.compute()
     np.testing.assert_array_equal(table["mean"], mean)
     np.testing.assert_array_equal(table["std"], std)
+    of_files = distributed.predict(model, folder)
+    assert of_files.npartitions == 3
+    np.testing.assert_array_equal(of_files.compute()["mean"], mean)
     with pytest.raises(ValueError, match=r"use model\.predict"):
         distributed.predict(model, frame)
+    with pytest.raises(FileNotFoundError, match="there is no parquet file at"):
+        distributed.predict(model, folder / "none-*.parquet")
+
+
+def test_probabilities_of_a_dask_table_are_lazy_and_those_of_its_lines(
+    client: Any, files: tuple[Path, pd.DataFrame]
+) -> None:
+    pytest.importorskip("dask.dataframe")
+    folder, frame = files
+    cells, ones = frame[["user", "item", "day"]], np.where(frame["stars"] > 0.0, "yes", "no")
+    how: dict[str, Any] = {"rank": 2, "method": "vmp", "max_iter": 3, "random_state": 0}
+    model, _ = recorded(lambda: tc.CPClassifier(**how).fit(cells, ones))
+    found = distributed.predict(model, str(folder / "*.parquet"))
+    assert list(found.columns) == ["label", "no", "yes"]
+    table = found.compute()
+    np.testing.assert_array_equal(table[["no", "yes"]], model.predict_proba(cells))
+    np.testing.assert_array_equal(table["label"].astype(str), model.predict(cells))

@@ -282,3 +282,13 @@ def test_scripts_refuse_wrong_options_in_one_sentence():
     assert "'cauchy'" in done.stderr
     assert "gaussian, probit" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_measure_distributed_fits_parquet_files_from_end_to_end(run, tmp_path):
+    small = "--entries 3000 --ranks 2 --sweeps 3 --workers 1 --engines vmp"
+    rows = rows_of(run, "studies.measure_distributed", *small.split(), "--parquet", str(tmp_path))
+    found = {row["metric"]: row["value"] for row in rows}
+    assert 0 < found["CPU seconds to first sweep"] < found["CPU seconds of all"]
+    assert found["MB of a worker"] > 10
+    assert len(list(tmp_path.glob("*.parquet"))) == 1

@@ -5,11 +5,16 @@ are medians over the sweeps after the first: "wall seconds", "CPU seconds" of th
 are the rows that this process gives to workers, "MB out of workers" what these give to each other and to it, of which
 "MB back" the new rows or sums. "same bits" is 1 where factors and changes equal those of one thread. The first sweep,
 which is left out, writes the files of entries.
+
+With --parquet the entries are instead lines of parquet files in that folder, written first unless they are there, with
+text as the keys of the first two modes. One fit from end to end on as many workers: seconds, wall and CPU, until the
+first sweep ended, of a sweep after it and of all, and the most memory that this process, and a worker, held.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 import warnings
@@ -17,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.common import Row, numbers, parser, report, row, say, words
@@ -26,6 +32,8 @@ from tensorcep.core.host import hosted_by
 from tensorcep.cp.workers.host import ClusterHost
 from tensorcep.methods import VMP, Gibbs
 
+# Lines of a parquet file.
+LINES = 1_000_000
 ENGINES: dict[str, Any] = {
     "gibbs": lambda: Gibbs(n_chains=1, weights="equal", noise="sampled"),
     "vmp": lambda: VMP(anneal=0),
@@ -65,13 +73,15 @@ def _of_worker(dask_worker: Any) -> tuple[float, int]:
     return time.process_time(), dask_worker.transfer_outgoing_bytes_total
 
 
-def fitted(tensor: SparseTensor, method: str, meter: Meter, options: argparse.Namespace, threads: int) -> CPRegressor:
+def fitted(
+    data: Any, method: str, meter: Meter, options: argparse.Namespace, threads: int, **given: Any
+) -> CPRegressor:
     """The model of a method, fitted for some sweeps."""
     how: dict[str, Any] = {"max_iter": options.sweeps, "tol": 0.0, "random_state": options.seed, "n_jobs": threads}
     how |= {"interactions": "cp", "init": "random", "callbacks": meter}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is asked for
-        return CPRegressor(options.ranks[0], method=ENGINES[method](), **how).fit(tensor)
+        return CPRegressor(options.ranks[0], method=ENGINES[method](), **how).fit(data, **given)
 
 
 def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Namespace) -> tuple[CPRegressor, Meter]:
@@ -84,6 +94,50 @@ def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Name
         meter = Meter(Cluster(client))
         with hosted_by(ClusterHost(meter.cluster, Path(place), None, options.parts)):  # type: ignore[arg-type]
             return fitted(tensor, method, meter, options, 1), meter
+
+
+def written(folder: Path, n: int, seed: int) -> list[str]:
+    """Parquet files of n entries in all, each of a million lines at most."""
+    rng, shape, names = np.random.default_rng(seed), (max(8, n // 10), max(8, n // 40), 500), []
+    for first in range(0, n, LINES):
+        path = folder / f"{n}-{first}.parquet"
+        names.append(str(path))
+        user, item, day = (rng.integers(size, size=min(LINES, n - first)) for size in shape)
+        if path.is_file():
+            continue
+        frame = pd.DataFrame({"user": user, "item": item, "day": day, "stars": rng.normal(size=len(user))})
+        for name in ("user", "item"):
+            frame[name] = name + frame[name].astype(str)
+        frame.to_parquet(path, index=False)
+    return names
+
+
+def _peak() -> tuple[float, float]:
+    """The most memory that this process held, in MB, and its CPU seconds."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, time.process_time()
+
+
+def from_parquet(n: int, n_workers: int, method: str, options: argparse.Namespace) -> list[Row]:
+    """One fit of parquet files by workers, from end to end."""
+    import dask.dataframe
+    from distributed import Client, LocalCluster
+
+    names = written(Path(options.parquet), n, options.seed)
+    local = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
+    with local, Client(local) as client:
+        meter, begin, before = Meter(Cluster(client)), time.perf_counter(), time.process_time()
+        how = {"modes": ["user", "item", "day"], "value": "stars"}
+        fitted(dask.dataframe.read_parquet(names), method, meter, options, 1, **how)
+        wall, peaks = time.perf_counter() - begin, client.run(_peak)
+        cpu = time.process_time() - before + sum(seconds for _, seconds in peaks.values())
+        found = {"wall seconds of all": wall, "CPU seconds of all": cpu}
+        found |= {"wall seconds to first sweep": meter.lines[0][0] - begin}
+        found |= {"CPU seconds to first sweep": meter.lines[0][1] - before}
+        found |= {f"{name} of a sweep": meter.per_sweep()[name] for name in ("wall seconds", "CPU seconds")}
+        found |= {"MB of this process": _peak()[0], "MB of a worker": max(size for size, _ in peaks.values())}
+    say(f"{method}, {n} lines of parquet, {n_workers} workers: " + ", ".join(f"{v:.3g} {k}" for k, v in found.items()))
+    others = {"data": "parquet", "method": method, "entries": n, "rank": options.ranks[0], "workers": n_workers}
+    return [row(name, value, **others) for name, value in found.items()]
 
 
 def rows_of(tensor: SparseTensor, method: str, options: argparse.Namespace) -> list[Row]:
@@ -114,8 +168,19 @@ def main(argv: list[str] | None = None) -> None:
     options.add_argument("--engines", type=words(*ENGINES), default="gibbs,vmp", help="default: gibbs,vmp")
     options.add_argument("--workers", type=numbers, default="1,2", help="numbers of workers (default: 1,2)")
     options.add_argument("--parts", type=int, default=None, help="ranges of each mode (default: by the entries)")
+    options.add_argument("--parquet", metavar="DIR", default=None, help="fit parquet files of this folder, on workers")
     given = options.parse_args(argv)
     rows: list[Row] = []
+    if given.parquet is not None:
+        rows += [
+            one
+            for n in given.entries
+            for m in given.engines
+            for w in given.workers
+            for one in from_parquet(n, w, m, given)
+        ]
+        report(rows, given.json)
+        return
     for n in given.entries:
         tensor = entries(n, given.seed)
         for method in given.engines:

@@ -7,12 +7,13 @@ the same wherever and however often it is done.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tensorcep import __version__
@@ -37,6 +38,11 @@ class Held:
     def __init__(self, value: Any, name: str):
         self.value, self.name = value, name
         self.future: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether workers have it."""
+        return self.future is not None and self.future.status not in ("cancelled", "lost")
 
 
 class Told(NamedTuple):
@@ -131,7 +137,9 @@ class Cluster:
         while len(found) < len(calls):
             watch.look(len(found), [f for i, f in futures.items() if i not in found])
             try:
-                for i in (i for i in range(len(calls)) if i not in found and i not in futures):
+                missing = [i for i in range(len(calls)) if i not in found and i not in futures]
+                self._send([calls[i] for i in missing])
+                for i in missing:
                     where = workers[i * len(workers) // len(calls)] if workers else None
                     futures[i] = self._submit(function, calls[i], f"{what}-{i}", where)
                 self._wait([f for i, f in futures.items() if i not in found])
@@ -187,13 +195,19 @@ class Cluster:
 
     def _forget(self, calls: Sequence[Call]) -> None:
         """Send again what is left to do needs."""
-        for item in itertools.chain(*calls):
-            for held in item if isinstance(item, (list, tuple)) else (item,):
-                if isinstance(held, Held):
-                    held.future = None
+        for held in _held_by(calls):
+            held.future = None
+
+    def _send(self, calls: Sequence[Call]) -> None:
+        """Send all that is not on workers at once: sending one array takes as long as a small task."""
+        missing = {id(held): held for held in _held_by(calls) if not held.is_there}
+        if missing:
+            sent = self.client.scatter([held.value for held in missing.values()], hash=False)
+            for held, future in zip(missing.values(), sent, strict=True):
+                held.future = future
 
     def _submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
-        sent = [self._future(item) for item in call]
+        sent = [_future(item) for item in call]
         how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
         if worker is not None:
             how |= {"workers": [worker], "allow_other_workers": True}
@@ -201,25 +215,27 @@ class Cluster:
 
     def _known_addresses(self) -> list[str]:
         """The workers that there were when it was last looked."""
-        if not self._workers:
-            self._workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        self._workers = self._workers or sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         return self._workers
 
-    def _future(self, item: Any) -> Any:
-        """What a task is given for an argument: futures for what is held."""
-        if isinstance(item, (list, tuple)) and any(isinstance(part, Held) for part in item):
-            return [self._future(part) for part in item]
-        if not isinstance(item, Held):
-            return item
-        if item.future is None or item.future.status in ("cancelled", "lost"):
-            (item.future,) = self.client.scatter([item.value], hash=False)
-        return item.future
-
     def _wait(self, futures: list[Any]) -> None:
-        try:
+        with contextlib.suppress(TimeoutError, self._dask.TimeoutError):
             self._dask.wait(futures, timeout=LOOK)
-        except (TimeoutError, self._dask.TimeoutError):
-            return
+
+
+def _held_by(calls: Sequence[Call]) -> Iterator[Held]:
+    """What these calls need of what is kept here."""
+    for item in itertools.chain(*calls):
+        for held in item if isinstance(item, (list, tuple)) else (item,):
+            if isinstance(held, Held):
+                yield held
+
+
+def _future(item: Any) -> Any:
+    """What a task is given for an argument: futures for what is held."""
+    if isinstance(item, (list, tuple)) and any(isinstance(part, Held) for part in item):
+        return [_future(part) for part in item]
+    return item.future if isinstance(item, Held) else item
 
 
 def cluster_of(client: Any) -> Cluster | None:

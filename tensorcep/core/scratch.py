@@ -139,6 +139,18 @@ def room_of(array: np.ndarray) -> Room:
     return base.room if isinstance(base, Mapped) else MEMORY
 
 
+def beside(array: np.ndarray) -> np.ndarray:
+    """Float64 numbers that nobody has set, one for each of an array's, where that lies."""
+    return room_of(array).empty(array.shape)
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """A copy of float64 numbers where they lie."""
+    out = beside(array)
+    out[...] = array
+    return out
+
+
 def on_scratch(array: np.ndarray) -> bool:
     """Whether an array lies in a file."""
     return room_of(array) is not MEMORY

@@ -18,7 +18,7 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, diagonal, latent_of_entries, seen_rows, with_known
+from tensorcep.cp.rows import RowState, diagonal, latent_of_entries, seen_rows, unset, with_known
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, multiply
 from tensorcep.priors.record import of_mode
@@ -170,7 +170,7 @@ def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor
     """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
     if not columns.any_clamped:
         return latent_of_entries(entries, mean, executor)
-    f = np.empty(entries.y.shape)
+    f = unset(entries)
     executor.run(latent_of_groups, 0, len(f), entries.rows, mean, columns.groups, f)
     f *= entries.weight
     return with_known(f, entries)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.scratch import beside, on_scratch
+from tensorcep.core.sums import LEAF, Running
 from tensorcep.cp.model import Entries, latent_means
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
@@ -78,10 +80,15 @@ def times_in_sum(R: int) -> np.ndarray:
 
 def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes."""
-    f = np.empty(entries.y.shape)
+    f = unset(entries)
     executor.run(latent_means, 0, len(f), entries.rows, mean, f)
     f *= entries.weight
     return with_known(f, entries)
+
+
+def unset(entries: Entries) -> np.ndarray:
+    """Numbers of the entries that nobody has set, (n_blocks, LANES), where the entries lie."""
+    return beside(entries.y)
 
 
 def with_known(f: np.ndarray, entries: Entries) -> np.ndarray:
@@ -106,8 +113,16 @@ def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """Root mean square change, relative to the new root mean square."""
     if new.size == 0:
         return 0.0
-    size = np.sqrt(np.mean(new**2))
-    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size, np.finfo(float).tiny))
+    if on_scratch(new):
+        size, moved = Running(new.size), Running(new.size)
+        for first in range(0, new.size, LEAF):
+            some, before = (array.ravel()[first : first + LEAF] for array in (new, old))
+            size.add(some**2)
+            moved.add((some - before) ** 2)
+        size_of_all = np.sqrt(size.sum / new.size)
+        return float(np.sqrt(moved.sum / new.size) / max(size_of_all, np.finfo(float).tiny))
+    size_of_all = np.sqrt(np.mean(new**2))
+    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size_of_all, np.finfo(float).tiny))
 
 
 def log_likelihoods(
@@ -138,8 +153,9 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
     """The augmentation; None where entries are Gaussian in f as they are."""
     if augmentation.expected is None:
         return None
-    hidden = augmentation.hides(problem.entries.y[problem.entries.weight > 0.0])
-    return None if hidden.size and not hidden.any() else augmentation
+    y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
+    some = any(augmentation.hides(y[first : first + LEAF]).any() for first in range(0, len(y), LEAF))
+    return augmentation if some or not len(y) else None
 
 
 def train_score(
@@ -150,6 +166,8 @@ def train_score(
     theta is a number or like f; y are the entries' values, unless kernels take others; `share` is that of structural
     zeros.
     """
+    if on_scratch(f):
+        return _stored_score(problem, f, theta, y)
     used = problem.entries.weight > 0
     theta = problem.entries.theta if len(problem.entries.theta) else theta
     y, f = (problem.entries.y if y is None else y)[used], f[used]
@@ -159,6 +177,21 @@ def train_score(
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
     return float(value.mean() if share is None else with_zeros(y, value, share).mean())
+
+
+def _stored_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None) -> float:
+    """The same some entries at a time."""
+    n = len(problem.entries.permutation)
+    each = problem.entries.y if y is None else y
+    score = Running(n)
+    for first in range(0, n, LEAF):
+        at = slice(first, min(n, first + LEAF))
+        values, latent = (np.ascontiguousarray(array.ravel()[at]) for array in (each, f))
+        own = np.full_like(latent, theta.ravel()[at] if isinstance(theta, np.ndarray) else theta)
+        value, d1, d2 = np.empty_like(latent), np.empty_like(latent), np.empty_like(latent)
+        problem.likelihood.loglik(values, latent, own, value, d1, d2)
+        score.add(value)
+    return score.sum / n if n else np.nan
 
 
 def seen_rows(problem: Problem) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from tensorcep.core.packing import offsets
 from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, room_of
 from tensorcep.core.sorting import sorted_places
+from tensorcep.core.sums import leaves
 from tensorcep.cp.model import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import taken_off
@@ -216,3 +217,32 @@ def shuffled_places(entries: Entries, rng: np.random.Generator) -> np.ndarray:
         order[at] = np.arange(at.start, at.stop)
     rng.shuffle(order)
     return order
+
+
+def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The values (n,) but those at some places; those of values on scratch lie there."""
+    room = room_of(y)
+    if room is MEMORY:
+        return np.delete(y, place)
+    others, place, filled = room.empty(len(y) - len(place)), np.sort(place), 0
+    for a, b in leaves(len(y)):
+        part = np.delete(y[a:b], place[slice(*np.searchsorted(place, [a, b]))] - a)
+        others[filled : filled + len(part)] = part
+        filled += len(part)
+    return others
+
+
+def by_sign(order: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """The places `order` of values above 0, and of others, in that order; of values on scratch they lie there."""
+    room, flat = room_of(y), y.ravel()
+    if room is MEMORY:
+        above = flat[order] > 0.0
+        return [order[above], order[~above]]
+    count = sum(int(np.count_nonzero(flat[order[at]] > 0.0)) for at in pieces(len(order)))
+    parts, filled = [room.empty(n, order.dtype) for n in (count, len(order) - count)], [0, 0]
+    for at in pieces(len(order)):
+        above = flat[order[at]] > 0.0
+        for i, some in enumerate((order[at][above], order[at][~above])):
+            parts[i][filled[i] : filled[i] + len(some)] = some
+            filled[i] += len(some)
+    return parts

@@ -192,10 +192,10 @@ class BaseCP(
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
             "gibbs" takes them for real values without a limit.
         scratch : folder, optional
-            Where files of the entries are to lie instead of memory, for real values by "gibbs" and "vmp": a sweep reads
-            them from front to back, at most 4 K^2 bytes per entry where single precision holds the values. They have no
-            names, and end with the fit, however that ends. The result has the bits of a fit in memory; but of more than
-            a million entries, starts are found from a sample.
+            Where files without names are to lie instead of memory, for real values by "gibbs" and "vmp", and labels by
+            these or "pg-gibbs" and "pg-vb". Of real values a sweep reads them from front to back, 4 K^2 bytes per entry
+            if single precision holds the values; labels, and a limit, take 100 more, 16 of them in every mode's order.
+            The bits are those of a fit in memory; of more than a million entries, starts are found from a sample.
         memory : str or number, optional
             How much memory the fit may take, such as "8GB" or 2e9. It is added up from the numbers of entries, rows and
             columns before any work: if all fit, they lie in memory; otherwise on `scratch`, or the fit is refused.

@@ -39,8 +39,13 @@ VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
-# Methods for entries on scratch.
-STORABLE = ("gibbs", "vmp")
+# Methods for entries on scratch, of these likelihoods.
+STORABLE = {
+    "gaussian": ("gibbs", "vmp"),
+    "tobit": ("gibbs", "vmp"),
+    "probit": ("gibbs", "vmp"),
+    "logit": ("pg-gibbs", "pg-vb"),
+}
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
 # The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
@@ -126,7 +131,7 @@ def choose(
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     options = list(options_of(model, model._asked_likelihood(), rank, streaming))
-    for option in [one for one in options if not stored or one[0] in STORABLE] or options:
+    for option in [one for one in options if not stored or is_storable(one[0], model._asked_likelihood())] or options:
         chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
@@ -161,21 +166,29 @@ def _chosen(
     return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least)
 
 
-def check_storable(method: str, uneven: Any, likelihood: Likelihood) -> None:
-    """Refuse fits that need more of every entry than scratch holds.
+def is_storable(method: str, likelihood: Likelihood) -> bool:
+    """Whether the method takes entries of this likelihood from scratch."""
+    return method in STORABLE.get(likelihood.name, ())
+
+
+def check_storable(method: str, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
+    """Refuse fits, by any method if it is "auto", that need more of every entry than scratch holds.
 
     Raises
     ------
     ValueError
+        If that is so whichever of the likelihoods it is.
     """
-    what = f"method={method!r}" if method not in STORABLE else ""
-    what = what or (f"the likelihood {likelihood.name!r}" if likelihood.name != "gaussian" else "")
+    known = [one for one in likelihoods if one.name in STORABLE]
+    what = "" if known else f"the likelihood {likelihoods[0].name!r}"
+    if known and method != "auto" and not any(is_storable(method, one) for one in known):
+        what = f"method={method!r} for {known[0].name!r}"
     what = what or ("noise that differs" if uneven is not None else "")
     if what:
-        instead = "set lower_limit=None" if likelihood.censored else "use a CPRegressor with one of these"
+        methods = "; ".join(f"{name!r} by {' or '.join(own)}" for name, own in STORABLE.items())
         fail_value(
-            "scratch= is for real values without a limit by method='gibbs' or 'vmp', with noise='one'; got "
-            f"{what}; {instead}, or leave scratch= out."
+            f"scratch= is for one noise and {methods}; got {what}; use a CPRegressor or CPClassifier with one of "
+            "these, or leave scratch= out."
         )
 
 

@@ -12,8 +12,6 @@ from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import Run
-from tensorcep.core.scratch import MEMORY, room_of
-from tensorcep.core.sums import leaves
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.extents import extents_at, known_at, plain_values
@@ -22,6 +20,7 @@ from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
+from tensorcep.cp.stored import without_places
 from tensorcep.likelihoods.record import Likelihood
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _scores(
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
     likelihood, own = problem.likelihood, extents_at(problem, place)
-    others, rest = y if held is None else _without(y, place), None
+    others, rest = y if held is None else without_places(y, place), None
     if own is not None:
         rest = extents_at(problem, np.arange(len(y)) if held is None else np.delete(np.arange(len(y)), place))
     mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if held is None else held.score
@@ -94,19 +93,6 @@ def _scores(
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if held is None else len(place)
     return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
-
-
-def _without(y: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The values (n,) but those at some places; those of values on scratch lie there."""
-    room = room_of(y)
-    if room is MEMORY:
-        return np.delete(y, place)
-    others, place, filled = room.empty(len(y) - len(place)), np.sort(place), 0
-    for a, b in leaves(len(y)):
-        part = np.delete(y[a:b], place[slice(*np.searchsorted(place, [a, b]))] - a)
-        others[filled : filled + len(part)] = part
-        filled += len(part)
-    return others
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _packed(
     """The entries in their order, and their values: sums over them then do not depend on the order of the input."""
     coords, values, shape, _ = entries
     if isinstance(coords, Columns):
-        check_storable(*how, likelihood)
+        check_storable(*how, [likelihood])
         checked = room_of(values).empty(len(values))
         for at in pieces(len(values)):
             checked[at] = model._checked_targets(values[at], likelihood)

@@ -18,7 +18,7 @@ from tensorcep.core.checks import check_fraction, check_int, check_shape, fail_v
 from tensorcep.core.loop import Run
 from tensorcep.core.memory import bytes_of
 from tensorcep.core.scratch import Scratch
-from tensorcep.cp.estimators.defaults import STORABLE, check_storable, choose
+from tensorcep.cp.estimators.defaults import check_storable, choose
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.memory import peak, room_for_draws, within
 from tensorcep.cp.estimators.options import with_numbers
@@ -65,10 +65,9 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
         name = checked_method(model.method)[0]
-        likelihood = model._asked_likelihood()
-        check_storable(STORABLE[0] if name == "auto" else name, None, likelihood)
+        asked = model._asked_likelihood()
         even = getattr(model, "noise", "one") == "one"
-        check_storable(STORABLE[0], None if even else model.noise, likelihood)
+        check_storable(name, None if even else model.noise, [asked, *model._likelihoods()])
     return place
 
 

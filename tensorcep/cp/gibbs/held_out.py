@@ -28,7 +28,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
-from tensorcep.cp.stored import shuffled_places
+from tensorcep.cp.stored import by_sign, shuffled_places
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import nodes, student_logpdf
@@ -159,8 +159,7 @@ def held_places(problem: Problem) -> np.ndarray:
     order = shuffled_places(problem.entries, generator(problem.seed, Stream.HELD_OUT))
     parts = [order]
     if problem.likelihood.observes == "labels":
-        ones = problem.entries.y.ravel()[order] > 0.0
-        parts = [part for part in (order[ones], order[~ones]) if len(part)]
+        parts = [part for part in by_sign(order, problem.entries.y) if len(part)]
     rarest = min((len(part) for part in parts), default=0)
     share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, rarest), MOST_OF_SMALL))
     share = min(share, MOST_HELD / max(1, n))

@@ -29,6 +29,7 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import mean_square, variance
 from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_presence, draw_sites
 from tensorcep.cp.gibbs.chains import (
@@ -99,7 +100,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     chains = start_chains(problem, options, theta, drawn, left_out)
     f = np.zeros((C, 0, 0))
     if drawn:
-        f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(C)])
+        f = room_of(problem.entries.y).empty((C, *problem.entries.y.shape))
+        for c in range(C):
+            f[c] = latent_of_chain(chains, c, problem, executor)
     if levels is not None:  # where the rows ask for them: rows that meet others lose their components
         for c in range(C):
             known = LevelEntries(problem.entries.y, problem.entries.weight, f[c])
@@ -168,7 +171,11 @@ def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequ
 
 
 def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
-    f, uneven = state.f[which] if state.f.size else state.f, state.uneven
+    f, uneven = state.f, state.uneven
+    if f.size and len(which) < len(f):
+        f = room_of(state.f).empty((len(which), *state.f.shape[1:]))
+        for own, c in zip(f, which, strict=True):
+            own[:] = state.f[c]
     uneven = None if uneven is None else uneven.of_chains(which)
     return state._replace(chains=some_chains(state.chains, which), f=f, uneven=uneven)
 

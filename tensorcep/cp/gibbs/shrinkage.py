@@ -25,6 +25,7 @@ from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import evidence_of_shares, mean_share
+from tensorcep.cp.stored import without_places
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.thresholds import Levels
@@ -65,7 +66,7 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
         return None
     y, likelihood = problem.entries.y.ravel()[: len(problem.entries.permutation)], problem.likelihood
     if likelihood.observes != "labels":
-        others = np.delete(y, held.place)
+        others = without_places(y, held.place)
         return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)

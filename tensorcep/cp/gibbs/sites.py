@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import on_scratch
+from tensorcep.core.scratch import on_scratch, room_of
 from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import StoredTargets, taken_off
+from tensorcep.cp.rows import unset
 
 NOTHING = np.zeros(0)
 
@@ -43,10 +44,12 @@ class RowNoise(NamedTuple):
 
 def weighted_sites(problem: Problem) -> Sites:
     """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
-    entries, n = problem.entries, problem.entries.y.size
-    room = np.empty((2, len(entries.permutation)))
+    entries = problem.entries
+    room = room_of(entries.y).empty((2, len(entries.permutation)))
     if problem.power is None:
-        return Sites(np.ones(n), np.zeros(n), room)
+        weight, target = unset(entries).ravel(), unset(entries).ravel()
+        weight[:], target[:] = 1.0, 0.0
+        return Sites(weight, target, room)
     return Sites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
 
 

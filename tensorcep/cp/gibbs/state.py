@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.components import EntryTheta
+from tensorcep.core.scratch import room_of
 from tensorcep.cp.gibbs.chains import Chains
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.uneven import UnevenDraws
@@ -63,7 +64,11 @@ class GibbsState(NamedTuple):
     def theta(self, c: int, shape: tuple[int, ...]) -> np.ndarray:
         """The likelihood's parameter of every entry in chain c, (n_blocks, LANES)."""
         theta = self.chains.theta[c]
-        return np.full(shape, theta[0]) if self.learned is None else self.learned.groups.per_entry(theta)
+        if self.learned is None or self.learned.groups.mode is None:
+            of_all = room_of(self.f).empty(shape)
+            of_all[:] = theta[0]
+            return of_all
+        return self.learned.groups.per_entry(theta)
 
     def given(self, c: int, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """What kernels take as y and theta of every entry in chain c, (n_blocks, LANES) each."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from tensorcep.core.betas import Beta
 from tensorcep.core.executor import Executor
+from tensorcep.core.scratch import copied
 from tensorcep.cp.model import sum_squares
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import per_entry, times_in_sum
+from tensorcep.cp.rows import per_entry, times_in_sum, unset
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.zeros import weigh
@@ -52,8 +53,10 @@ def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
     if augmentation is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return Sites(none, none, weight, y, none, none)
-    sites = Sites(none, none, weight.copy(), y.copy(), np.zeros_like(y), np.zeros_like(y))
-    return sites if problem.likelihood.zeros is None else sites._replace(present=weight.copy())
+    spread, constant = unset(problem.entries), unset(problem.entries)
+    spread[:], constant[:] = 0.0, 0.0
+    sites = Sites(none, none, copied(weight), copied(y), spread, constant)
+    return sites if problem.likelihood.zeros is None else sites._replace(present=copied(weight))
 
 
 def update_sites(
@@ -106,11 +109,11 @@ def latent_squares(problem: Problem, second: np.ndarray, executor: Executor, f: 
 
     Where something is known of latent values beside the rows, E[f] is needed, too.
     """
-    P, twice, square = second.shape[1], times_in_sum(problem.rank), np.empty(problem.entries.y.shape)
+    P, twice, square = second.shape[1], times_in_sum(problem.rank), unset(problem.entries)
     rows = problem.entries.rows
     executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
     square *= problem.entries.weight
     known = problem.entries.known
     if len(known) and f is not None:
         square += known * (2.0 * f - known)
-    return np.maximum(square, 0.0)  # rounding can take one of a row with little variance below
+    return np.maximum(square, 0.0, out=square)  # rounding can take one of a row with little variance below

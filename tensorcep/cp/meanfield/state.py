@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.betas import Beta
+from tensorcep.core.scratch import beside
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
@@ -130,8 +131,10 @@ class MeanFieldState(NamedTuple):
 
     def theta(self) -> np.ndarray:
         """The likelihood's parameter of every entry, (n_blocks, LANES)."""
-        if self.learned is None:
-            return np.full(self.sites.weight.shape, self.law.mean[0])
+        if self.learned is None or (self.learned.groups.mode is None and self.uneven is None):
+            of_all = beside(self.sites.weight)
+            of_all[:] = self.law.mean[0]
+            return of_all
         theta = self.learned.groups.per_entry(self.law.mean)
         return theta if self.uneven is None else theta * np.where(self.uneven.mean > 0.0, self.uneven.mean, 1.0)
 

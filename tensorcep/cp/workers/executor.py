@@ -1,13 +1,15 @@
 """An executor whose sums over entries are made on the workers of a cluster; all else runs on threads here.
 
 Rows are here. Of each mode they go to the workers when they have changed, and the new rows, or the sums, of every range
-of rows come back. Kernels, entries and orders of additions are those of one process, and so are the bits.
+of rows come back. What entries say where that changes (auxiliary variables) is here, too: its draws and the squares
+that it follows from are made by the workers, and each range of rows gets its own, in its order. Kernels, entries and
+orders of additions are those of one process, and so are the bits.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +20,11 @@ from tensorcep.core.cluster import Cluster, Held
 from tensorcep.core.executor import Kernel, ThreadExecutor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.chains import draw_parts
+from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.streams import CHAINS
-from tensorcep.cp.model import sum_chunks
+from tensorcep.cp.model import sum_chunks, sum_squares
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
 from tensorcep.cp.workers.parts import Part, cuts_of, write_part
 from tensorcep.cp.workers.tasks import Draw, Order, Range, Source, draw_range, sum_range
 from tensorcep.kernels.rows import arrange
@@ -37,7 +42,7 @@ class Arranged(NamedTuple):
 
 
 class ClusterExecutor:
-    """Runs the row updates of Gibbs sampling and mean field, of real values, on workers.
+    """Runs the row updates of Gibbs sampling and mean field on workers, and what takes long of every entry.
 
     Parameters
     ----------
@@ -52,18 +57,25 @@ class ClusterExecutor:
         self._cluster, self._folder, self._n_parts = cluster, folder, 1
         self._local = ThreadExecutor(n_threads)
         self._first: np.ndarray | None = None
+        self._problem: Problem | None = None
         self._ranges: dict[int, tuple[Any, list[list[Range]]]] = {}
         self._blocks: dict[tuple[str, int], Held] = {}
         self._arranged: list[Arranged] = []
+        self._drawn: list[tuple[Any, KernelName, bool]] = []
+        self._entries: dict[tuple[int, int], tuple[np.ndarray, Held]] = {}
 
-    def begin(self, shape: Sequence[int], n_parts: int) -> None:
-        """Run on workers from now on: modes of these sizes are cut into so many ranges."""
-        self._first, self._n_parts = offsets(shape), n_parts
+    def begin(self, problem: Problem, n_parts: int) -> None:
+        """Run on workers from now on: modes, and entries, are cut into so many ranges."""
+        self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
+        known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
+        names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]
+        self._drawn = [(kernel, name, weighted) for kernel, name, weighted in names if name is not None]
 
     def close(self) -> None:
         """End the threads, and let the workers forget the rows."""
         self._local.close()
         self._blocks.clear()
+        self._entries.clear()
 
     def run(
         self,
@@ -79,6 +91,10 @@ class ClusterExecutor:
             self._draw(*record[1:])
         elif self._first is not None and kernel is sum_chunks:
             self._sum(*record)
+        elif self._problem is not None and kernel is sum_squares and record[0] is self._problem.entries.rows:
+            self._squares(*record)
+        elif any(kernel is one for one, _, _ in self._drawn):
+            self._draw_sites(kernel, *record)
         else:
             self._local.run(kernel, first, last, *record, align=align, scratch=scratch)
             if kernel is arrange:
@@ -96,14 +112,19 @@ class ClusterExecutor:
         """Draw the rows of a mode in place; the arguments are those of `draw_rows`."""
         Lam, eta, precision, key, fit, factors = rest
         start, end, others = lists
-        mode, n = self._mode_at(offset), len(fit)
-        ranges = self._ranges_of(others, lambda: (start, others, entries[2]))[mode]
+        base, weight, target = entries
+        mode, n, stay = self._mode_at(offset), len(fit), len(target) == len(others)
+        ranges = self._ranges_of(others, lambda: (start, others, target if stay else NOTHING))[mode]
         own = slice(offset, offset + n)
         sizes = None if np.array_equal(end, start[1:]) else self._sent("sizes", mode, (end - start[:-1])[own])
         lines = [one if len(one) == 1 else self._sent(name, mode, one) for name, one in (("Lam", Lam), ("eta", eta))]
         blocks = self._blocks_of("factors", key[1] % CHAINS, factors)
         draw = Draw(columns, precision, key, tuple(block.name for block in blocks))
-        calls = [(one, draw, blocks, *lines, sizes) for one in ranges]
+        calls = []
+        for one in ranges:
+            mine = slice(*(int(start[offset + row]) - base for row in (one.first, one.last)))
+            sites = None if stay else self._kept((weight[mine] if len(weight) else None, target[mine]))
+            calls.append((one, draw, blocks, *lines, sizes, sites))
         self._arranged.clear()
         told = self._cluster.run(draw_range, calls, f"rows-of-mode-{mode}", spread=True)
         for one, (rows, squares) in zip(ranges, (each.value for each in told), strict=True):
@@ -113,27 +134,88 @@ class ClusterExecutor:
 
     def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any) -> None:
         """Sums of the rows of a mode, in place; the arguments are those of `sum_chunks`."""
-        (_, seconds, out), (target, means, linear) = sums
-        offset = int(chunks[0])
-        mode = self._mode_at(offset)
-        in_order = partial(np.take, target, by_row.entry)
-        ranges = self._ranges_of(by_row.others, lambda: (by_row.start, by_row.others, in_order()))[mode]
-        sources: list[Source] = []
+        (weight, seconds, out), (target, means, linear) = sums
+        offset, stay = int(chunks[0]), self._stays(target)
+        mode, start, entry = self._mode_at(offset), by_row.start, by_row.entry
+        value = partial(np.take, target, entry) if stay else partial(np.copy, NOTHING)
+        ranges = self._ranges_of(by_row.others, lambda: (start, by_row.others, value()))[mode]
         every: list[Held] = []
-        for what, source in (("seconds", seconds), ("means", means)):
-            known = next((one for one in self._arranged if one.out is source), Arranged(source, source, None))
-            kind = what if known.orders is None else "numbers"
-            blocks = self._blocks_of(kind, 0, known.numbers)
-            sources.append(Source(what, kind, tuple(block.name for block in blocks), known.orders, len(every)))
-            every += blocks
+        sources = (self._source("seconds", seconds, every), self._source("means", means, every))
         self._arranged.clear()
-        told = self._cluster.run(
-            sum_range, [(one, tuple(sources), every) for one in ranges], f"sums-of-mode-{mode}", spread=True
-        )
+        calls = []
+        for one in ranges:
+            mine = entry[int(start[offset + one.first]) : int(start[offset + one.last])]
+            sites = None if stay else self._kept((_unless_one(weight[mine]), target[mine]))
+            calls.append((one, sources, every, sites))
+        told = self._cluster.run(sum_range, calls, f"sums-of-mode-{mode}", spread=True)
         for one, found in zip(ranges, (each.value for each in told), strict=True):
             for whole, some in zip((out, linear), found, strict=True):
                 whole[offset + one.first : offset + one.last] = some
                 self._cluster.received += some.nbytes
+
+    def _stays(self, target: np.ndarray) -> bool:
+        """Whether what the entries say is their values, each with the weight 1."""
+        problem: Any = self._problem
+        return problem.power is None and bool(np.may_share_memory(target, problem.entries.y))
+
+    def _kept(self, sites: tuple[np.ndarray | None, np.ndarray]) -> Held:
+        """What entries say, for one task."""
+        self._cluster.sent += sum(0 if one is None else one.nbytes for one in sites)
+        return self._cluster.put(sites)
+
+    def _source(self, what: str, source: np.ndarray, every: list[Held]) -> Source:
+        """How workers make a source of what they have; its blocks go to the end of the list `every`."""
+        known = next((one for one in self._arranged if one.out is source), Arranged(source, source, None))
+        kind = what if known.orders is None else "numbers"
+        blocks = self._blocks_of(kind, 0, known.numbers)
+        every += blocks
+        return Source(what, kind, tuple(block.name for block in blocks), known.orders, len(every) - len(blocks))
+
+    def _draw_sites(
+        self, kernel: Any, y: np.ndarray, used: np.ndarray, f: np.ndarray, theta: np.ndarray, *rest: Any
+    ) -> None:
+        """Draw the auxiliary variables in place; the arguments are those of `Augmentation.drawn`."""
+        key, weight, target = rest
+        _, name, weighted = next(one for one in self._drawn if one[0] is kernel)
+        ranges = blocks_of(len(f), self._n_parts)
+        calls = []
+        for one in ranges:
+            given = [
+                cut(array, one, self._once if n == 2 else partial(self._same, n, one.first, array))
+                for n, array in enumerate((y, used, f, theta))
+            ]
+            calls.append((one, name, key, weighted, given))
+        told = self._cluster.run(draw_blocks, calls, "auxiliary-variables", spread=True)
+        for one, found in zip(ranges, (each.value for each in told), strict=True):
+            for whole, some in zip((target, weight), found, strict=False):
+                whole[one.first : one.last] = some
+                self._cluster.received += some.nbytes
+
+    def _squares(self, rows: np.ndarray, second: np.ndarray, twice: np.ndarray, square: np.ndarray) -> None:
+        """Squares of the entries in place; the arguments are those of `sum_squares`."""
+        ranges, every = blocks_of(len(square), self._n_parts), list[Held]()
+        source = self._source("seconds", second, every)._replace(what="whole")
+        self._arranged.clear()
+        calls = []
+        for one in ranges:
+            own = self._same(4, one.first, rows, rows[one.first : one.last])
+            calls.append((one, own, source, every, twice))
+        told = self._cluster.run(square_blocks, calls, "squares", spread=True)
+        for one, found in zip(ranges, (each.value for each in told), strict=True):
+            square[one.first : one.last] = found
+            self._cluster.received += found.nbytes
+
+    def _once(self, part: np.ndarray) -> Held:
+        """Numbers of some entries as workers have them, for this time."""
+        self._cluster.sent += part.nbytes
+        return self._cluster.put(part)
+
+    def _same(self, number: int, first: int, array: np.ndarray, part: np.ndarray) -> Held:
+        """The part from `first` on of an array of the problem, as workers have it: sent once, as long as it stays."""
+        known = self._entries.get((number, first))
+        if known is None or known[0] is not array:
+            known = self._entries[number, first] = (array, self._once(part))
+        return known[1]
 
     @property
     def _offsets(self) -> np.ndarray:
@@ -177,3 +259,8 @@ class ClusterExecutor:
             part = Part(start[a + first : a + last + 1] - begin, others[begin:end], value[begin:end])
             ranges.append(Range(write_part(self._folder, part), first, last, k))
         return ranges
+
+
+def _unless_one(weight: np.ndarray) -> np.ndarray | None:
+    """Weights; None where all are 1."""
+    return None if (weight == 1.0).all() else weight

@@ -29,7 +29,7 @@ from tensorcep.cp.workers.snapshot import ChainsNow, RowsNow, kept_of, restored,
 from tensorcep.priors.record import clocks_of
 
 KIND, VERSION = "tensorcep.checkpoint", 1
-METHODS = ("gibbs", "vmp")
+METHODS = ("gibbs", "pg-gibbs", "vmp", "pg-vb")
 SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow}
 # Entries hashed at a time.
 BLOCKS = 1 << 16
@@ -105,7 +105,7 @@ class ClusterHost:
             return Begun(state, [], [])
         self._n_runs, self._n_kept, self._method = self._n_runs + 1, 0, method.name
         n_parts = self._n_parts or parts_for(len(problem.entries.permutation))
-        executor.begin(problem.shape, n_parts)
+        executor.begin(problem, n_parts)
         path = self._path("run")
         if path is None or not kept or not path.is_file():
             return Begun(state, [], [])
@@ -151,10 +151,10 @@ class ClusterHost:
 def _why_not(plan: Plan) -> str | None:
     """Why workers cannot do a plan; None if they can."""
     problem, name, likelihood = plan.problem, plan.method.name, plan.problem.likelihood.name
-    if name not in METHODS or likelihood != "gaussian":
-        return f"workers fit real values by {' and '.join(METHODS)}, not {likelihood!r} by {name!r}"
-    if problem.uneven is not None or problem.power is not None or problem.fixed is not None:
-        return "workers fit entries of one noise, without weights or fixed modes"
+    if name not in METHODS:
+        return f"workers fit by {', '.join(METHODS[:-1])} and {METHODS[-1]}, not {likelihood!r} by {name!r}"
+    if problem.uneven is not None or problem.fixed is not None:
+        return "workers fit entries of one noise, without fixed modes"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series"
     if on_scratch(problem.entries.y):
@@ -166,12 +166,14 @@ def _print_of(plan: Plan) -> str:
     """What tells a fit from others: entries, settings and seed, and the version."""
     problem, entries = plan.problem, plan.problem.entries
     settings = (plan.method.name, plan.settings.get_params(), plan.max_iter, plan.tol, plan.members, len(plan.pilots))
-    said = (__version__, problem.shape, problem.rank, problem.seed, len(entries.permutation), settings)
+    likelihood = (problem.likelihood.name, problem.likelihood.limit)
+    said = (__version__, problem.shape, problem.rank, problem.seed, len(entries.permutation), settings, likelihood)
     found = hashlib.blake2b(repr(said).encode(), digest_size=16)
     for arrays in ((problem.prior.Lam, problem.prior.eta), () if problem.start is None else (problem.start,)):
         for array in arrays:
             found.update(np.ascontiguousarray(array).tobytes())
+    beside = [array for array in (entries.theta, entries.known, problem.power) if array is not None and len(array)]
     for first in range(0, len(entries.y), BLOCKS):
-        for array in (entries.rows, entries.y):
+        for array in (entries.rows, entries.y, *beside):
             found.update(np.ascontiguousarray(array[first : first + BLOCKS]).tobytes())
     return found.hexdigest()

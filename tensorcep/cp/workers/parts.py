@@ -34,6 +34,7 @@ class Part(NamedTuple):
     others : (N, K - 1) int32
         Packed rows of the entries in the other modes.
     value : (N,) float64
+        Nothing where what the entries say changes.
     """
 
     start: np.ndarray

@@ -9,12 +9,15 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.executor import Executor
 from tensorcep.cp.free_columns import latent_at
+from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.thresholds import ThresholdLaw
 
 
 class ChainsNow(NamedTuple):
@@ -32,7 +35,11 @@ class ChainsNow(NamedTuple):
 
 
 class RowsNow(NamedTuple):
-    """Of mean field: rows and what follows from them, their prior, and the law of the precision."""
+    """Of mean field: rows and what follows from them, their prior, and the law of what is learned of the likelihood.
+
+    `weight` and `target` are what the entries say of their latent values where that is not their values: they follow
+    from the law as it was before the last mode.
+    """
 
     rows: RowState
     numbers: np.ndarray
@@ -45,6 +52,9 @@ class RowsNow(NamedTuple):
     bound: float
     law: Gamma
     sweeps: int
+    weight: np.ndarray
+    target: np.ndarray
+    cut: ThresholdLaw | None
 
 
 def snapshot_of(state: Any) -> ChainsNow | RowsNow:
@@ -62,7 +72,8 @@ def snapshot_of(state: Any) -> ChainsNow | RowsNow:
             held=state.held,
             leaves_out=state.leaves_out,
         )
-    now = state.prior.now
+    now, sites, augmentation = state.prior.now, state.sites, state.augmentation
+    none = np.zeros((0, LANES))
     return RowsNow(
         rows=state.rows,
         numbers=state.numbers,
@@ -75,6 +86,9 @@ def snapshot_of(state: Any) -> ChainsNow | RowsNow:
         bound=state.prior.bound,
         law=state.law,
         sweeps=state.sweeps,
+        weight=sites.weight if augmentation is not None and augmentation.weighted else none,
+        target=none if augmentation is None else sites.target,
+        cut=state.cut,
     )
 
 
@@ -88,11 +102,13 @@ def restored(
 ) -> Any:
     """The state that the snapshot is of; `state` is that with which the run began."""
     if isinstance(now, ChainsNow):
-        return _with_chains(now, kept, state)
+        return _with_chains(now, kept, state, problem, executor)
     return _with_rows(now, state, problem, executor)
 
 
-def _with_chains(now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState) -> GibbsState:
+def _with_chains(
+    now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState, problem: Problem, executor: Executor
+) -> GibbsState:
     chains = state.chains
     priors = tuple(chains.priors[0]._replace(modes=modes) for modes in now.modes)
     chains = chains._replace(
@@ -104,14 +120,20 @@ def _with_chains(now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState
         kept_unknown=now.kept_unknown,
         sweeps=now.sweeps,
     )
-    return state._replace(chains=chains, f=state.f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
+    f = state.f
+    if f.size:
+        f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(len(now.factors))])
+    return state._replace(chains=chains, f=f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
 
 
 def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     prior = state.prior
     conditional = prior.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes)
     prior = prior._replace(now=conditional, mean=now.mean, half_log_det=now.half_log_det, bound=now.bound)
-    f = latent_at(problem.entries, now.rows.mean, state.columns, executor)
+    sites = state.sites._replace(f=latent_at(problem.entries, now.rows.mean, state.columns, executor))
+    for array, stored in ((sites.weight, now.weight), (sites.target, now.target)):
+        if len(stored):
+            array[:] = stored
     return state._replace(
         rows=now.rows,
         numbers=now.numbers,
@@ -119,5 +141,6 @@ def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: 
         prior=prior,
         law=now.law,
         sweeps=now.sweeps,
-        sites=state.sites._replace(f=f),
+        sites=sites,
+        cut=now.cut,
     )

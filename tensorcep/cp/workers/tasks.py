@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, room_for
 from tensorcep.cp.model import EntriesByRow, sum_products
-from tensorcep.cp.workers.parts import open_part
+from tensorcep.cp.workers.parts import Part, open_part
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import lane_zeros
 
@@ -74,7 +74,7 @@ def _kept(what: str, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         return found[1]
 
 
-def _all_rows(source: Source, blocks: list[np.ndarray]) -> np.ndarray:
+def all_rows(source: Source, blocks: list[np.ndarray]) -> np.ndarray:
     """All rows, of which those of a mode are a block each, in the order of the source."""
     own = blocks[source.first : source.first + len(source.names)]
     rows = _kept(f"rows of {source.kind}", source.names, lambda: np.concatenate(own))
@@ -90,6 +90,10 @@ def _arranged(rows: np.ndarray, orders: list[Order]) -> np.ndarray:
     for order in orders:
         arrange(order.first, order.last, rows, np.array(order.places), out)
     return out
+
+
+# Weights of the entries of a range, in the order of its rows, None where all are 1, and their targets.
+Sites = tuple[np.ndarray | None, np.ndarray]
 
 
 class Draw(NamedTuple):
@@ -111,6 +115,13 @@ class Draw(NamedTuple):
     names: tuple[str, ...]
 
 
+def _own(sites: Sites | None, part: Part) -> Sites:
+    """Weights and targets in arrays that may be written: for others kernels would compile again."""
+    if sites is None:
+        return None, part.value
+    return (None if sites[0] is None else np.array(sites[0])), np.array(sites[1])
+
+
 def draw_range(
     where: Range,
     draw: Draw,
@@ -118,6 +129,7 @@ def draw_range(
     Lam: np.ndarray,
     eta: np.ndarray,
     sizes: np.ndarray | None,
+    sites: Sites | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """New rows of a range (n, R) and the squares that they leave (n,): see `draw_rows`.
 
@@ -127,25 +139,38 @@ def draw_range(
     part, (first, last) = open_part(where.path), (where.first, where.last)
     columns = ModeColumns(*(np.array(one) for one in draw.columns))
     everything = Order(0, sum(len(block) for block in blocks), columns.order)
-    source = _all_rows(Source("factors", "factors", draw.names, [everything]), blocks)
+    source = all_rows(Source("factors", "factors", draw.names, [everything]), blocks)
     rows, fit = np.array(blocks[where.mode][first:last]), np.zeros(last)
     end = part.start[1:] if sizes is None else part.start[:-1] + sizes[first:last]
     prior = (np.array(lines[:last]) for lines in (Lam, eta))
     room, at = room_for(len(columns.free), columns)
-    given = (source, columns, (0, NOTHING, part.value), *prior, np.array(draw.precision), draw.key, fit, rows)
+    weight, target = _own(sites, part)
+    given = (
+        source,
+        columns,
+        (0, NOTHING if weight is None else weight, target),
+        *prior,
+        np.array(draw.precision),
+        draw.key,
+        fit,
+        rows,
+    )
     draw_rows(first, last, -first, (part.start, end, part.others), *given, room, at)
     return rows, fit[first:]
 
 
-def sum_range(where: Range, sources: tuple[Source, Source], blocks: list[np.ndarray]) -> list[np.ndarray]:
-    """`sum_products` of two sources over the entries of the range: with weights 1, and with values."""
+def sum_range(
+    where: Range, sources: tuple[Source, Source], blocks: list[np.ndarray], sites: Sites | None = None
+) -> list[np.ndarray]:
+    """`sum_products` of two sources over the entries of the range: with weights, and with values."""
     part, n = open_part(where.path), where.last - where.first
-    N, none = len(part.value), np.zeros(0, dtype=np.int64)
+    N, none = len(part.others), np.zeros(0, dtype=np.int64)
+    weight, target = _own(sites, part)
     lists = part.start, part.start[1:], np.arange(N, dtype=np.int32), np.empty(0), part.others
     by_row = EntriesByRow(*lists, (none,) * (part.others.shape[1] + 1))
     sums = []
-    for each, weight in zip(sources, (np.ones(N), part.value), strict=True):
-        source = _all_rows(each, blocks)
+    for each, numbers in zip(sources, (np.ones(N) if weight is None else weight, target), strict=True):
+        source = all_rows(each, blocks)
         sums.append(np.zeros((n, source.shape[1])))
-        sum_products(0, n, by_row, weight, source, sums[-1], np.empty(source.shape[1]))
+        sum_products(0, n, by_row, numbers, source, sums[-1], np.empty(source.shape[1]))
     return sums

@@ -15,8 +15,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
+from tensorcep.cp import stored
 from tensorcep.cp.estimators import storing
-from tensorcep.cp.settings.sampling import Gibbs
+from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 
 SHAPE, NAMES = (60, 40, 8), ["user", "item", "hour"]
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -54,6 +55,48 @@ def test_fit_on_scratch_has_the_bits_of_memory(method: Any, tmp_path: Path) -> N
     np.testing.assert_equal(trace(memory), trace(scratch))
     assert memory.diagnostics_ == scratch.diagnostics_
     assert memory.get_params()["method"] == scratch.get_params()["method"]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many pieces of few entries as many entries would have."""
+    monkeypatch.setattr(stored, "PIECE", 64)
+
+
+def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
+    """A model whose entries have auxiliary variables, and values for it."""
+    how: dict[str, Any] = {"method": method, "max_iter": 6, "random_state": 1}
+    y = data()[1]
+    if kind == "limit":
+        return tc.CPRegressor(2, lower_limit=2.5, **how), np.maximum(y, 2.5)
+    return tc.CPClassifier(2, link=kind, **how), (y > 3.0).astype(int)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("logit", "pg-vb"),
+        ("logit", PGGibbs(n_chains=2)),
+        pytest.param("auto", "auto", marks=pytest.mark.slow),
+        pytest.param("probit", Gibbs(n_chains=2), marks=pytest.mark.slow),
+        pytest.param("auto", "vmp", marks=pytest.mark.slow),
+        pytest.param("limit", "auto", marks=pytest.mark.slow),
+        pytest.param("limit", "vmp", marks=pytest.mark.slow),
+    ],
+)
+def test_fit_with_auxiliary_variables_on_scratch_has_the_bits_of_memory(kind: str, method: Any, tmp_path: Path) -> None:
+    coords, found = data()[0], []
+    for place in (None, tmp_path):
+        fitted, y = with_sites(kind, method)
+        found.append(fitted.fit(coords, y, scratch=place))
+    memory, scratch = found
+    for one, other in zip(memory.factors_, scratch.factors_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(memory.predict_latent(coords), scratch.predict_latent(coords))
+    np.testing.assert_equal(trace(memory), trace(scratch))
+    assert memory.diagnostics_ == scratch.diagnostics_
     assert os.listdir(tmp_path) == []
 
 
@@ -157,11 +200,12 @@ def test_fit_that_is_interrupted_leaves_no_file_and_no_model(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("refused", "options", "match"),
     [
-        (model("cep"), {}, "got method='cep'"),
+        (model("cep"), {}, "got method='cep' for 'gaussian'"),
         (model(noise="entry"), {}, "got noise that differs"),
-        (model(lower_limit=0.0), {}, "got the likelihood 'tobit'"),
-        (tc.CPClassifier(2), {}, "got the likelihood 'logit'"),
-        (tc.CPCountRegressor(2), {}, "got the likelihood 'poisson'|got method"),
+        (model("cep", lower_limit=0.0), {}, "got method='cep' for 'tobit'"),
+        (tc.CPClassifier(2, method="gibbs", link="logit"), {}, "got method='gibbs' for 'logit'"),
+        (tc.CPCountRegressor(2), {}, "got the likelihood 'poisson'"),
+        (tc.CPOrdinalClassifier(2), {}, "got the likelihood 'ordinal_probit'"),
         (model(), {"sample_weight": np.ones(3000)}, "scratch= does not go with sample_weight="),
         (model(), {"fixed_modes": "user"}, "scratch= does not go with fixed_modes="),
     ],
