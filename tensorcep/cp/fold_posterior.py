@@ -24,7 +24,7 @@ from tensorcep.kernels.streams import gamma, new_stream, normal, start_stream, u
 # is the last one: the proposals, not the draws, depend on it.
 NEWTON, HALVINGS, SETTLED = 30, 20, 1e-4
 # Steps of the chain after the first draw, and degrees of freedom of the proposals beyond the number of columns.
-STEPS, MORE_DF = 8, 4.0
+STEPS, MORE_DF = 6, 4.0
 
 
 class PosteriorRoom(NamedTuple):
@@ -182,9 +182,11 @@ def draw_posterior_rows(first, last, lists, source, columns, loglik, y, theta, p
         n = b - a
         for q in range(n):
             room.rest[q] = product_of_others(q, R, others[a + q], source, columns.clamped, room.z)
-        room.mode[0, :R] = modes[i]
+        for r in range(R):
+            room.mode[0, r] = modes[i, r]
         _find_mode(n, loglik, y[a:b], theta[a:b], prior_Lam, prior_eta, room)
-        modes[i] = room.mode[0, :R]
+        for r in range(R):
+            modes[i, r] = room.mode[0, r]
         weight = -np.inf
         for step in range(STEPS + 1):
             log_t = _propose(R, room)
