@@ -35,7 +35,7 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 300)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
