@@ -127,3 +127,15 @@ def call_loglik(address, y, f, theta, value, d1, d2):
 def call_narrow(address, loglik, y, m, v, theta, alpha, beta, scratch):
     """Call, inside a kernel, the projection at `address` (see `tensorcep.kernels.nearest.narrow`)."""
     address(loglik, y, m, v, theta, alpha, beta, scratch)
+
+
+@emitted_by(_call, checkable=False)
+def call_second(address, tilted, positive, w, at, S, m, R):
+    """Call, inside a kernel, the second-order moments at `address` (`tensorcep.cp.cep.second_order.second_order`)."""
+    address(tilted, positive, w, at, S, m, R)
+
+
+@emitted_by(_call, checkable=False)
+def call_clamped(address, k, columns, gaussian, censored, order, R, w, at):
+    """Call, inside a kernel, the products with clamped columns at `address` (`tensorcep.cp.cep.update`)."""
+    address(k, columns, gaussian, censored, order, R, w, at)

@@ -11,7 +11,7 @@ Schoenemann (1966), Psychometrika 31, p. 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -197,3 +197,37 @@ def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[n
         centred = aligned_rows(draws, found.reference, layout, own) - found.mean[own]
         by_row = np.ascontiguousarray(centred.transpose(1, 2, 0))
         yield by_row @ transposed(by_row) / max(1, len(draws) - 1)
+
+
+def moments_beside(
+    draws: np.ndarray, new: Sequence[np.ndarray], found: Aligned, layout: Layout, at: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
+
+    Parameters
+    ----------
+    draws : (n, n_rows, R) float64
+    new : list of (m, R) float64
+        Of every draw.
+    found : Aligned
+        What the draws have in common.
+    layout : Layout
+        With the new rows, which do not count as seen.
+    at : slice
+        Where the new rows are among all.
+    """
+    chosen, R = np.flatnonzero(found.like), draws.shape[2]
+    reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])
+    total, square = np.zeros(new[0].shape), np.zeros((len(new[0]), R, R))
+    centre: np.ndarray | None = None
+    size = max(1, CHUNK // reference.size)
+    for which in (chosen[a : a + size] for a in range(0, len(chosen), size)):
+        parts = (draws[which, : at.start], np.stack([new[d] for d in which]), draws[which, at.start :])
+        rows = aligned(np.concatenate(parts, axis=1), reference, layout)[:, at]
+        centre = rows.mean(axis=0) if centre is None else centre
+        by_row = np.ascontiguousarray((rows - centre).transpose(1, 2, 0))
+        total += by_row.sum(axis=2)
+        square += by_row @ transposed(by_row)
+    n = len(chosen)
+    square -= total[:, :, None] * total[:, None, :] / n
+    return centre + total / n, square / max(1, n - 1)

@@ -5,9 +5,9 @@ With z the product of the other modes' rows, of which the belief has first and s
     Gaussian in f:  precision w E[z z'],  natural mean t E[z]    with weight w and target t, times the noise precision,
 
 which is CEP's message (eqs 14-15) and the mean-field update at once; for points it is the conditional of a Gibbs step.
-Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, and methods that pass messages
-sweep over the new entries with messages to the new rows alone. Columns that are clamped to 1 in the mode are taken as
-known.
+Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, methods that pass messages
+sweep over the new entries with messages to the new rows alone, and samplers draw (`fold_draws`). Columns that are
+clamped to 1 in the mode are taken as known.
 """
 
 from __future__ import annotations
@@ -17,23 +17,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.components import Components, draw_rows
+from tensorcep.core.components import Components
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.columns import CLAMPED
-from tensorcep.cp.fold_zeros import dispersion_beside, drawn_presence, law_of_share
+from tensorcep.cp.fold_zeros import dispersion_beside, law_of_share
 from tensorcep.cp.model import EntriesByRow, latent_moments, sum_products
 from tensorcep.cp.predict import theta_of
 from tensorcep.cp.rows import diagonal
 from tensorcep.kernels.rows import row_moments
-from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.zeros import weigh
 
-# Alternations after which the draw of a new row and its auxiliary variables counts as one from their joint law.
-GIBBS_ROUNDS = 20
 # Rounds of the auxiliary variables: at most, and the relative change of the latent values at which they end.
 ROUNDS, SETTLED = 100, 1e-6
 
@@ -182,7 +178,7 @@ def gaussian_rows(
 ) -> Natural:  # fmt: skip
     """The new rows under component c, for entries that are Gaussian in f given their auxiliary variables, if any."""
     have = sources(belief, c, entries, free)
-    y, theta = _given(belief, c, likelihood, entries)
+    y, theta = given(belief, c, likelihood, entries)
     precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
     if augmentation is None:
         return updated(prior, have, precision, precision * y, executor)
@@ -203,15 +199,17 @@ def gaussian_rows(
     return rows
 
 
-def _given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> tuple[np.ndarray, np.ndarray]:
+def given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> tuple[np.ndarray, np.ndarray]:
     """What kernels take as y and theta of the new entries in component c, (N,); a new row's is the mean over rows."""
-    own = c if belief.theta is not None else 0
+    own, theta = c if belief.theta is not None else 0, theta_of(belief, likelihood)
     if likelihood.levels is not None:
-        return likelihood.levels.between(entries.y, theta_of(belief, likelihood).values[own])
+        return likelihood.levels.between(entries.y, theta.values[own])
     if likelihood.zeros is not None:
         return entries.y, np.full(len(entries.y), dispersion_beside(belief, own, likelihood))
+    if theta.mode is None:
+        return entries.y, np.full(len(entries.y), theta.values[own, 0])
     rows = np.insert(entries.others, entries.mode, -1, axis=1)
-    return entries.y, np.ascontiguousarray(theta_of(belief, likelihood).of(rows)[own])
+    return entries.y, np.ascontiguousarray(theta.of(rows)[own])
 
 
 def _latent(
@@ -226,51 +224,3 @@ def _latent(
     f, v = np.empty(len(at)), np.empty(len(at))
     latent_moments(np.ascontiguousarray(at), np.concatenate([mean, known]), np.concatenate([cov, spread]), f, v)
     return f, v
-
-
-def drawn_row(
-    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, free: np.ndarray,
-    augmentation: Augmentation | None, executor: Executor, seed: int,
-) -> np.ndarray:  # fmt: skip
-    """One draw (n, R) of the new rows given the draw c of everything else.
-
-    With auxiliary variables it is the last of `GIBBS_ROUNDS` alternations of a Gibbs sampler of these rows alone.
-    """
-    rng = np.random.default_rng([abs(seed), c])
-    if augmentation is None:
-        rows = gaussian_rows(belief, c, likelihood, entries, prior, free, None, executor)
-        return _in_all_columns(draw_rows(*moments(rows, executor), 1, rng)[0], free)
-    have, (given, theta) = sources(belief, c, entries, free), _given(belief, c, likelihood, entries)
-    precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
-    n, blocks = len(entries.y), -(-len(entries.y) // LANES)
-    y, used, f, of_entry, weight, target = (np.zeros((blocks, LANES)) for _ in range(6))
-    y.ravel()[:n], used.ravel()[:n], of_entry.ravel()[:], of_entry.ravel()[:n] = given, 1.0, 1.0, theta
-    weight[:] = 1.0  # where it is not drawn
-    law = law_of_share(belief, c, likelihood)
-    rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
-    values = draw_rows(*moments(rows, executor), 1, rng)[0]
-    for sweep in range(GIBBS_ROUNDS):
-        z = np.prod(have.mean[_local(have, entries)], axis=1)
-        f.ravel()[:n] = np.einsum("nr,nr->n", z, _in_all_columns(values, free)[entries.row])
-        if law is not None:
-            used = drawn_presence(likelihood, law, (y, f, of_entry), n, rng)
-            weight *= used
-            target *= used
-        augmentation.drawn(0, blocks, y, used, f, of_entry, (seed, sweep, c), weight, target, new_stream())
-        w, t = precision * weight.ravel()[:n], precision * target.ravel()[:n]
-        values = draw_rows(*moments(updated(prior, have, w, t, executor), executor), 1, rng)[0]
-    return _in_all_columns(values, free)
-
-
-def _local(have: Sources, entries: NewEntries) -> np.ndarray:
-    """The rows (N, K - 1) of `have.mean` of the entries, in their own order."""
-    at = np.empty_like(have.by_row.others)
-    at[have.by_row.entry] = have.by_row.others
-    return at
-
-
-def _in_all_columns(values: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Rows (n, R) in all columns of such in the free ones."""
-    out = np.ones((len(values), len(free)))
-    out[:, free] = values
-    return out

@@ -31,15 +31,9 @@ def law_of_share(belief: Components, c: int, likelihood: Likelihood) -> Beta | N
 
 
 def drawn_presence(
-    likelihood: Likelihood, law: Beta, given: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
+    likelihood: Likelihood, law: Beta, y: np.ndarray, f: np.ndarray, theta: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """A draw of which of n new entries are no structural zeros, in the lanes: 1 where they are none, else 0.
-
-    `given` are their values, latent values and dispersions, in the lanes.
-    """
-    y, f, theta = (part.ravel()[:n] for part in given)
-    log_mass = np.empty_like(y)
-    likelihood.loglik(y, f, theta, log_mass, np.empty_like(y), np.empty_like(y))
-    used = np.zeros_like(given[0])
-    used.ravel()[:n] = rng.random(n) < presence(y, log_mass, law.mean)
-    return used
+    """A draw of which new entries are no structural zeros, (N,) bool."""
+    log_mass = np.empty_like(f)
+    likelihood.loglik(y, f, theta, log_mass, np.empty_like(f), np.empty_like(f))
+    return rng.random(len(f)) < presence(y, log_mass, law.mean)

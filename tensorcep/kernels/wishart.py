@@ -90,3 +90,36 @@ def draw_normal_wishart(scatter, lower, z, mean, precision):
             precision[i, j] = total
             precision[j, i] = total
     return True
+
+
+@block_kernel
+def draw_prior(rows, prior, lower, z, room, mean, precision):
+    """Draw the mean and the precision of the law of n vectors (n, D), as `draw_normal_wishart` does given their sums.
+
+    `prior` is (centre (D,), width (D,), rows, strength): what the mean and the scatter are before any vector, and what
+    each of them counts. `lower` and `z` are normal draws and roots of chi-squares of strength D + n, ...; `room` is
+    that of `scatter_of`. Gives whether the scatter is positive definite.
+    """
+    centre, width, count, strength = prior
+    average, apart, nothing, gram, scatter = room
+    n, D = rows.shape
+    if n:
+        _sum_scatter(rows, average, apart, nothing, gram)
+    for a in range(D):
+        if n == 0:
+            average[a] = centre[a]
+        mean[a] = (count * centre[a] + n * average[a]) / (count + n)
+        z[a] /= math.sqrt(count + n)
+    share = count * n / (count + n)
+    for a in range(D):
+        for b in range(D):
+            known = gram[a, b] if n else 0.0
+            scatter[a, b] = known + share * ((average[a] - centre[a]) * (average[b] - centre[b]))
+        scatter[a, a] += strength * width[a] ** 2
+    return draw_normal_wishart(scatter, lower, z, mean, precision)
+
+
+def room_to_draw(D: int) -> tuple[np.ndarray, ...]:
+    """Work space of `draw_prior`, of which the sums are zeros."""
+    S = padded(D)
+    return np.empty(D), np.zeros((CHUNK, S)), np.zeros(CHUNK), np.zeros((S + 1, S)), np.empty((D, D))

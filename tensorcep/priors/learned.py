@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
-from tensorcep.kernels.wishart import draw_normal_wishart, scatter_of
+from tensorcep.kernels.wishart import draw_prior, room_to_draw, scatter_of
 from tensorcep.priors.record import Coupled, columns_of
 
 # The prior of a mode's mean counts as this many rows, that of its covariance as as many as there are columns: weak,
@@ -86,10 +86,37 @@ class LearnedPrior(NamedTuple):
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
         """Draw (mu_k, Lam_k) of the free columns given draws of the rows."""
         mean, precision = now.mean.copy(), now.precision.copy()
-        for k, free in enumerate(self.free):
-            if free.any():
-                mean[k, free], precision[k][np.ix_(free, free)] = _draw(self.posterior(k, rows[k]), rng)
+        for k, own in enumerate(self.free):
+            free = np.flatnonzero(own)
+            if not len(free):
+                continue
+            drawn = self._drawn(k, free, rows[k], rng)
+            if len(free) == len(own):
+                mean[k], precision[k] = drawn
+            else:
+                mean[k, free], precision[k][np.ix_(free, free)] = drawn
         return ModePrior(mean, precision)
+
+    def _drawn(
+        self, k: int, free: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A draw of (mu_k, Lam_k) in the free columns from its `posterior` given draws of the rows.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the scatter is not positive definite.
+        """
+        n, D = len(rows), len(free)
+        whole = rows.shape[1] == D
+        mine = np.ascontiguousarray(rows if whole else rows[:, free])
+        centre, width = (self.mean[k], self.scale[k]) if whole else (self.mean[k, free], self.scale[k, free])
+        prior = np.ascontiguousarray(centre), np.ascontiguousarray(width), self.strength * MEAN_ROWS, self.strength
+        lower, z = _bartlett(self.strength * D + n, D, rng), rng.standard_normal(D)
+        mean, precision = np.empty(D), np.empty((D, D))
+        if not draw_prior(mine, prior, lower, z, room_to_draw(D), mean, precision):
+            raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
+        return mean, precision
 
     def bound(self, posterior: PosteriorOfModes) -> float:
         """What learning adds to a lower bound that takes the expectation for the rows' prior.
@@ -165,22 +192,6 @@ def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
     total = 0.5 * (q.df - p.df) * expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
     total += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
     return float(total + multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D))
-
-
-def _draw(q: NormalWishart, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw (mu, Lam).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the scatter is not positive definite.
-    """
-    D = len(q.mean)
-    lower, mean, precision = _bartlett(q.df, D, rng), q.mean.copy(), np.empty((D, D))
-    z = rng.standard_normal(D) / np.sqrt(q.rows)
-    if not draw_normal_wishart(q.scatter.copy(), lower, z, mean, precision):
-        raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
-    return mean, precision
 
 
 def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:

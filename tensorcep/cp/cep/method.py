@@ -16,9 +16,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows
+from tensorcep.cp.cep.parts import clamped_address, second_order_address
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
-from tensorcep.cp.messages.columns import columns_of
+from tensorcep.cp.messages.columns import Columns, columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
 from tensorcep.cp.parameters import cuts_of, first_thresholds
@@ -42,11 +43,12 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
             'censored values need order=1, moments="cavity", messages="full" and projection="kl"; set those, or '
             "lower_limit=None."
         )
+    columns = columns_of(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
         executor,
-        columns=columns_of(problem.free, len(problem.shape), places_of_modes),
-        rule=_rule(problem, options, censored),
+        columns=columns,
+        rule=_rule(problem, options, censored, columns),
         pace=_first_pace(problem, options),
         dtype=options.dtype,
         precision=options.message_precision,
@@ -55,7 +57,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     )
 
 
-def _rule(problem: Problem, options: passing.CEP, censored: bool) -> Rule:
+def _rule(problem: Problem, options: passing.CEP, censored: bool, columns: Columns) -> Rule:
     gaussian = problem.noise_prior is not None
     nearest = options.projection == "w2" and not gaussian  # what a Gaussian tilts is its own nearest one
     return Rule(
@@ -67,6 +69,8 @@ def _rule(problem: Problem, options: passing.CEP, censored: bool) -> Rule:
         censored=censored,
         from_posterior=options.moments == "posterior",
         order=options.order,
+        second=second_order_address() if options.order == 2 else 0,
+        clamped=clamped_address(columns) if columns.z.size else 0,
         positive=options.positive,
         nearest=nearest,
         narrow=address_of(narrow, NARROW_SIGNATURE) if nearest else 0,

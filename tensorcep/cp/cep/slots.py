@@ -72,6 +72,10 @@ class Rule(NamedTuple):
         Take the other modes' moments from the posterior instead of the cavity.
     order : int
         1 or 2: order of the Taylor approximation.
+    second : int
+        Address of the second-order moments, or 0 where the order is always 1 (`parts`).
+    clamped : int
+        Address of the products with columns that are clamped, or 0 where none is (`parts`).
     positive : bool
         Keep messages positive (see `update.first_order`).
     nearest : bool
@@ -92,6 +96,8 @@ class Rule(NamedTuple):
     censored: bool
     from_posterior: bool
     order: int
+    second: int
+    clamped: int
     positive: bool
     nearest: bool
     narrow: int

@@ -7,15 +7,13 @@ messages are stands in `update`.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.cep.second_order import second_order
+from tensorcep.core.jit import block_kernel, call_clamped, call_second, inlined
 from tensorcep.cp.cep.update import (
     first_order,
     gaussian_message,
     latent_moments,
     observe,
     products_of_others,
-    products_with_clamped,
     squared_errors,
     tilted_message,
 )
@@ -48,7 +46,7 @@ def prepare(k, columns, rule, K, R, w, at):
     """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
     structured = columns.z.shape[2] > 0
     if structured:
-        products_with_clamped(k, columns, rule, R, w, at)
+        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.censored, rule.order, R, w, at)
     else:
         products_of_others(k, K, R, w, at)
     copy(w, at.site_ok, at.ok, 1)
@@ -71,7 +69,7 @@ def propose(own, structured, rule, R, w, at):
     if rule.order == 1:
         first_order(rule, w, at, S, m, R)
     else:
-        second_order(rule.tilted, rule.positive, w, at, S, m, R)
+        call_second(rule.second, rule.tilted, rule.positive, w, at, S, m, R)
     tilted_message(S, m, vt, R, w, at)
 
 

@@ -38,13 +38,13 @@ def products_of_others(k, K, R, w, at):
 
 
 @block_kernel
-def products_with_clamped(k, columns, rule, R, w, at):
+def products_with_clamped(k, columns, gaussian, censored, order, R, w, at):
     """z and Z2 of the free columns of mode k, and the moments of c."""
     table_products(columns.z[k], w, at.z)
     table_products(columns.Z2[k], w, at.Z2)
     offset_mean(k, columns, w, at)
-    if rule.gaussian or rule.order == 2:
-        with_square = rule.censored or rule.order == 2 or k == columns.z.shape[0] - 1
+    if gaussian or order == 2:
+        with_square = censored or order == 2 or k == columns.z.shape[0] - 1
         offset_moments(k, with_square, columns, R, w, at)
 
 

@@ -34,8 +34,9 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. Of few entries, whose sweeps are
+# quick beside what surrounds them, more sweeps predict no better, since pilots find where chains start.
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 300)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8

@@ -13,16 +13,19 @@ from tensorcep.core.belief import ModePrior, PointEstimate
 from tensorcep.core.checks import check_not_empty, check_values, fail_value
 from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.alignment import moments_beside
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments, with_index
+from tensorcep.cp.fold_draws import RowDraws, drawn_rows, row_draws
+from tensorcep.cp.fold_in import NewEntries, gaussian_rows, in_all, in_free, moments, with_index
 from tensorcep.cp.fold_messages import KERNELS, message_rows
 from tensorcep.cp.grown import with_new_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import theta_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.standard_form import layout_of
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
@@ -129,7 +132,8 @@ class Folding(CPPredictions):
         entries = with_index(NewEntries(k, row, np.delete(packed, k, axis=1), values, n))
         executor = ThreadExecutor(n_threads(self.n_jobs))
         try:
-            parts = [self._folded(c, likelihood, entries, executor) for c in range(belief.size)]
+            draws = self._draws_of_new(likelihood, entries) if belief.n_chains else None
+            parts = [self._folded(c, likelihood, entries, draws, executor) for c in range(belief.size)]
             mean, cov = self._moments_of_new(parts, k, n, executor)
         finally:
             executor.close()
@@ -169,7 +173,16 @@ class Folding(CPPredictions):
             )
         return coords, y, labels, row
 
-    def _folded(self, c: int, likelihood: Likelihood, entries: NewEntries, executor: Executor) -> Any:
+    def _draws_of_new(self, likelihood: Likelihood, entries: NewEntries) -> RowDraws:
+        """What a draw of the new rows for each draw of the fit needs."""
+        free = free_columns(self.interactions_, len(self.shape_))[entries.mode]
+        seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else 0
+        gaussian = self._augmentation_of(METHODS[self.method_].needs[0], likelihood, entries.y) is None
+        return row_draws(likelihood, entries, free, gaussian, seed)
+
+    def _folded(
+        self, c: int, likelihood: Likelihood, entries: NewEntries, draws: RowDraws | None, executor: Executor
+    ) -> Any:
         """The new rows in one component of the belief."""
         belief, k, method = self._fitted_belief(), entries.mode, METHODS[self.method_]
         every = free_columns(self.interactions_, len(self.shape_))
@@ -188,9 +201,8 @@ class Folding(CPPredictions):
                 how = (theta, entries, in_all(prior, free), every, settings, executor)
                 return in_all(message_rows(belief, c, likelihood, *how), free)
             augmentation = None
-        if belief.n_chains:
-            seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else 0
-            return drawn_row(belief, c, likelihood, entries, prior, free, augmentation, executor, seed)
+        if draws is not None:
+            return drawn_rows(belief, c, draws, prior, executor)
         if isinstance(self.posterior_, PointEstimate) and likelihood.name != "gaussian":
             fail_value(f"transform of a fit by {self.method_!r} needs real values without a limit; use method='vmp'.")
         rows = in_all(gaussian_rows(belief, c, likelihood, entries, prior, free, augmentation, executor), free)
@@ -224,11 +236,14 @@ class Folding(CPPredictions):
         return drawn.mean[k], np.linalg.inv(drawn.precision[k])
 
     def _moments_of_new(self, parts: list[Any], k: int, n: int, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance in the columns of `factors_`: of draws after their alignment."""
+        """Mean and covariance in the columns of `factors_`: of draws as these are aligned."""
         belief, R = self._fitted_belief(), self.posterior_.rank
         if belief.n_chains:
-            grown = self._grown(k, None, parts)
-            return grown.factors_[k][-n:], grown.factor_covs_[k][-n:]
+            end, seen = self._layout().rows[k].stop, self.posterior_.seen
+            shape = [size + n * (j == k) for j, size in enumerate(self.shape_)]
+            seen = np.concatenate([seen[:end], np.zeros(n, dtype=bool), seen[end:]])
+            layout, at = layout_of(shape, self.column_modes_, seen), slice(end, end + n)
+            return moments_beside(belief.mean[:, : sum(self.shape_)], parts, self._aligned, layout, at)
         if isinstance(self.posterior_, PointEstimate):
             return parts[0], np.zeros((n, R, R))
         mean, cov = moments(parts[0], executor)

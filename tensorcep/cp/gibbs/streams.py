@@ -29,6 +29,7 @@ class Stream(IntEnum):
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     FACTORS = 1 << 22
+    FOLDED = 1 << 23
     # in place of the number of the sweep: the rows that chains start from
     START = 1 << 48
 

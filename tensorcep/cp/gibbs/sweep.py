@@ -48,10 +48,10 @@ class ModeColumns(NamedTuple):
 def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
     """The columns of every mode."""
     parts = zip(columns.free_index, columns.clamped_index, strict=True)
-    return tuple(_mode_columns(mine, rest[rest >= 0]) for mine, rest in parts)
+    return tuple(columns_of_mode(mine, rest[rest >= 0]) for mine, rest in parts)
 
 
-def _mode_columns(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
+def columns_of_mode(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     Q, used = len(free), len(free) + len(rest)
     order = np.concatenate([free, rest, np.full(padded(used) - used, -1)])
     place = np.arange(len(order))
@@ -148,7 +148,7 @@ class Rooms:
 
 
 @inlined
-def _product(q, R, others, source, clamped, z):
+def product_of_others(q, R, others, source, clamped, z):
     """z[q] = elementwise product of the rows `others` of the source; gives the sum of its clamped columns."""
     width = source.shape[1]
     o, i = q * width, others[0] * width
@@ -175,7 +175,7 @@ def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
     for first in range(begin, end, CHUNK):
         n = min(CHUNK, end - first)
         for q in range(n):
-            rest[q] = _product(q, R, others[first + q], source, clamped, z)
+            rest[q] = product_of_others(q, R, others[first + q], source, clamped, z)
         if len(weight):
             for q in range(n):
                 w = weight[first - base + q]
