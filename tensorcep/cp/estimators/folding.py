@@ -17,6 +17,7 @@ from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.row_features import word_of
 from tensorcep.cp.fold_in import NewEntries, drawn_row, gaussian_rows, in_all, in_free, moments, with_index
 from tensorcep.cp.fold_messages import KERNELS, message_rows
 from tensorcep.cp.grown import with_new_rows
@@ -28,6 +29,7 @@ from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.graph import Net
 from tensorcep.priors import LEARNED
 
 
@@ -114,8 +116,10 @@ class Folding(CPPredictions):
         (7, 6)
         """
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
-        if self._series and self._series[k] is not None:
-            fail_value(f"transform cannot add rows to mode {mode!r}, which is a Series; predict takes later labels.")
+        known = self._series[k] if self._series else None
+        if known is not None:
+            instead = "fit with the new rows" if isinstance(known, Net) else "predict takes later labels"
+            fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(known)}; {instead}.")
         if getattr(self, "_extent_unit", None) is not None:
             fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
         if belief.theta is not None and belief.theta.uneven is not None:
