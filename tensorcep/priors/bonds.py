@@ -133,7 +133,7 @@ def _moments(
     order: Order, ends: tuple[np.ndarray, np.ndarray], Lam: np.ndarray, between: np.ndarray, field: np.ndarray
 ) -> Marginals:
     """The moments of rows of this joint precision and natural mean (n, D)."""
-    (n, D), numbers = field.shape, len(order.rows) + len(field)
+    D, numbers = field.shape[1], len(order.rows) + len(field)
     if D == 1 or (order.work * D**3 <= MOST_WORK and numbers * D * D <= MOST_NUMBERS):
         found = factor(order, unpack(Lam, D), between)
         mean, (cov, cross) = solved(found, field), inverted(found)

@@ -48,9 +48,9 @@ class Graph:
     labels: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
-        if not (hasattr(self.edges, "shape") or hasattr(self.edges, "nodes") or isinstance(self.edges, Sequence)):
-            if isinstance(self.edges, Iterable):  # of which there is one pass alone
-                object.__setattr__(self, "edges", list(self.edges))
+        stays = hasattr(self.edges, "shape") or hasattr(self.edges, "nodes") or isinstance(self.edges, Sequence)
+        if not stays and isinstance(self.edges, Iterable):  # of which there may be one pass alone
+            object.__setattr__(self, "edges", list(self.edges))
 
     def __repr__(self) -> str:
         shape = getattr(self.edges, "shape", None)
@@ -79,7 +79,7 @@ class Net(NamedTuple):
 
     def fits(self, n: int) -> bool:
         """Whether it is a graph of n rows, as those that `net` makes are."""
-        inside = (0 <= self.left) & (self.left < self.right) & (self.right < n) & (self.weight > 0.0)
+        inside = (self.left >= 0) & (self.left < self.right) & (self.right < n) & (self.weight > 0.0)
         return self.n == n and bool(inside.all())
 
     @property

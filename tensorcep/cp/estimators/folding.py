@@ -29,8 +29,8 @@ from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.graph import Net
 from tensorcep.priors import LEARNED
+from tensorcep.priors.graph import Net
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -116,10 +116,10 @@ class Folding(CPPredictions):
         (7, 6)
         """
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
-        known = self._series[k] if self._series else None
-        if known is not None:
-            instead = "fit with the new rows" if isinstance(known, Net) else "predict takes later labels"
-            fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(known)}; {instead}.")
+        coupled = self._series[k] if self._series else None
+        if coupled is not None:
+            instead = "fit with the new rows" if isinstance(coupled, Net) else "predict takes later labels"
+            fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(coupled)}; {instead}.")
         if getattr(self, "_extent_unit", None) is not None:
             fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
         if belief.theta is not None and belief.theta.uneven is not None:

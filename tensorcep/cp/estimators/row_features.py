@@ -79,8 +79,9 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
         if isinstance(own, Series):
             clocks[k] = clock(own, mode)
         if isinstance(own, Graph):
-            clocks[k], mode = net(own, mode)
-            check_graph(clocks[k], names[k])
+            graph, mode = net(own, mode)
+            check_graph(graph, names[k])
+            clocks[k] = graph
             sizes[k], known[k] = mode.size, mode.labels
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
     return Described(tuple(sizes), tuple(known), own_designs, own_clocks)

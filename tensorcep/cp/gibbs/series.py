@@ -94,9 +94,9 @@ def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: lis
     for first in range(0, len(kept), some):
         part = kept[first : first + some]
         laws = laws_of(np.concatenate(lines[first : first + some]))
-        rows = np.concatenate([draw[:, own] for draw in part]).astype(np.float64)
+        rows = np.concatenate([kept_draw[:, own] for kept_draw in part]).astype(np.float64)
         which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
         noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
         draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for i, draw in enumerate(part):
-            draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]
+        for i, kept_draw in enumerate(part):
+            kept_draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]
