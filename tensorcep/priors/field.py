@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 
 from tensorcep.core.checks import fail_value
 from tensorcep.priors.elimination import Order, factor, inverted, ordered
@@ -28,8 +28,8 @@ from tensorcep.priors.gaps import Gaps, gaps_of, integrated_out
 from tensorcep.priors.graph import Net
 from tensorcep.priors.learned import MEAN_ROWS
 
-# Lengths of the grid beside 0, in edges the least, in the widest part of the graph the largest.
-LENGTHS, LEAST_EDGES, MOST_RANGES = 12, 0.3, 3.0
+# Lengths of the grid beside 0, in edges the least and the largest, which is at most so many times the rows of a part.
+LENGTHS, LEAST_EDGES, MOST_EDGES, MOST_RANGES = 12, 0.3, 300.0, 3.0
 # The prior shape of a precision, as of a series.
 SHAPE = 0.5
 # Products that a factor of numbers may take: some seconds.
@@ -170,13 +170,7 @@ def _scaled(net: Net, whole: Order, length: float) -> tuple[np.ndarray, float]:
 
 
 def lengths_of(net: Net) -> np.ndarray:
-    """The lengths of the grid, by how many edges apart the rows of the largest part are."""
+    """The lengths of the grid, by how many rows the largest part of the graph has."""
     _, part = connected_components(net.matrix, directed=False)
-    at, hops = int(np.argmax(part == np.argmax(np.bincount(part)))), 1
-    for _ in range(2):  # from one end to the other
-        order, before = breadth_first_order(net.matrix, at, directed=False)
-        depth = np.zeros(net.n, dtype=np.int64)
-        for row in order[1:].tolist():
-            depth[row] = depth[before[row]] + 1
-        at, hops = int(order[-1]), int(depth[order[-1]])
-    return np.append(0.0, np.geomspace(LEAST_EDGES, MOST_RANGES * max(1, hops), LENGTHS))
+    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))
+    return np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
