@@ -7,7 +7,8 @@ import pytest
 from helpers.coupled import coupled_z
 from helpers.samplers import CP, STRUCTURED
 
-from tensorcep.priors import bonds, field
+from tensorcep.priors import field
+from tensorcep.priors.drifting import SeriesPrior
 from tensorcep.priors.features import Mode
 from tensorcep.priors.graph import Graph, net
 
@@ -39,11 +40,12 @@ def test_sweeps_with_a_graph_pass_the_joint_test(free):
     assert np.abs(joint_z(free, 600)).max() < 4.5
 
 
-def test_sweeps_without_the_noise_of_edges_fail_the_joint_test(monkeypatch):
-    right = bonds.perturb
+def test_sweeps_that_forget_the_neighbours_fail_the_joint_test(monkeypatch):
+    right = SeriesPrior.links
 
-    def wrong(Lam, rest, left, ends, between, *others):
-        return right(Lam, rest, left[:0], ends[:0], between[:0], *others)
+    def wrong(self, k, modes):
+        found = right(self, k, modes)
+        return None if found is None else found._replace(between=0.0 * found.between)
 
-    monkeypatch.setattr(bonds, "perturb", wrong)
+    monkeypatch.setattr(SeriesPrior, "links", wrong)
     assert np.abs(joint_z(CP, 150)).max() > 6.0
