@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
+    from tensorcep.priors.graph import Graph
     from tensorcep.priors.series import Series
     from tensorcep.selection import compare, select_rank
     from tensorcep.warming import warmup
@@ -66,6 +67,7 @@ _NAMES = {
     "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
     "priors.features": ("Features",),
+    "priors.graph": ("Graph",),
     "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
     "matching": ("factor_match_score", "replicability"),
@@ -96,6 +98,7 @@ __all__ = [
     "GaussianProcessClassifier",
     "GaussianProcessCountRegressor",
     "Gibbs",
+    "Graph",
     "GroupFactorAnalysis",
     "Labels",
     "Laplace",

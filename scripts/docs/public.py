@@ -35,7 +35,7 @@ GROUPS = {
         *("BayesianProbitRegression", "BayesPointMachine"),
     ),
     "Entries and labels": ("SparseTensor", "Labels"),
-    "What is known of rows": ("Features", "Series", "Prior"),
+    "What is known of rows": ("Features", "Series", "Graph", "Prior"),
     "Engines to build on": ("GaussianEP", "LoopyBP"),
 }
 

@@ -18,8 +18,10 @@ from tensorcep.cp.rows import RowState, diagonal, initial_prior
 from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.ahead import laws_of_mode, moments_at
-from tensorcep.priors.axis import LOG_2PI, Chained, ends
+from tensorcep.priors.axis import LOG_2PI, Chained
 from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.bonds import gap_moments
+from tensorcep.priors.field import Field
 from tensorcep.priors.record import (
     Conditional,
     Coupled,
@@ -94,7 +96,7 @@ def _coupled(k: int, problem: Problem, rows: RowState, found: Marginals | None) 
     if of is None:
         return None
     variance = rows.cov[offsets(problem.shape)[k] + of.place][:, diagonal(rows.mean.shape[1])]
-    cross = np.zeros((len(ends(len(of.place), of.closed)[0]), variance.shape[1]))
+    cross = np.zeros((len(of.pairs[0]), variance.shape[1]))
     if found is not None:
         cross[:, : found.cross.shape[1]] = found.cross
     return Coupled(variance, cross)
@@ -130,7 +132,9 @@ def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | N
     return series.expected(rows.mean[own, :D], variance, found.cross) + entropy
 
 
-def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowState:
+def with_unseen_rows(
+    rows: RowState, problem: Problem, now: Conditional, found: tuple[Marginals | None, ...]
+) -> RowState:
     """The rows as a result: without entries they are as unsure as what was learned of their features, too.
 
     In q such a row has the expected prior. New data would see it through the law of that prior.
@@ -143,7 +147,7 @@ def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowS
         if drift is not None and not seen.all():
             Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
             own = slice(first, first + len(seen))
-            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen)
+            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen, found[k])
             continue
         more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
@@ -155,13 +159,21 @@ def with_unseen_rows(rows: RowState, problem: Problem, now: Conditional) -> RowS
 
 
 def _in_gaps(
-    k: int, problem: Problem, now: Conditional, rows: RowState, own: slice, seen: np.ndarray
+    k: int,
+    problem: Problem,
+    now: Conditional,
+    rows: RowState,
+    own: slice,
+    seen: np.ndarray,
+    found: Marginals | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of a series that have no entries, given those that have some."""
+    """Natural parameters of the rows of a series or a graph that have no entries, given those that have some."""
     modes: Any = now.modes
-    clock, R = problem.prior.axis(k).clock, rows.mean.shape[1]
-    laws = laws_of_mode(modes, k)
-    known = (clock.times[seen], rows.mean[own][seen], rows.cov[own][seen])
-    mean, cov = moments_at(clock, *known, laws, clock.times[~seen])
+    of, R = problem.prior.axis(k), rows.mean.shape[1]
+    if isinstance(of, Field):
+        mean, cov = gap_moments(of, modes, k, None if found is None else found.told)
+    else:
+        known = (of.clock.times[seen], rows.mean[own][seen], rows.cov[own][seen])
+        mean, cov = moments_at(of.clock, *known, laws_of_mode(modes, k), of.clock.times[~seen])
     precision = np.linalg.inv(unpack(cov, R))
     return pack(precision), np.einsum("nij,nj->ni", precision, mean)

@@ -22,6 +22,7 @@ from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
+from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
 # What the square of a product of numbers of the rows may reach: beyond it predictions overflow.
@@ -47,7 +48,7 @@ class FittedCP(NamedTuple):
     diagnostics: Diagnostics | None = None
     cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
     features: tuple[Design | None, ...] = ()
-    series: tuple[Clock | None, ...] = ()
+    series: tuple[Clock | Net | None, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -135,8 +136,10 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
     for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
-        if clock is not None and (len(clock.times) != n or not clock.step > 0.0):
+        if isinstance(clock, Clock) and (len(clock.times) != n or not clock.step > 0.0):
             raise ValueError("its series do not fit its shape")
+        if isinstance(clock, Net) and not clock.fits(n):
+            raise ValueError("its graph does not fit its shape")
     np.linalg.cholesky(fitted.unseen_cov)
     result: Any = fitted.posterior
     for member in result.members if isinstance(result, Mixture) else (result,):

@@ -22,7 +22,7 @@ from tensorcep.kernels.streams import normal, start_stream
 
 
 @block_kernel
-def _factorise(Lam, t, D):
+def factorise(Lam, t, D):
     """The Cholesky factor of the packed Lam[t], in place; whether it is positive definite."""
     for i in range(D):
         row_i = i * (i + 1) // 2
@@ -56,7 +56,7 @@ def _invert(Lam, t, D, V):
 
 
 @block_kernel
-def _solve_lower(Lam, t, D, x):
+def solve_lower(Lam, t, D, x):
     """x = L^-1 x."""
     for i in range(D):
         row = i * (i + 1) // 2
@@ -67,7 +67,7 @@ def _solve_lower(Lam, t, D, x):
 
 
 @block_kernel
-def _solve_upper(Lam, t, D, x):
+def solve_upper(Lam, t, D, x):
     """x = L^-T x."""
     for i in range(D - 1, -1, -1):
         row = i * (i + 1) // 2
@@ -93,12 +93,12 @@ def eliminate(Lam, eta, between):
                     eta[t, i] += f * y
                     for j in range(i + 1):
                         Lam[t, row + j] -= f * V[k, j]
-        if not _factorise(Lam, t, D):
+        if not factorise(Lam, t, D):
             return np.nan
         for i in range(D):
             x[i] = eta[t, i]
             log_det += 2.0 * math.log(Lam[t, i * (i + 3) // 2])
-        _solve_lower(Lam, t, D, x)
+        solve_lower(Lam, t, D, x)
         for i in range(D):
             eta[t, i] = x[i]
     return log_det
@@ -114,10 +114,10 @@ def draw_back(Lam, eta, between, key, out):
         for i in range(D):
             x[i] = between[t, i] * out[t + 1, i] if t < m - 1 else 0.0
         if t < m - 1:
-            _solve_lower(Lam, t, D, x)
+            solve_lower(Lam, t, D, x)
         for i in range(D):
             x[i] += eta[t, i] + normal(s)
-        _solve_upper(Lam, t, D, x)
+        solve_upper(Lam, t, D, x)
         for i in range(D):
             out[t, i] = x[i]
 
@@ -171,10 +171,10 @@ def marginals_back(Lam, eta, between, mean, cov, cross):
         for i in range(D):
             x[i] = between[t, i] * mean[t + 1, i] if t < m - 1 else 0.0
         if t < m - 1:
-            _solve_lower(Lam, t, D, x)
+            solve_lower(Lam, t, D, x)
         for i in range(D):
             x[i] += eta[t, i]
-        _solve_upper(Lam, t, D, x)
+        solve_upper(Lam, t, D, x)
         _invert(Lam, t, D, V)
         if t < m - 1:
             _covariance(t, D, V, between, S, G, T, cross)

@@ -68,4 +68,4 @@ def _places(model: Any, k: int) -> np.ndarray | None:
     if labels is None:
         return np.arange(model.shape_[k])
     found = places_in_order(labels)
-    return clock.times if found is None and clock is not None else found
+    return getattr(clock, "times", None) if found is None else found

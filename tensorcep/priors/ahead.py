@@ -15,6 +15,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
 from tensorcep.priors.axis import weights
+from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
 # The least distance of two rows, in steps.
@@ -53,15 +54,15 @@ def lines_of(laws: Laws) -> np.ndarray:
     return np.concatenate([np.stack(first, axis=1), laws.season], axis=1)
 
 
-def constant_lines(clock: Clock, row: np.ndarray) -> np.ndarray:
+def constant_lines(clock: Clock | Net, row: np.ndarray) -> np.ndarray:
     """The lines (3 + P, R) of a series all of whose rows are this one (R,)."""
     lines = np.zeros((n_lines(clock), len(row)))
     lines[0], lines[1] = row, CONSTANT
     return lines
 
 
-def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | None, ...]) -> np.ndarray:
-    """The lines (n, R) of all series, one after the other."""
+def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | Net | None, ...]) -> np.ndarray:
+    """The lines (n, R) of all series and graphs, one after the other."""
     parts = []
     for k, clock in enumerate(clocks):
         if clock is not None and modes.drifts and modes.drifts[k] is not None:
@@ -73,7 +74,7 @@ def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | None, ...]) -> np.nda
 
 
 def in_columns(
-    lines: np.ndarray, clocks: tuple[Clock | None, ...], places: Sequence[np.ndarray], free: np.ndarray
+    lines: np.ndarray, clocks: tuple[Clock | Net | None, ...], places: Sequence[np.ndarray], free: np.ndarray
 ) -> np.ndarray:
     """Lines (..., n, Q) of all series as lines of R columns, at these places (Q,) in each mode, -1 for nowhere.
 
@@ -95,9 +96,9 @@ def laws_of(lines: np.ndarray) -> Laws:
     return Laws(lines[:, 0], np.exp(lines[:, 1]), lines[:, 2], lines[:, 3:])
 
 
-def n_lines(clock: Clock) -> int:
+def n_lines(clock: Clock | Net) -> int:
     """Lines of a mode."""
-    return 3 + (len(clock.phases) if clock.seasonal else 0)
+    return 3 + (len(clock.phases) if isinstance(clock, Clock) and clock.seasonal else 0)
 
 
 def laws_of_mode(modes: ModePrior, k: int) -> Laws:

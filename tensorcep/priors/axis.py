@@ -101,6 +101,16 @@ class Axis(NamedTuple):
         """P, one without a season."""
         return len(self.clock.phases)
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """The lengths of the grid, (L,)."""
+        return self.grid.lengths
+
+    @property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are neighbours, (E,) and (E,)."""
+        return ends(len(self.place), self.closed)
+
 
 def weights(lengths: np.ndarray, distances: np.ndarray, circle: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """v (L,), w1 and w2 (L, J)."""
@@ -243,15 +253,15 @@ def _banded(own: np.ndarray, between: np.ndarray, closed: bool) -> tuple[np.ndar
 
 
 class Chained(NamedTuple):
-    """Links, the log determinant of each column's precision, (D,), and the prior means (n, D)."""
+    """Links (or `bonds.Bonds`), the log determinant of each column's precision, (D,), and the prior means (n, D)."""
 
-    links: Links
+    links: Any
     log_det: np.ndarray
     mean: np.ndarray
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        left, right = ends(len(rows), self.links.of.closed)
+        left, right = self.links.of.pairs
         square = np.einsum("nd,nd->", self.links.own, rows * rows + variance)
         square -= 2.0 * np.einsum("nd,nd->", self.links.between, rows[left] * rows[right] + cross)
         linear = np.einsum("nd,nd->", self.links.field, rows - 0.5 * self.mean)

@@ -30,13 +30,14 @@ class Blocks(NamedTuple):
 class Marginals(NamedTuple):
     """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
 
-    `log_det` is that of the joint precision.
+    `log_det` is that of the joint precision. Rows of a graph hold what their entries said, (n, P) and (n, D).
     """
 
     mean: np.ndarray
     cov: np.ndarray
     cross: np.ndarray
     log_det: float
+    told: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from tensorcep.priors.axis import LOG_2PI, Axis, Grid, ends, times_k
+from tensorcep.priors.axis import LOG_2PI, Axis, times_k
 
 
 class Sums(NamedTuple):
@@ -20,31 +20,24 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    square : (D,)
-        Of squares.
-    near, between : (J, D)
-        Of squares of both of two neighbours, and of their products, by distance.
+    squares : (L, D)
+        x'Kx for each length.
     in_phase : (L, P, D)
         K times the rows, summed over each phase.
     """
 
-    square: np.ndarray
-    near: np.ndarray
-    between: np.ndarray
+    squares: np.ndarray
     in_phase: np.ndarray
-
-    def squares(self, grid: Grid) -> np.ndarray:
-        """x'Kx for each length, (L, D)."""
-        own: np.ndarray = grid.own[:, None] * self.square
-        return own + grid.near @ self.near - 2.0 * (grid.between @ self.between)
 
 
 def sums(of: Axis, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> Sums:
     """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
-    left, right = ends(len(rows), of.closed)
+    (left, right), grid = of.pairs, of.grid
     square = rows * rows + variance
     near, between = of.steps @ (square[left] + square[right]), of.steps @ (rows[left] * rows[right] + cross)
-    return Sums(square.sum(axis=0), near, between, times_k(of, *(np.asarray(part @ rows) for part in of.sums)))
+    squares: np.ndarray = grid.own[:, None] * square.sum(axis=0)
+    squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
+    return Sums(squares, times_k(of, *(np.asarray(part @ rows) for part in of.sums)))
 
 
 class Table(NamedTuple):
@@ -80,11 +73,11 @@ class Table(NamedTuple):
         return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
 
 
-def table(of: Axis, found: Sums, rate: np.ndarray) -> Table:
-    """The posterior given sums over rows; `rate` (D,) is that of the Gamma prior of lam."""
-    L, S, n, P = len(of.grid.lengths), len(of.strengths), len(of.place), of.values.shape[1]
+def table(of: Any, found: Sums, rate: np.ndarray) -> Table:
+    """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
+    L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
     whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)
-    square = found.squares(of.grid) - level**2 / whole[:, None]
+    square = found.squares - level**2 / whole[:, None]
     rest = found.in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
     season = of.vectors.swapaxes(1, 2) @ rest if P else np.zeros((L, 0, rest.shape[2]))
     kept = of.values[:, None, :] + of.strengths[:, None]  # (L, S, P)
@@ -96,9 +89,7 @@ def table(of: Axis, found: Sums, rate: np.ndarray) -> Table:
     return Table(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
 
 
-def levels(
-    of: Axis, known: Table, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None
-) -> np.ndarray:
+def levels(of: Any, known: Table, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
     """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
 
     The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.

@@ -1,4 +1,4 @@
-"""A learned prior whose rows drift in modes that are a series: an Ornstein-Uhlenbeck process for every column.
+"""A learned prior whose rows are coupled in some modes: a series drifts, a graph has a field, in every column.
 
 Samplers draw length, scale, level and season of each column given the rows with entries, and then these rows jointly.
 Mean-field methods have the posterior of all four as a factor, and the rows with entries of such a mode as one Gaussian.
@@ -14,12 +14,12 @@ import numpy as np
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.mode_laws import Drift
-from tensorcep.priors.axis import Axis, Chained, Links, axis, chained, links
-from tensorcep.priors.drift import Table, levels, sums, table
+from tensorcep.priors.axis import Chained
+from tensorcep.priors.coupled import Joint, Known, Prepared, expected, joint, prepared, sums_of
+from tensorcep.priors.drift import Table, levels, table
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import Coupled
 from tensorcep.priors.regressed import FeaturesPrior
-from tensorcep.priors.series import Clock
 
 
 class PosteriorOfDrift(NamedTuple):
@@ -55,17 +55,17 @@ class SeriesPrior(NamedTuple):
         What rows begin with.
     inner : LearnedPrior or FeaturesPrior
         The prior of the other modes.
-    clocks : tuple of Clock or None
-        The axis of each mode that is a series.
-    have : tuple of Axis or None
+    clocks : tuple of Clock, Net or None
+        The axis of each mode that is a series, and the graph of each that is one.
+    have : tuple of Axis, Field or None
         What is made of the rows with entries; none before `for_rows`.
     """
 
     Lam: np.ndarray
     eta: np.ndarray
     inner: LearnedPrior | FeaturesPrior
-    clocks: tuple[Clock | None, ...]
-    have: tuple[Axis | None, ...] = ()
+    clocks: tuple[Known | None, ...]
+    have: tuple[Prepared | None, ...] = ()
     learned: bool = True
 
     @property
@@ -83,10 +83,10 @@ class SeriesPrior(NamedTuple):
     def for_rows(self, seen: Sequence[np.ndarray]) -> SeriesPrior:
         """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
         strength, parts = self.plain.strength, zip(self.clocks, seen, strict=True)
-        have = tuple(None if clock is None else axis(clock, own, strength) for clock, own in parts)
+        have = tuple(None if clock is None else prepared(clock, own, strength) for clock, own in parts)
         return self._replace(inner=self.inner.for_rows(seen), have=have)
 
-    def axis(self, k: int) -> Axis | None:
+    def axis(self, k: int) -> Prepared | None:
         """The rows with entries of mode k on their axis, if they are a series with some free column."""
         return self.have[k] if self.have and self.plain.free[k].any() else None
 
@@ -108,17 +108,17 @@ class SeriesPrior(NamedTuple):
             drifts.append(None if of is None or own is None else self._posterior(k, of, mean[of.order], own))
         return Posteriors(self._others.learn(means, covs), tuple(drifts))
 
-    def _posterior(self, k: int, of: Axis, rows: np.ndarray, moments: Coupled) -> PosteriorOfDrift:
+    def _posterior(self, k: int, of: Prepared, rows: np.ndarray, moments: Coupled) -> PosteriorOfDrift:
         """The posterior of mode k given the means of its rows, in order."""
         free, centre, rate = self._expected(k, of)
         variance, cross = moments.variance[:, free], moments.cross[:, free]
-        known = table(of, sums(of, rows[:, free] - centre, variance, cross), rate)
+        known = table(of, sums_of(of, rows[:, free] - centre, variance, cross), rate)
         weight = known.shares * known.a / known.b
-        prior = chained(links(of, weight.sum(axis=1), levels(of, known, weight), centre))
+        prior = expected(joint(of, weight.sum(axis=1), levels(of, known, weight), centre))
         bound = float(known.log_sum.sum()) - prior.expected(rows[:, free], variance, cross)
         return PosteriorOfDrift(known, prior, bound)
 
-    def _expected(self, k: int, of: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _expected(self, k: int, of: Prepared) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Free columns of mode k, the centres of their levels, and the prior rates of their precisions."""
         free = self.plain.free[k]
         return free, self.plain.mean[k, free], of.shape * self.plain.scale[k, free] ** 2
@@ -145,7 +145,7 @@ class SeriesPrior(NamedTuple):
             if of is None:
                 continue
             free, centre, rate = self._expected(k, of)
-            known = table(of, sums(of, own[of.order][:, free] - centre), rate)
+            known = table(of, sums_of(of, own[of.order][:, free] - centre), rate)
             D = len(centre)
             total = np.cumsum(known.shares.reshape(-1, D), axis=0)
             best = (total < rng.random(D) * total[-1]).sum(axis=0)
@@ -157,7 +157,7 @@ class SeriesPrior(NamedTuple):
     def _set(
         self,
         k: int,
-        of: Axis,
+        of: Prepared,
         modes: ModePrior,
         best: np.ndarray,
         scale: np.ndarray,
@@ -174,19 +174,19 @@ class SeriesPrior(NamedTuple):
         modes.mean[k, free] = centre + found[0]
         modes.precision[k][np.ix_(free, free)] = np.diag(scale)
         drift = Drift(np.zeros(len(free)), np.zeros((len(found) - 1, len(free))))
-        drift.length[free], drift.season[:, free] = of.grid.lengths[best // S], found[1:]
+        drift.length[free], drift.season[:, free] = of.lengths[best // S], found[1:]
         return drift
 
-    def links(self, k: int, modes: ModePrior) -> Links | None:
+    def links(self, k: int, modes: ModePrior) -> Joint | None:
         """The prior of the rows of mode k at these parameters, where they are coupled."""
         of, drift = self.axis(k), modes.drifts[k] if modes.drifts else None
         if of is None or drift is None:
             return None
         free = self.plain.free[k]
         own, D = np.diagonal(modes.precision[k])[free], int(free.sum())
-        scale = (of.grid.lengths[:, None] == drift.length[free]) * own
+        scale = (of.lengths[:, None] == drift.length[free]) * own
         level = np.concatenate([modes.mean[k, free][None], drift.season[:, free]])
-        return links(of, scale, scale[:, None] * level, np.zeros(D))
+        return joint(of, scale, scale[:, None] * level, np.zeros(D))
 
     def bound(self, posterior: Posteriors) -> float:
         """What learning adds to a lower bound that takes the expected prior of the rows."""
@@ -197,6 +197,6 @@ class SeriesPrior(NamedTuple):
         return self._replace(Lam=Lam, eta=eta, inner=self.inner.in_columns(Lam, eta, index))
 
 
-def with_series(inner: LearnedPrior | FeaturesPrior, clocks: Sequence[Clock | None]) -> SeriesPrior:
+def with_series(inner: LearnedPrior | FeaturesPrior, clocks: Sequence[Known | None]) -> SeriesPrior:
     """The learned prior whose rows drift in the modes that have a clock, None where a mode has none."""
     return SeriesPrior(inner.Lam, inner.eta, inner, tuple(clocks))

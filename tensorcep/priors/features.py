@@ -82,7 +82,7 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     """
     X, what = features.X, f"Features of mode {mode.name!r}"
     if isinstance(X, pd.DataFrame):
-        rows, mode = _rows_of_index(X.index, mode, what)
+        rows, mode = rows_of_index(X.index, mode, what)
         return _placed(_columns_of_frame(X, what), rows, mode.size), mode
     columns = _columns_of_array(X, what)
     n = columns.matrix.shape[0]
@@ -92,7 +92,7 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     return _placed(columns, np.arange(n), n), mode._replace(size=n)
 
 
-def _rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, Mode]:
+def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, Mode]:
     """The row of each line, and the mode with those that are new."""
     if index.hasnans or not index.is_unique:
         odd = "a missing label" if index.hasnans else f"{index[index.duplicated()].tolist()[0]!r} more than once"

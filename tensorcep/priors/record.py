@@ -73,10 +73,10 @@ class RowPrior(Protocol):
         """
 
     def axis(self, k: int) -> Any:
-        """The rows with entries of mode k as a series (`drift.Axis`); None where rows do not depend on each other."""
+        """The rows of mode k as a series (`axis.Axis`) or a graph (`field.Field`); None where they are independent."""
 
     def links(self, k: int, modes: ModePrior) -> Any:
-        """The prior of the rows with entries of mode k where they are coupled (`drift.Links`); None where not."""
+        """The prior of the rows with entries of mode k where they are coupled (`coupled.Joint`); None where not."""
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
@@ -90,7 +90,7 @@ def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[
 
 
 def clocks_of(prior: RowPrior) -> tuple[Any, ...]:
-    """The axis of each mode that is a series (`series.Clock`), None of others; nothing where none is."""
+    """Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one."""
     return tuple(getattr(prior, "clocks", ()))
 
 
@@ -104,7 +104,7 @@ class Conditional(NamedTuple):
     modes : ModePrior or None
         The same per mode, where it is learned.
     seen : (n_rows,) bool
-        Rows that it is learned from: those with entries.
+        Rows that it is learned from: those with entries, and those of a graph that are not integrated out.
     """
 
     Lam: np.ndarray
@@ -136,7 +136,12 @@ def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray)
     Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
     precision = unpack(Lam, eta.shape[1])
     mean = np.linalg.solve(precision, eta[..., None])[..., 0]
-    return Conditional(Lam, eta, ModePrior(mean, precision), seen)
+    known = seen.copy()
+    for k, start in enumerate(first):  # rows of a graph without entries may be among those that it learns from
+        of = prior.axis(k)
+        if of is not None:
+            known[start + of.place] = True
+    return Conditional(Lam, eta, ModePrior(mean, precision), known)
 
 
 def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:

@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
-from tensorcep.cp.estimators.row_features import has_features, has_series
+from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -118,8 +118,9 @@ def check_stream(model: BaseCP) -> None:
     """
     if has_features(model.prior) or any(model._features):
         fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
-    if has_series(model.prior) or any(clock is not None for clock in model._series):
-        fail_value("partial_fit cannot learn a Series; use fit, with all entries.")
+    given = coupled(model.prior) or next((word_of(known) for known in model._series if known is not None), None)
+    if given is not None:
+        fail_value(f"partial_fit cannot learn {given}; use fit, with all entries.")
     if getattr(model, "zero_inflation", False) or getattr(model, "_inflated", False):
         fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
     if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":

@@ -209,7 +209,7 @@ def checked_prior_kind(prior: Any) -> Any:
         check_mode_priors(prior)
         return "auto"
     if not isinstance(prior, str):
-        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series"
+        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series, or Graph"
         fail_value(f"prior must be {allowed}; got {prior!r}.")
     return check_choice("prior", prior, PRIORS)
 

@@ -16,7 +16,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         "gibbs" for real values and levels, "pg-gibbs" for labels, "cep" for counts, in streams (`partial_fit`), and
         with `revisit`. A fit is kept within 0.5 GB and 4 kB per entry (at most 12 GB): where that takes it, "auto"
         keeps fewer draws, then float32 ones, takes a lower rank, then "vmp" or "pg-vb", or CEP(messages="averaged").
-    prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features or Series by mode, default="auto"
+    prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features, Series or Graph by mode, default="auto"
         What is known of the factors beforehand. "fixed": the scale and mean below. "learned": mean and covariance of
         the rows of each mode are inferred (Normal-Wishart); "ard": one precision per component (Gamma), so that
         components that are not needed switch off; both around the scale and mean below. "auto" is "learned" for the
@@ -26,6 +26,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         and "pg-vb", in `fit` alone. Rows that only features name become rows of the model, and are predicted.
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
         the same methods; rows between and beyond those of the fit are then predicted from their neighbours.
+        ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), with the same methods;
+        rows that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"

@@ -18,6 +18,7 @@ from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.row_features import word_of
 from tensorcep.cp.fold_draws import RowDraws, drawn_rows, row_draws
 from tensorcep.cp.fold_in import NewEntries, gaussian_rows, in_all, in_free, moments, with_index
 from tensorcep.cp.fold_messages import KERNELS, message_rows
@@ -32,6 +33,7 @@ from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
+from tensorcep.priors.graph import Net
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -117,8 +119,10 @@ class Folding(CPPredictions):
         (7, 6)
         """
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
-        if self._series and self._series[k] is not None:
-            fail_value(f"transform cannot add rows to mode {mode!r}, which is a Series; predict takes later labels.")
+        coupled = self._series[k] if self._series else None
+        if coupled is not None:
+            instead = "fit with the new rows" if isinstance(coupled, Net) else "predict takes later labels"
+            fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(coupled)}; {instead}.")
         if getattr(self, "_extent_unit", None) is not None:
             fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
         if belief.theta is not None and belief.theta.uneven is not None:

@@ -11,13 +11,14 @@ from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import has_features, has_series
+from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
+from tensorcep.priors.graph import Net
 
 
 class Forgetting(CPPredictions):
@@ -103,10 +104,12 @@ class Forgetting(CPPredictions):
                 f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which has features; take them "
                 "out of its Features and of the entries, and fit again."
             )
-        if self._series and self._series[k] is not None:
+        known = self._series[k] if self._series else None
+        if known is not None:
+            where = "of its Graph and of the entries" if isinstance(known, Net) else "of the entries"
             fail_value(
-                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which is a Series; take them out "
-                "of the entries, and fit again."
+                f"forget_rows cannot drop rows of mode {names_of(self.labels_)[k]!r}, which is {word_of(known)}; take "
+                f"them out {where}, and fit again."
             )
         is_stream = self._is_stream(data, partly)
         dropped = np.unique(rows_of(self.labels_, self.shape_, k, rows))
@@ -195,8 +198,9 @@ class Forgetting(CPPredictions):
             fail_value(
                 "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
             )
-        if self._series and not has_series(self.prior):
-            fail_value("the Series of the fit is no longer among the parameters; set prior= to it, as for the fit.")
+        if self._series and coupled(self.prior) is None:
+            what = next(word_of(known) for known in self._series if known is not None).removeprefix("a ")
+            fail_value(f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit.")
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
         runner = runner_of(kept, ~gone, start, run_plan)

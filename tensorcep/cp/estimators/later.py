@@ -14,6 +14,7 @@ from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.cp.estimators.modes import column_of
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.ahead import draw_at, laws_of, laws_of_mode, moments_at, n_lines
+from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def placed(model: CPPredictions, X: Any, joint: bool = False) -> Placed:
     coords, seen = coords.copy(), model.posterior_.seen
     for k, clock in enumerate(model._series):
         unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
-        if clock is None or not len(unknown) or not _has_law(model, k):
+        if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(model, k):
             continue
         times = _times(clock, model, X, coords, k)[unknown]
         unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
@@ -125,7 +126,7 @@ def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
 
 
 def described_rows(model: CPPredictions) -> np.ndarray | None:
-    """Whether a packed row has features, or is of a series, (n_rows,) bool; None where none is."""
+    """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
     if not any(model._features) and not model._series:
         return None
     rows = [np.zeros(n, dtype=bool) for n in model.posterior_.shape]

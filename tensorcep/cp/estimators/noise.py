@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.cp.estimators.modes import mode_of, names_of
-from tensorcep.cp.estimators.row_features import has_series
+from tensorcep.cp.estimators.row_features import coupled
 from tensorcep.cp.problem import Uneven
 
 # Methods whose noise may differ.
@@ -30,14 +30,16 @@ def uneven_noise(
     if isinstance(given, str) and given == "one":
         return None, {"noise_": "one"}
     if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
-        return None, {"noise_": "auto" if method in UNEVEN and not has_series(prior) else "one"}
+        return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
     if streaming:
         fail_value(f"partial_fit learns one noise; got noise={given!r}; use fit, with all entries, or noise='one'.")
     if method not in UNEVEN:
         able = " or ".join(f"method={name!r}" for name in UNEVEN)
         fail_value(f"method {method!r} cannot use noise={given!r}; use {able}, or noise='one'.")
-    if has_series(prior):
-        fail_value(f"noise={given!r} cannot be used beside a Series; use noise='one', or leave the Series out.")
+    beside = coupled(prior)
+    if beside is not None:
+        what = beside.removeprefix("a ")
+        fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
     if isinstance(given, str) and given == "entry" and "entry" not in names:
         return Uneven(None), {"noise_": "entry"}
     if isinstance(given, str) and given not in names:

@@ -14,7 +14,15 @@ from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws,
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
-from tensorcep.cp.estimators.row_features import Clocks, Designs, are_many, check_number, described, knows_rows
+from tensorcep.cp.estimators.row_features import (
+    Clocks,
+    Designs,
+    are_large,
+    are_many,
+    check_number,
+    described,
+    knows_rows,
+)
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
@@ -125,7 +133,7 @@ def plan_fit(
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
     problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
-    has_pilots = chosen.learns_prior and not are_many(designs)
+    has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)

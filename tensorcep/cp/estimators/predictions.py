@@ -33,6 +33,7 @@ from tensorcep.cp.predict import (
 from tensorcep.cp.store import write_model
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
+from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
 
@@ -49,7 +50,7 @@ class CPPredictions(CPComponents):
         "forgotten_",
     )
     _features: ClassVar[tuple[Design | None, ...]] = ()  # until a fit with some
-    _series: ClassVar[tuple[Clock | None, ...]] = ()  # the same
+    _series: ClassVar[tuple[Clock | Net | None, ...]] = ()  # the same
     forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 

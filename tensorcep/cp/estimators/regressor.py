@@ -54,7 +54,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         entry has, so that noise is Student's t, with learned degrees of freedom above 2: outliers count for less. For
         methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape. "auto":
         the one of these that predicts entries best which quick mean-field fits leave out, if it beats "one" by two
-        standard errors; with other methods, a Series or fewer than 100 entries "one".
+        standard errors; with other methods, a Series or a Graph, or fewer than 100 entries "one".
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
         (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those

@@ -1,4 +1,4 @@
-"""What is known of rows in a fit: which modes have features, or are a series, and the rows that features add."""
+"""What is known of rows in a fit: modes with features, series and graphs, and the rows that these add."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.features import Features, Mode, designed
+from tensorcep.priors.field import check_graph
+from tensorcep.priors.graph import Graph, Net, net
 from tensorcep.priors.series import Clock, Series, clock
 from tensorcep.priors.slopes import MOST_DIRECT
 
-# What a mode may have beside Features and a Series.
+# What a mode may have beside Features, a Series and a Graph.
 OTHERWISE = ("auto", "learned")
+# Rows of a graph from which samplers begin without fits by mean field.
+LARGE = 10_000
 
 Designs = tuple[Design | None, ...]
-Clocks = tuple[Clock | None, ...]
+Clocks = tuple[Clock | Net | None, ...]
 
 
 class Described(NamedTuple):
-    """The rows of a fit: shape and labels with the rows that only features name; features, and axis, of each mode."""
+    """The rows of a fit: shape and labels with rows that only features or graphs name; features, and axis, by mode."""
 
     shape: tuple[int, ...]
     labels: tuple[Labels | None, ...]
@@ -36,16 +40,22 @@ def has_features(prior: Any) -> bool:
     return isinstance(prior, Mapping) and any(isinstance(own, Features) for own in prior.values())
 
 
-def has_series(prior: Any) -> bool:
-    """Whether the parameter `prior` says that a mode is a series."""
-    return isinstance(prior, Mapping) and any(isinstance(own, Series) for own in prior.values())
+def coupled(prior: Any) -> str | None:
+    """What the parameter `prior` says that couples the rows of a mode, in words; None where nothing does."""
+    given = [own for own in prior.values() if isinstance(own, (Series, Graph))] if isinstance(prior, Mapping) else []
+    return f"a {type(given[0]).__name__}" if given else None
+
+
+def word_of(known: Clock | Net) -> str:
+    """What couples the rows of a fitted mode, in words."""
+    return "a Graph" if isinstance(known, Net) else "a Series"
 
 
 def knows_rows(prior: Any) -> str | None:
     """What the parameter `prior` knows of rows, in words; None where it knows nothing."""
     if has_features(prior):
         return "Features"
-    return "a Series" if has_series(prior) else None
+    return coupled(prior)
 
 
 def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None]) -> Described:
@@ -60,7 +70,7 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
         return Described(shape, tuple(labels), (), ())
     sizes, known, names = list(shape), list(labels), names_of(labels)
     designs: list[Design | None] = [None] * len(shape)
-    clocks: list[Clock | None] = [None] * len(shape)
+    clocks: list[Clock | Net | None] = [None] * len(shape)
     for k, own in by_mode(labels, prior).items():
         mode = Mode(names[k], known[k], sizes[k])
         if isinstance(own, Features):
@@ -68,7 +78,12 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
             sizes[k], known[k] = mode.size, mode.labels
         if isinstance(own, Series):
             clocks[k] = clock(own, mode)
-    own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if has_series(prior) else ()
+        if isinstance(own, Graph):
+            graph, mode = net(own, mode)
+            check_graph(graph, names[k])
+            clocks[k] = graph
+            sizes[k], known[k] = mode.size, mode.labels
+    own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
     return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
 
 
@@ -80,8 +95,8 @@ def check_mode_priors(prior: Mapping[Any, Any]) -> None:
     ValueError
     """
     for name, own in prior.items():
-        if not (isinstance(own, (Features, Series)) or (isinstance(own, str) and own in OTHERWISE)):
-            allowed = f"a tensorcep.Features, a tensorcep.Series, or one of {OTHERWISE}"
+        if not (isinstance(own, (Features, Series, Graph)) or (isinstance(own, str) and own in OTHERWISE)):
+            allowed = f"a tensorcep.Features, a tensorcep.Series, a tensorcep.Graph, or one of {OTHERWISE}"
             fail_value(f"prior of mode {name!r} must be {allowed}; got {own!r}.")
 
 
@@ -96,6 +111,11 @@ def check_number(designs: Designs, method: str, likelihood: Likelihood) -> None:
         most = max(design.n_features for design in designs if design is not None)
         fits = [m.name for m in METHODS.values() if m.takes_features and m.sampler and not m.lacks(likelihood)]
         fail_value(f"method {method!r} takes at most {MOST_DIRECT} features of a mode; got {most}; use one of {fits}.")
+
+
+def are_large(clocks: Clocks) -> bool:
+    """Whether a mode is a graph of so many rows that mean-field sweeps take longer than a sampler's."""
+    return any(isinstance(known, Net) and known.n > LARGE for known in clocks)
 
 
 def are_many(designs: Designs) -> bool:

@@ -1,4 +1,4 @@
-"""The Gibbs step of the rows of a mode that is a series: one joint draw of all rows with entries, linear in them.
+"""The Gibbs step of the rows of a mode that is a series or a graph: one joint draw of all rows with entries.
 
 What the entries say of each row is summed as for rows that are drawn by themselves (`tensorcep.cp.gibbs.sweep`). Rows
 without entries are drawn once, with the draws that are kept.
@@ -19,13 +19,18 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import in_pieces
 from tensorcep.kernels.rows import packed_products
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
-from tensorcep.priors.axis import Links
-from tensorcep.priors.blocks import draw
+from tensorcep.priors.coupled import Joint, draw
+from tensorcep.priors.field import Field
+from tensorcep.priors.gaps import draw_gaps
+from tensorcep.priors.graph import Net
 from tensorcep.priors.record import clocks_of
+
+# Numbers of rows of a graph that gaps are filled of at a time.
+NUMBERS_AT_A_TIME = 20_000_000
 
 
 def draw_series(
-    prior: Links,
+    prior: Joint,
     cuts: np.ndarray,
     record: tuple[Any, ...],
     precision: float,
@@ -57,13 +62,16 @@ def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
 
 
 def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
-    """Draw the rows of series that have no entries, in place in all draws that are kept, each (C, n_rows, R)."""
+    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
     first, at = offsets(small.shape), 0
     for k, clock in enumerate(clocks_of(small.prior)):
         if clock is None:
             continue
         own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
         at = lines.stop
+        if isinstance(clock, Net):
+            _fill_graph(small, k, kept, [of_draw[:, lines] for of_draw in drifts])
+            continue
         if own.all() or not own.any():
             continue
         laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
@@ -73,3 +81,22 @@ def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.nda
         found = draw_at(clock, clock.times[own], rows, laws, clock.times[~own], noise, joint=True)
         for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
             own_rows[:, gaps] = found[a:b]
+
+
+def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: list[np.ndarray]) -> None:
+    """The same for mode k, a graph; some draws at a time."""
+    of: Field | None = small.prior.axis(k)
+    if of is None or not len(of.gaps.row):
+        return
+    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, Stream.GAPS, k)
+    C, n, R = len(kept[0]), of.clock.n, kept[0].shape[2]
+    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
+    for first in range(0, len(kept), some):
+        part = kept[first : first + some]
+        laws = laws_of(np.concatenate(lines[first : first + some]))
+        rows = np.concatenate([kept_draw[:, own] for kept_draw in part]).astype(np.float64)
+        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
+        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
+        draw_gaps(of.gaps, rows, which, laws.mean, noise)
+        for i, kept_draw in enumerate(part):
+            kept_draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]

@@ -267,7 +267,7 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     if state.cut is not None:
         theta["thresholds"] = Thresholds(*state.cut)
     theta = theta if state.uneven is None else uneven_result(state, problem)
-    rows = with_unseen_rows(state.rows, state.small, state.prior.now)
+    rows = with_unseen_rows(state.rows, state.small, state.prior.now, state.found)
     return posterior_of_rows(rows, problem, state.prior.now.modes, **theta)
 
 

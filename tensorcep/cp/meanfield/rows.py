@@ -21,8 +21,8 @@ from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, row_moments, second_moments
-from tensorcep.priors.axis import Links
-from tensorcep.priors.blocks import Marginals, marginals
+from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.coupled import Joint, marginals
 from tensorcep.priors.record import of_mode
 
 
@@ -85,7 +85,7 @@ def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: E
     return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
 
 
-def _update_series(prior: Links, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
+def _update_series(prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
     """The optimal joint q of the rows of a series, of which the entries say Lam (n, P), eta (n, Q)."""
     found, own, good = marginals(prior, Lam[prior.of.place], eta[prior.of.place]), first + prior.of.place, rows.good
     mean, cov = rows.mean[own], rows.cov[own]

@@ -156,7 +156,7 @@ def _why_not(plan: Plan) -> str | None:
     if problem.uneven is not None or problem.fixed is not None:
         return "workers fit entries of one noise, without fixed modes"
     if any(clock is not None for clock in clocks_of(problem.prior)):
-        return "workers do not fit rows that are a series"
+        return "workers do not fit rows that are a series or a graph"
     if on_scratch(problem.entries.y):
         return "workers take entries that lie in memory, not on scratch"
     return None

@@ -1,0 +1,56 @@
+"""What modes whose rows are coupled have in common: a series, whose rows follow each other, and a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorcep.priors import blocks, bonds
+from tensorcep.priors.axis import Axis, Chained, Links, axis, chained, links
+from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.bonds import Bonds
+from tensorcep.priors.drift import Sums, sums
+from tensorcep.priors.field import Field, field
+from tensorcep.priors.graph import Net
+from tensorcep.priors.series import Clock
+
+Known = Clock | Net
+Prepared = Axis | Field
+Joint = Links | Bonds
+
+
+def prepared(known: Known, seen: np.ndarray, strength: float) -> Prepared | None:
+    """What is made once of the rows with entries, `seen` (n,); None where there are less than two."""
+    return field(known, seen, strength) if isinstance(known, Net) else axis(known, seen, strength)
+
+
+def sums_of(of: Prepared, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> Sums:
+    """The sums of rows (n, D), with their variances (n, D) and covariances of neighbours (E, D)."""
+    if isinstance(of, Axis):
+        return sums(of, rows, variance, cross)
+    near = rows[of.left] * rows[of.right] + cross
+    squares = of.own @ (rows * rows + variance) - 2.0 * (of.between @ near)
+    return Sums(np.asarray(squares), np.asarray(of.total @ rows)[:, None])
+
+
+def joint(of: Prepared, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Joint:
+    """The prior of the rows together: see `axis.links`."""
+    return links(of, scale, level, centre) if isinstance(of, Axis) else bonds.bonds(of, scale, level, centre)
+
+
+def expected(prior: Joint) -> Chained:
+    """The prior with its means and determinants; of a graph without these, of which a bound needs none."""
+    if isinstance(prior, Links):
+        return chained(prior)
+    return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
+
+
+def draw(prior: Joint, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
+    """A draw (n, D) of the rows given what their entries say (see `blocks.draw`)."""
+    return blocks.draw(prior, Lam, eta, key) if isinstance(prior, Links) else bonds.draw(prior, Lam, eta, key)
+
+
+def marginals(prior: Joint, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of the rows given what their entries say (see `blocks.marginals`)."""
+    return blocks.marginals(prior, Lam, eta) if isinstance(prior, Links) else bonds.marginals(prior, Lam, eta)

@@ -1,0 +1,221 @@
+"""Rows of a mode that are neighbours in a graph, as a user says it, and the graph of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from tensorcep.core.checks import fail_value
+from tensorcep.core.records import Sized
+from tensorcep.priors.features import Mode, rows_of_index
+
+TAKEN = "a square matrix, a DataFrame of edges, pairs or triples, or a networkx graph"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Graph:
+    """Rows of a mode that are neighbours: ``CPRegressor(prior={"sensor": Graph(edges)})``.
+
+    Each column of the factors, main effects included, is a Gaussian Markov field over the graph: its precision is one
+    plus a multiple of the graph's Laplacian, scaled so that no row varies more than another beforehand. The multiple is
+    learned, column by column, with mean and scale; it may be 0, of rows that do not depend on each other. Rows of the
+    graph without entries are predicted from their neighbours, with the uncertainty that leaves; a row without edges is
+    like any other row. Nodes that are no rows yet become rows, such as the groups of a taxonomy.
+
+    Parameters
+    ----------
+    edges : DataFrame, iterable of tuples, array-like of shape (n, n), sparse matrix, or networkx graph
+        A DataFrame has two columns of labels, of rows' numbers where the mode has no labels, and perhaps one of
+        weights; tuples are (a, b) or (a, b, weight), in a list or another iterable. An array or a sparse matrix is a
+        symmetric matrix of weights. Weights are positive, one by default; a larger one holds two rows closer together.
+        An edge may be listed in both directions.
+    labels : sequence of labels, optional
+        Of a matrix, what its lines are; by default line i belongs to row i of the mode (to the i-th label).
+
+    Examples
+    --------
+    >>> from tensorcep import Graph
+    >>> Graph([("a", "b"), ("b", "c", 2.0)])
+    Graph(2 edges)
+    """
+
+    edges: Any
+    labels: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        stays = hasattr(self.edges, "shape") or hasattr(self.edges, "nodes") or isinstance(self.edges, Sequence)
+        if not stays and isinstance(self.edges, Iterable):  # of which there may be one pass alone
+            object.__setattr__(self, "edges", list(self.edges))
+
+    def __repr__(self) -> str:
+        shape = getattr(self.edges, "shape", None)
+        if hasattr(self.edges, "number_of_edges"):
+            return f"Graph({self.edges.number_of_edges()} edges)"
+        if shape is None or isinstance(self.edges, pd.DataFrame):
+            return f"Graph({len(self.edges)} edges)"
+        return f"Graph({' x '.join(map(str, shape))})"
+
+
+class Net(NamedTuple):
+    """The graph of a mode's rows: edges (E,) between two of n rows, in order, each once; weights have the median 1.
+
+    Attributes
+    ----------
+    n : int
+    left, right : (E,) int64
+        left < right.
+    weight : (E,) float64
+    """
+
+    n: int
+    left: Annotated[np.ndarray, Sized("E", "i")]
+    right: Annotated[np.ndarray, Sized("E", "i")]
+    weight: Annotated[np.ndarray, Sized("E")]
+
+    def fits(self, n: int) -> bool:
+        """Whether it is a graph of n rows, as those that `net` makes are."""
+        inside = (self.left >= 0) & (self.left < self.right) & (self.right < n) & (self.weight > 0.0)
+        return self.n == n and bool(inside.all())
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """The weights as a symmetric matrix."""
+        both = np.append(self.left, self.right), np.append(self.right, self.left)
+        return sparse.csr_array((np.tile(self.weight, 2), both), shape=(self.n, self.n))
+
+
+class Edges(NamedTuple):
+    """Ends and weights, (E,) each, of rows; `nodes` are labels of all rows that a graph names."""
+
+    a: Any
+    b: Any
+    weight: np.ndarray
+    nodes: Any
+
+
+def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
+    """The graph of a mode, and the mode with the rows that it names beside those with entries.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the edges are not such as `Graph` takes, or do not fit the mode.
+    """
+    what = f"Graph of mode {mode.name!r}"
+    if _is_matrix(graph.edges):
+        a, b, weight, mode = _of_matrix(graph, mode, what)
+    else:
+        if graph.labels is not None:
+            fail_value(f"labels of the {what} are those of the lines of a matrix; edges name their rows themselves.")
+        found = _of_edges(graph.edges, what)
+        index = pd.Index(pd.unique(np.asarray(found.nodes)), tupleize_cols=False)
+        index = index if index.dtype != object else index.infer_objects()
+        rows, mode = rows_of_index(index, mode, what)
+        a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in (found.a, found.b))
+        weight = found.weight
+    return _checked(a, b, weight, mode, what), mode
+
+
+def _is_matrix(edges: Any) -> bool:
+    """Whether edges are those of a matrix."""
+    return sparse.issparse(edges) or isinstance(edges, np.ndarray)
+
+
+def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Mode]:
+    """Rows and weights of the edges of a symmetric matrix, and the mode with its rows."""
+    matrix = sparse.coo_array(graph.edges) if np.ndim(graph.edges) == 2 or sparse.issparse(graph.edges) else None
+    if matrix is None or matrix.shape[0] != matrix.shape[1]:
+        shape = np.shape(graph.edges)
+        fail_value(f"{what} must be a square matrix; got the shape {shape}; give a list or a DataFrame of edges.")
+    n, apart = matrix.shape[0], abs(sparse.csr_array(matrix) - sparse.csr_array(matrix).T)
+    if apart.nnz and not apart.max() <= 1e-9 * abs(matrix).max():
+        fail_value(f"{what} must be a symmetric matrix; got weights that differ by direction; use (A + A.T) / 2.")
+    if graph.labels is not None:
+        index = pd.Index(graph.labels, tupleize_cols=False)
+        if len(index) != n:
+            fail_value(f"labels of the {what} must name its {n} lines; got {len(index)}.")
+        rows, mode = rows_of_index(index, mode, what)
+    else:
+        if n < mode.size or (mode.labels is not None and n != mode.size):
+            least = "at least " if mode.labels is None else ""
+            fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; name its lines by labels=.")
+        rows, mode = np.arange(n), mode._replace(size=n)
+    used = (matrix.data != 0.0) & (matrix.row <= matrix.col)
+    return rows[matrix.row[used]], rows[matrix.col[used]], np.asarray(matrix.data[used], dtype=np.float64), mode
+
+
+def _of_edges(edges: Any, what: str) -> Edges:
+    """The edges of a table, of tuples, or of a networkx graph."""
+    if hasattr(edges, "nodes") and hasattr(edges, "edges"):
+        if edges.is_directed():
+            fail_value(f"{what} must have no directions; got a directed graph; use its to_undirected().")
+        nodes, edges = list(edges.nodes), list(edges.edges(data="weight", default=1.0))
+        return _of_tuples(edges, nodes, what)
+    if isinstance(edges, pd.DataFrame):
+        if edges.shape[1] not in (2, 3):
+            fail_value(f"{what} must have two columns of labels, and perhaps one of weights; got {edges.shape[1]}.")
+        weight = _weights(edges.iloc[:, 2] if edges.shape[1] == 3 else np.ones(len(edges)), what)
+        a, b = (edges.iloc[:, i].astype(object) for i in (0, 1))
+        if a.isna().any() or b.isna().any():
+            fail_value(f"{what} must have labels at both ends of its edges; got a missing one.")
+        return Edges(a, b, weight, pd.concat([a, b]))
+    if not isinstance(edges, Sequence) or isinstance(edges, str):
+        fail_value(f"{what} must be {TAKEN}; got {type(edges).__name__}.")
+    return _of_tuples(list(edges), [], what)
+
+
+def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> Edges:
+    """Edges of pairs and triples, and nodes beside theirs."""
+    for edge in edges:
+        if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
+            fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
+    a, b = (_objects([edge[i] for edge in edges]) for i in (0, 1))
+    weight = _weights([edge[2] if len(edge) == 3 else 1.0 for edge in edges], what)
+    return Edges(a, b, weight, np.concatenate([a, b, _objects(nodes)]))
+
+
+def _objects(labels: list[Any]) -> np.ndarray:
+    """Labels as an array, whatever they are."""
+    out = np.empty(len(labels), dtype=object)
+    out[:] = labels
+    return out
+
+
+def _weights(weights: Any, what: str) -> np.ndarray:
+    """The weights as numbers."""
+    found = pd.to_numeric(pd.Series(weights, dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(found).all():
+        bad = list(weights)[int(np.argmin(np.isfinite(found)))]
+        fail_value(f"{what} must have weights that are finite numbers; got {bad!r}.")
+    return found
+
+
+def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what: str) -> Net:
+    """The graph of these edges, each once."""
+
+    def name(row: int) -> Any:
+        return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
+
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+        bad = float(weight[~(weight >= 0.0)][0])
+        fail_value(f"{what} must have weights above 0; got {bad:g}; rows that differ cannot be said to be apart.")
+    a, b, weight = a[weight > 0.0], b[weight > 0.0], weight[weight > 0.0]
+    if (a == b).any():
+        fail_value(f"{what} must have edges between two rows; got one from {name(int(a[a == b][0]))!r} to itself.")
+    if not len(a):
+        fail_value(f"{what} must have an edge; got none; leave it out.")
+    pairs, first, which = np.unique(
+        np.sort(np.stack([a, b], axis=1), axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    once = weight[first]
+    apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
+    if apart.any():
+        ends = [name(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
+        fail_value(f"{what} must give every edge one weight; got two for {ends[0]!r} and {ends[1]!r}.")
+    left, right = (np.ascontiguousarray(pairs[:, i], dtype=np.int64) for i in (0, 1))
+    return Net(mode.size, left, right, once / float(np.median(once)))
