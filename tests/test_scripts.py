@@ -78,7 +78,7 @@ TINY = {
     ),
     "studies.measure_ratings": "--folds 1 --models gaussian,ordinal --method vmp --rank 1 --sweeps 6 --entries 1500",
     "studies.measure_series": "--data simulated --sweeps 12",
-    "studies.measure_graph": "--side 5 --sweeps 12 --sizes 100 --timed 2",
+    "studies.measure_graph": "--side 5 --method vmp --sweeps 12 --sizes 100 --timed 2",
     "studies.measure_sampled_zeros": "--links logit --size 12 --rate 0.3 --seeds 1 --sweeps 10",
 }
 NEEDS_DATA = {

@@ -18,8 +18,8 @@ from tensorcep.priors.blocks import Marginals
 from tensorcep.priors.elimination import Order, factor, inverted, solved
 from tensorcep.priors.field import Field
 
-# Products of numbers that a factor in blocks may take, and numbers that it may hold.
-MOST_WORK, MOST_NUMBERS = 4e9, 3e7
+# Products of numbers that a factor in blocks may take, some half a second, and numbers that it may hold.
+MOST_WORK, MOST_NUMBERS = 3e8, 1e7
 # Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
 TOL, MOST_STEPS = 1e-12, 20_000
 NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."

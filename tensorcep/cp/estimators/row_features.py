@@ -20,7 +20,7 @@ from tensorcep.priors.slopes import MOST_DIRECT
 # What a mode may have beside Features, a Series and a Graph.
 OTHERWISE = ("auto", "learned")
 # Rows of a graph from which samplers begin without fits by mean field.
-LARGE = 10_000
+LARGE = 5_000
 
 Designs = tuple[Design | None, ...]
 Clocks = tuple[Clock | Net | None, ...]
