@@ -278,3 +278,9 @@ def test_probabilities_of_a_dask_table_are_lazy_and_those_of_its_lines(
     table = found.compute()
     np.testing.assert_array_equal(table[["no", "yes"]], model.predict_proba(cells))
     np.testing.assert_array_equal(table["label"].astype(str), model.predict(cells))
+
+
+def test_tables_are_waited_for_as_long_as_a_worker_is_busy_with_what_comes_before(client: Any) -> None:
+    delayed = importlib.import_module("dask").delayed
+    last = delayed(abs)(delayed(lambda _: -1)(delayed(sleep)(2.0)))
+    assert Cluster(client, timeout=0.6).results([last], "read") == [1]

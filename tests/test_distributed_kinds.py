@@ -82,7 +82,6 @@ def test_fit_with_auxiliary_variables_on_workers_has_the_bits_of_one_process(
         ("probit", GIBBS, {}),
         ("probit", "vmp", {}),
         ("limits", "vmp", {}),
-        ("counts", PG, {}),
         ("counts", "pg-vb", {}),
         ("poisson", "vmp", {}),
         ("levels", GIBBS, {}),
@@ -107,7 +106,7 @@ class EndedError(Exception):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "method"), [("labels", PG), ("labels", "pg-vb"), ("limits", "vmp"), ("counts", PG), ("levels", "vmp")]
+    ("kind", "method"), [("labels", PG), ("labels", "pg-vb"), ("limits", "vmp"), ("levels", "vmp")]
 )
 def test_fit_with_auxiliary_variables_goes_on_to_the_same_bits(
     client: Any, tmp_path: Path, kind: str, method: Any

@@ -13,7 +13,7 @@ import itertools
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tensorcep import __version__
@@ -164,7 +164,7 @@ class Cluster:
     def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
         """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
         futures = self.client.compute(list(delayed))
-        watch = Watch(self, what, patient=True)
+        watch = Watch(self, what, True, {str(key) for one in delayed for key in one.__dask_graph__()})
         while True:
             left = [future for future in futures if future.status != "finished"]
             for future in left:
@@ -244,10 +244,10 @@ def cluster_of(client: Any) -> Cluster | None:
 
 
 class Watch:
-    """Ends a run of tasks that makes no progress, and says which task waits for what."""
+    """Ends a run of tasks that makes no progress, and says which task waits for what; `keys`: of those before them."""
 
-    def __init__(self, cluster: Cluster, what: str, patient: bool):
-        self._cluster, self._what, self._patient = cluster, what, patient
+    def __init__(self, cluster: Cluster, what: str, patient: bool, keys: Collection[str] = ()):
+        self._cluster, self._what, self._patient, self._keys = cluster, what, patient, keys
         self._since, self._done, self._tries = time.monotonic(), 0, 0
 
     def again(self) -> None:
@@ -277,7 +277,7 @@ class Watch:
         workers = client.scheduler_info(n_workers=-1)["workers"]
         busy = {str(task): address for address, tasks in client.processing().items() for task in tasks}
         keys = [str(future.key) for future in futures]
-        if self._patient and any(key in busy for key in keys):
+        if self._patient and any(key in busy for key in (*keys, *self._keys)):
             self._since = time.monotonic()
             return
         waiting = "; ".join(

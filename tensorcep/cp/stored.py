@@ -25,6 +25,8 @@ from tensorcep.kernels.slots import LANES
 # Entries that are sorted at a time, a multiple of LANES: each takes about a hundred bytes.
 PIECE = 1 << 22
 SORTING_BYTES = 100
+# Bytes per entry of latent values, weights and targets: of four chains, and of a mean-field fit beside them.
+SITES = 150
 
 
 class Columns(NamedTuple):
@@ -34,12 +36,13 @@ class Columns(NamedTuple):
     distinct: bool = False
 
 
-def scratch_bytes(n: int, order: int) -> int:
-    """The most bytes that the files of a fit of n entries take at a time."""
+def scratch_bytes(n: int, order: int, drawn: bool = False) -> int:
+    """The most bytes that the files of a fit of n entries take at a time; `drawn`: with auxiliary variables."""
     source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
     by_row = order * (4 * (order - 1) + 8)
     beside = 24  # values less their mean, places in any order, values that were not left out
-    return n * (source + beside + max(sorting, packed + 2 * by_row))
+    sites = SITES if drawn else 0
+    return n * (source + beside + max(sorting, packed + 2 * by_row + sites))
 
 
 def pieces(n: int) -> Iterator[slice]:

@@ -135,7 +135,7 @@ def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
             )
     if place.room is None:
         return entries
-    place.room.check_free(scratch_bytes(n, len(shape)))
+    place.room.check_free(scratch_bytes(n, len(shape), model._asked_likelihood().name != "gaussian"))
     columns, values = (coords, values) if stored else spilled(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
 
