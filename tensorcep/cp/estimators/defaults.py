@@ -34,8 +34,8 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds, of which the upper one falls to the
-# last number where there are not so many entries for each sweep: rows that few entries tell of mix quickly.
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. The upper one falls to the last
+# number where there are not so many entries for each sweep: rows that few entries tell of mix quickly.
 VISITS, SAMPLER_SWEEPS, ENTRIES_PER_SWEEP, SWEEPS_OF_FEW = 8e6, (150, 1000), 5, 300
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
