@@ -134,7 +134,7 @@ def add_inference_options(parser: argparse.ArgumentParser) -> Any:
         type=whole_or_auto,
         default="auto",
         metavar="N",
-        help="most sweeps, or auto: 200, and 150 to 300 by samplers such as gibbs (default: auto)",
+        help="most sweeps, or auto: 200, and 150 to 1000 by samplers such as gibbs (default: auto)",
     )
     group.add_argument(
         "--tol", type=float, default=3e-3, help="stop at this relative change of the latent means (default: 0.003)"

@@ -219,12 +219,12 @@ def moments_beside(
     chosen, R = np.flatnonzero(found.like), draws.shape[2]
     reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])
     total, square = np.zeros(new[0].shape), np.zeros((len(new[0]), R, R))
-    centre: np.ndarray | None = None
-    size = max(1, CHUNK // reference.size)
-    for which in (chosen[a : a + size] for a in range(0, len(chosen), size)):
+    centre, size = np.zeros(new[0].shape), max(1, CHUNK // reference.size)
+    for a in range(0, len(chosen), size):
+        which = chosen[a : a + size]
         parts = (draws[which, : at.start], np.stack([new[d] for d in which]), draws[which, at.start :])
         rows = aligned(np.concatenate(parts, axis=1), reference, layout)[:, at]
-        centre = rows.mean(axis=0) if centre is None else centre
+        centre = centre if a else rows.mean(axis=0)
         by_row = np.ascontiguousarray((rows - centre).transpose(1, 2, 0))
         total += by_row.sum(axis=2)
         square += by_row @ transposed(by_row)

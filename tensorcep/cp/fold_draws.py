@@ -7,7 +7,7 @@ Entries that are Gaussian in f ask for one Gibbs step of the rows; of others a r
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from tensorcep.core.components import Components
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
 from tensorcep.cp.fold_in import Indexed, Natural, NewEntries, given
-from tensorcep.cp.fold_posterior import draw_posterior_rows, posterior_room
+from tensorcep.cp.fold_posterior import PosteriorRoom, draw_posterior_rows, posterior_room
 from tensorcep.cp.fold_zeros import drawn_presence, law_of_share
 from tensorcep.cp.gibbs.streams import Stream, stream_key
-from tensorcep.cp.gibbs.sweep import columns_of_mode, draw_rows, room_for
+from tensorcep.cp.gibbs.sweep import ModeColumns, columns_of_mode, draw_rows, room_for
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.record import Likelihood
@@ -118,10 +118,11 @@ def _drawn(
     says = (0, np.zeros(0), y[order]) if alike else (0, theta[order], (theta * y)[order])
     precision = theta[:1].copy() if alike else np.ones(1)
     record = (0, lists, source, columns, says, prior.Lam, prior.eta, precision, key, np.zeros(entries.size), out)
-    room = partial(room_for, len(columns.free), columns)
-    executor.run(draw_rows, 0, entries.size, *record, align=LANES, scratch=room)
+    rows_room: Any = partial(room_for, len(columns.free), columns)
+    executor.run(draw_rows, 0, entries.size, *record, align=LANES, scratch=rows_room)
     return out
 
 
-def _posterior_room(n: int, columns: object) -> tuple[object]:
-    return (posterior_room(n, columns),)  # type: ignore[arg-type]
+def _posterior_room(n: int, columns: ModeColumns) -> tuple[PosteriorRoom]:
+    """Work space of one thread."""
+    return (posterior_room(n, columns),)

@@ -64,9 +64,22 @@ class PosteriorRoom(NamedTuple):
 def posterior_room(n: int, columns: ModeColumns) -> PosteriorRoom:
     """Work space for rows of at most n entries."""
     W, S = len(columns.order), padded(len(columns.free))
-    z, vectors, gram = lane_zeros((2, n, W)), np.zeros((5, n)), lane_zeros((2 * S + 1, S))
-    mode, before, step, now = (lane_zeros((1, W)) for _ in range(4))
-    return PosteriorRoom(z[0], z[1], *vectors, gram[: S + 1], gram[S + 1 :], mode, before, step, now, new_stream())
+    return PosteriorRoom(
+        z=lane_zeros((n, W)),
+        weighted=lane_zeros((n, W)),
+        rest=np.zeros(n),
+        f=np.zeros(n),
+        value=np.zeros(n),
+        d1=np.zeros(n),
+        d2=np.zeros(n),
+        gram=lane_zeros((S + 1, S)),
+        lower=lane_zeros((S, S)),
+        mode=lane_zeros((1, W)),
+        before=lane_zeros((1, W)),
+        step=lane_zeros((1, W)),
+        now=lane_zeros((1, W)),
+        stream=new_stream(),
+    )
 
 
 @block_kernel

@@ -34,9 +34,9 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. Of few entries, whose sweeps are
-# quick beside what surrounds them, more sweeps predict no better, since pilots find where chains start.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 300)
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. The upper one falls to the last
+# number where there are not so many entries for each sweep: rows that few entries tell of mix quickly.
+VISITS, SAMPLER_SWEEPS, ENTRIES_PER_SWEEP, SWEEPS_OF_FEW = 8e6, (150, 1000), 5, 300
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
@@ -255,7 +255,9 @@ def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
 
 def sampler_sweeps(n_entries: int) -> int:
     """Sweeps of every chain."""
-    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
+    fewest, most = SAMPLER_SWEEPS
+    most = min(most, max(SWEEPS_OF_FEW, n_entries // ENTRIES_PER_SWEEP))
+    return int(np.clip(VISITS / max(1, n_entries), fewest, most))
 
 
 def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool) -> Iterator[Option]:

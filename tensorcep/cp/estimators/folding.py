@@ -141,8 +141,7 @@ class Folding(CPPredictions):
             mean, cov = self._moments_of_new(parts, k, n, executor)
         finally:
             executor.close()
-        cells = coords.copy()
-        cells[:, k] = self.shape_[k] + row
+        cells = np.insert(np.delete(coords, k, axis=1), k, self.shape_[k] + row, axis=1)
         known = (packed < sum(self.shape_)).all(axis=1)
         return NewRows(k, names_of(self.labels_)[k], labels, mean, cov, parts, cells[known].astype(np.int32))
 
@@ -150,8 +149,7 @@ class Folding(CPPredictions):
         self, X: Any, y: Any, k: int, modes: Any, value: Any
     ) -> tuple[np.ndarray, Any, Labels | None, np.ndarray]:
         """Coordinates, values, new labels and the new row of each entry."""
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
+        if isinstance(X := as_frame(X), pd.DataFrame):
             X, y = split_like(names_of(self.labels_), X, y, modes, value)
         if isinstance(X, SparseTensor):
             y = X.values if y is None else y
