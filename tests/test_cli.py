@@ -93,7 +93,7 @@ def predictions(capsys: pytest.CaptureFixture[str], *args: object) -> pd.DataFra
     assert cli("predict", *args) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    return pd.read_csv(io.StringIO(out))
+    return pd.read_csv(io.StringIO(out), float_precision="round_trip")
 
 
 def close(table: pd.DataFrame, name: str, expected: np.ndarray) -> None:

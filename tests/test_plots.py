@@ -403,7 +403,8 @@ def test_plot_trace_draws_the_chains_and_their_ranks(ax: Any) -> None:
 
 def test_plot_convergence_shades_the_annealed_sweeps_of_every_fit(ax: Any) -> None:
     plots.plot_convergence({"change": np.ones(8), "member": [0, 0, 0, 0, 1, 1, 1, 1]}, anneal=2, ax=ax)
-    assert [(patch.get_x(), patch.get_width()) for patch in ax.patches] == [(0.5, 2.0), (4.5, 2.0)]
+    paths = [patch.get_path().transformed(patch.get_patch_transform()) for patch in ax.patches]
+    assert [tuple(path.get_extents().intervalx) for path in paths] == [(0.5, 2.5), (4.5, 6.5)]
 
 
 def test_report_is_one_page_with_its_figures(model: CPRegressor, tmp_path: Any) -> None:

@@ -5,6 +5,7 @@ A module of settings imports no engine, so that naming a method loads no compile
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -175,11 +176,21 @@ class Engines(Generic[Record]):
         return {self.renamed.get(n, n): tuple(v) if isinstance(v, list) else v for n, v in old.items()}
 
 
+class _OfInit:
+    """The signature of a class's `__init__`, which Python 3.10 would take from `__new__`."""
+
+    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
+        parameters = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
+        return inspect.Signature(list(parameters.values())[1:])
+
+
 class TakesMethod:
     """An estimator, by inheritance beside it, whose parameter `method` is a name or a record of settings.
 
     The constructor's signature stays that of `__init__`.
     """
+
+    __signature__ = _OfInit()
 
     engines: ClassVar[Engines[Any]]
 

@@ -155,7 +155,7 @@ def test_cep_mixes_fewer_fits_the_more_entries_there_are(n, params, members):
         ({"method": None}, "method must be one of"),
         (
             {"prior": None},
-            "a tensorcep.Prior, or a dict of Features by mode, or Series; got None",
+            "a tensorcep.Prior, or a dict of Features by mode, or Series, or Graph; got None",
         ),
         ({"prior": "none"}, "prior must be one of 'auto', 'fixed', 'learned', 'ard'; got 'none'"),
         ({"interactions": "none"}, r"interactions must be one of \('auto', 'cp', .*; got 'none'"),
