@@ -99,7 +99,7 @@ def predict(model: Any, frame: Any) -> Any:
     model : fitted CP estimator
     frame : dask.dataframe.DataFrame, or path
         With a column for every mode, found by their names; others are ignored. A path is of a folder of parquet files,
-        or a pattern such as "new/*.parquet"; without an active client, threads of this process read them.
+        or a pattern such as ``"new/*.parquet"``; without an active client, threads of this process read them.
 
     Returns
     -------
