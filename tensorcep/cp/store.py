@@ -147,7 +147,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         if prior is not None:
             np.linalg.cholesky(prior.precision)
         numbers = member.eta if isinstance(member, Posterior) else member.rows
-        if not (np.abs(numbers) <= LARGEST ** (0.5 / len(member.shape)) / member.rank).all():
+        if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
