@@ -24,8 +24,8 @@ def test_geweke_of_counts_with_exposures():
 def test_geweke_sees_rows_that_take_the_exposure_for_theirs(monkeypatch):
     right = gibbs.draw_sites
 
-    def wrong(c, state, augmentation, problem, executor):
-        right(c, state, augmentation, problem, executor)
+    def wrong(c, state, augmentation, problem, executor, present):
+        right(c, state, augmentation, problem, executor, present)
         weight, target = (part.reshape(problem.entries.y.shape) for part in state.chains.sites[:2])
         target += weight * problem.entries.known
 
@@ -43,8 +43,8 @@ def test_geweke_of_trials():
 def test_geweke_sees_variables_of_twice_the_trials(monkeypatch):
     right = gibbs.draw_sites
 
-    def wrong(c, state, augmentation, problem, executor):
-        right(c, state, augmentation, problem, executor)
+    def wrong(c, state, augmentation, problem, executor, present):
+        right(c, state, augmentation, problem, executor, present)
         state.chains.sites.weight[:] *= 2.0
 
     monkeypatch.setattr(gibbs, "draw_sites", wrong)
