@@ -209,8 +209,8 @@ def test_quantile_negbinomial_is_the_first_count_that_reaches_q(q):
     positive = rows[k > 0]
     assert (cdf(k[positive] - 1, positive) < q).all()
     exact = stats.nbinom(r[v == 0.0], expit(-m[v == 0.0]))  # its ppf was off by one before SciPy 1.12
-    assert (exact.cdf(k[v == 0.0]) >= q).all()
-    assert (exact.cdf(k[v == 0.0] - 1) < q).all()
+    assert (exact.cdf(k[v == 0.0]) >= q - 1e-12).all()
+    assert (exact.cdf(k[v == 0.0] - 1) < q + 1e-12).all()  # at r = 3 and one half a sum is q itself
 
 
 @pytest.mark.parametrize(("m", "v", "r"), [(0.5, 0.3, 0.7), (-2.0, 4.0, 3.0), (3.0, 1e-4, 12.0), (1.0, 0.0, 2.5)])
