@@ -27,6 +27,17 @@ def add_examples(functions: Mapping[str, Any], texts: Mapping[str, str]) -> None
         _add(functions[name], text)
 
 
+def filled(cls: type, texts: Mapping[str, str]) -> str:
+    """The docstring of a class with texts, indented as they would stand in it, for the words that hold their place.
+
+    Python 3.13 takes the indentation off a docstring, earlier ones leave it.
+    """
+    documentation = inspect.cleandoc(cls.__doc__ or "")
+    for word, text in texts.items():
+        documentation = documentation.replace(word, text.strip().replace("\n    ", "\n"))
+    return documentation
+
+
 def _add(target: Any, text: str | None) -> None:
     if text is not None and target.__doc__ and ">>>" not in target.__doc__:
         target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n\nExamples\n--------\n{text.strip()}\n"

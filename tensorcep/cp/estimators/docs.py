@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.core.examples import with_examples
+from tensorcep.core.examples import filled, with_examples
 from tensorcep.cp.estimators.examples import EXAMPLES
 
 _PARAMETERS = """rank : int or "auto", default="auto"
@@ -129,8 +129,7 @@ def document(auto: str) -> Any:
     """Fill the shared parts of the class docstrings."""
 
     def fill(cls: type) -> type:
-        cls.__doc__ = (cls.__doc__ or "").replace("<parameters>", _PARAMETERS.format(auto=auto))
-        cls.__doc__ = cls.__doc__.replace("<attributes>", _ATTRIBUTES)
+        cls.__doc__ = filled(cls, {"<parameters>": _PARAMETERS.format(auto=auto), "<attributes>": _ATTRIBUTES})
         for part in cls.__mro__:
             with_examples(EXAMPLES)(part)
         return cls
