@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from functools import cached_property
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -118,7 +119,7 @@ def methods_of(cls: type) -> list[str]:
     inner = INNER if not hasattr(cls, "fit") else {"from_checked"}
     found = []
     for name, value in inspect.getmembers(cls):
-        if not name.startswith("_") and inspect.isroutine(value):
+        if not name.startswith("_") and inspect.isroutine(value) and not isinstance(value, cached_property):
             home = getattr(value, "__module__", "") or ""
             if home.startswith("tensorcep") and name not in inner and (cls.__name__, name) not in REFUSING:
                 found.append(name)

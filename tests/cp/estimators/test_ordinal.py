@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from functools import cache
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_ordinal_is_a_classifier_and_documents_its_parameters():
     assert is_classifier(model)
     doc = tc.CPOrdinalClassifier.__doc__
     assert doc is not None
-    assert all(f"    {name} : " in doc for name in model.get_params())
+    assert all(f"\n{name} : " in inspect.cleandoc(doc) for name in model.get_params())
 
 
 @EVERY
