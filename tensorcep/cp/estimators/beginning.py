@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
 # Entries that are kept: so many for each element of the factors, and not more than the last number.
-PER_ELEMENT, MOST_KEPT = 20, 200_000
+PER_ELEMENT, MOST_KEPT = 20, 100_000
 # All are fitted again when there are so many times as many, and at the end; not within the last factor of the end.
 GROWTH, NEAR_END = 2.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
