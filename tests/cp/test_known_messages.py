@@ -84,7 +84,7 @@ def series_of(rng, R):
 def graph_of(rng, R):
     """A graph of N rows with their covariances."""
     left = np.arange(N - 1)
-    known, _ = net(Graph(np.c_[left, left + 1].tolist() + [(0, 5), (2, 7)]), Mode("t", None, N))
+    known, _ = net(Graph([*np.c_[left, left + 1].tolist(), (0, 5), (2, 7)]), Mode("t", None, N))
 
     def covariance(of, length):
         L = np.diag(known.matrix.toarray().sum(axis=1)) - known.matrix.toarray()
@@ -179,6 +179,21 @@ def test_coupled_rows_of_labels_are_laplace_s_approximation(rng, kind):
     np.testing.assert_allclose(np.linalg.solve(K, u - centre), Z.T @ (y * ratio), atol=1e-6)
     S = np.linalg.inv(np.linalg.inv(K) + (Z.T * (ratio * (ratio + f))) @ Z)
     assert_moments(state, u, S, 2, 1e-6)
+
+
+@ENGINES
+def test_columns_of_a_large_graph_keep_the_exact_means(rng, monkeypatch, method, options):
+    """Columns are taken by themselves: no cavity is lost, and real values have the means of the joint posterior."""
+    monkeypatch.setattr("tensorcep.priors.bonds.MOST_WORK", 0.0)
+    coords, y, V, p, settings, state, mean, covs = coupled_state(rng, graph_of, 2, "gaussian", method, options)
+    for _ in range(2):
+        state, sweep = METHODS[method].step(state, p, settings, ThreadExecutor(1))
+        assert sweep.skipped == sweep.shrunk == 0
+    (centre, K), Z = joint_prior(mean, covs), directions(coords, V)
+    S = np.linalg.inv(np.linalg.inv(K) + TAU * Z.T @ Z)
+    wanted = S @ (np.linalg.solve(K, centre) + TAU * Z.T @ y)
+    np.testing.assert_allclose(state.rows.mean[:N].ravel(), wanted, atol=1e-8)
+    assert (np.linalg.eigvalsh(unpack(state.prior.Lam[:N], 2)) > 0.0).all()
 
 
 def test_damping_goes_along_the_natural_slopes(rng):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.packing import unpack
 from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import chained_of, coupled_moments, rows_together
-from tensorcep.cp.rows import refresh_rows
+from tensorcep.cp.rows import diagonal, refresh_rows
 from tensorcep.priors.coupled import damped_joint
 from tensorcep.priors.record import (
     Conditional,
@@ -93,7 +94,12 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
     found = rows_together(joint, Lam, eta, own.start, rows)
-    place = own.start + joint.of.place
-    prior.Lam[place] = rows.Lam[place] - Lam[joint.of.place]
+    place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
+    if found.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
+        mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]
+        rows.Lam[place] = told
+        rows.Lam[place[:, None], at] += said
+        rows.eta[place] = np.einsum("nij,nj->ni", unpack(rows.Lam[place], mean.shape[1]), mean)
+    prior.Lam[place] = rows.Lam[place] - told
     prior.eta[place] = rows.eta[place] - eta[joint.of.place]
     return state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
