@@ -155,9 +155,9 @@ def _chosen(
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
-    left_open = _is_auto(prior)
-    if left_open:
-        prior = stream_prior or ("learned" if method.learns_prior else "fixed")
+    left_open = isinstance(model.prior, str) and _is_auto(prior)
+    if _is_auto(prior):
+        prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)

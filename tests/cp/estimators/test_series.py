@@ -185,7 +185,9 @@ def test_hours_are_a_circle_and_rows_may_be_counted():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.Laplace(n_starts=1, anneal=0)])
+@pytest.mark.parametrize(
+    "method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)]
+)
 def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
