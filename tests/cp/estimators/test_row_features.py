@@ -224,6 +224,17 @@ def test_model_with_features_forgets_and_starts_warm(data, fitted, tmp_path):
         tc.load(tmp_path / "model.npz").forget_entries(data.X.iloc[:5], data=data.X, y=data.train["y"])
 
 
+def test_messages_of_a_fit_with_features_are_divided_out(data):
+    kept = tc.CEP(keep_messages=True, n_ensemble=1, n_starts=1)
+    how = {**QUICK, "max_iter": 300, "tol": 1e-4, "method": kept}
+    model = data.fit({"item": tc.Features(data.items)}, **how).forget_entries(data.X.iloc[:20])
+    assert model.forgotten_[-1]["how"] == "messages divided out"
+    left = tc.CPRegressor(prior={"item": tc.Features(data.items)}, **how).fit(
+        data.X.iloc[20:], data.train["y"].iloc[20:]
+    )
+    np.testing.assert_allclose(model.predict(data.Xc), left.predict(data.Xc), atol=0.05)
+
+
 def test_rows_without_entries_are_recommended(data, fitted):
     best = fitted.recommend("item", {"user": 0}, n=N)
     assert set(data.items.index[KNOWN:]) <= set(best["item"])

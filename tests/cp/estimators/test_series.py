@@ -140,6 +140,15 @@ def test_passed_messages_take_a_series(data, smooth, method, tmp_path):
     np.testing.assert_array_equal(again.predict(cells(data.ahead)), model.predict(cells(data.ahead)))
 
 
+def test_messages_of_a_fit_with_a_series_are_divided_out(data):
+    kept = tc.CEP(keep_messages=True, n_ensemble=1, n_starts=1)
+    model = data.fit(**{**QUICK, "max_iter": 300, "method": kept})
+    before = rmse(model, data.gaps)
+    model.forget_entries(data.X.iloc[:10])
+    assert model.forgotten_[-1]["how"] == "messages divided out"
+    assert rmse(model, data.gaps) < before + 0.05
+
+
 @pytest.mark.parametrize("how", [{"kind": "rw"}, {"kind": "ou"}])
 def test_other_kinds_and_features_beside(data, how):
     parks = pd.DataFrame({"size": np.arange(M, dtype=float)}, index=[f"p{n}" for n in range(M)])
