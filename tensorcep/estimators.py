@@ -31,6 +31,8 @@ from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
 from tensorcep.linear.settings import params_of_file as linear_params
+from tensorcep.priors.features import Features
+from tensorcep.priors.series import Series
 
 __all__ = [
     "ESTIMATORS",
@@ -97,7 +99,7 @@ class Family(NamedTuple):
 
 
 CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
-FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in FACTOR_METHODS.values()}
+FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHODS.values(), Features, Series)}
 FAMILIES = (
     Family(
         *(ESTIMATORS, read_cp, lambda cls: cls._own_attributes, "_set_moments", CP_SETTINGS),

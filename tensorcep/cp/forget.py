@@ -18,9 +18,9 @@ from tensorcep.cp.free_columns import free_problem
 from tensorcep.cp.messages.state import Messages, MessageState, latent_values
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import initial_prior, refresh_rows, rows_at_prior
+from tensorcep.cp.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.record import conditional_of_modes, per_row
+from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
 
 
 class Kept(NamedTuple):
@@ -58,13 +58,15 @@ def run_without(kept: Kept, left: np.ndarray, work: Plan) -> Run:
 
 
 def _state_without(old: MessageState, left: np.ndarray, work: Plan, executor: Any) -> MessageState:
-    problem, in_free = work.problem, free_problem(work.problem)
+    problem, in_free = work.problem, learning(free_problem(work.problem))
     new: MessageState = work.method.init(problem, work.settings, executor)
     places = np.flatnonzero(left)
     messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
     prior = initial_prior(in_free)
     if old.prior.modes is not None:
         prior = conditional_of_modes(old.prior.modes, prior.seen)
+        eta = of_rows(prior.eta, in_free.prior, old.prior.modes, problem.shape, natural=True)
+        prior = prior._replace(eta=eta)
     rows, n = rows_at_prior(in_free), len(places)
     to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
     for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):

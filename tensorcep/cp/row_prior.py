@@ -1,4 +1,4 @@
-"""The prior of the rows in mean-field methods: fixed, or a factor of q of its own; and the rows' part of the bound.
+"""The prior of the rows in methods whose rows are Gaussians: fixed, or a factor of q; and the rows' part of a bound.
 
 A learned prior enters the update of a row by its expectation alone, and the bound by one more number. It is updated
 before the rows of a sweep, from those of the sweep before: coordinate ascent, so that no update lowers the bound.
@@ -15,12 +15,13 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, initial_prior
-from tensorcep.kernels.rows import row_divergences
+from tensorcep.kernels.rows import row_divergences, row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.ahead import laws_of_mode, moments_at
 from tensorcep.priors.axis import LOG_2PI, Chained
 from tensorcep.priors.blocks import Marginals
 from tensorcep.priors.bonds import gap_moments
+from tensorcep.priors.coupled import Joint, marginals
 from tensorcep.priors.field import Field
 from tensorcep.priors.record import (
     Conditional,
@@ -79,18 +80,23 @@ def learned_from_rows(
     now = prior.now
     if now.modes is None:
         return prior
-    coupled = [_coupled(k, problem, rows, found[k] if found else None) for k in range(len(problem.shape))]
+    coupled = [coupled_moments(k, problem, rows, found[k] if found else None) for k in range(len(problem.shape))]
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape), coupled)
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
     own, new = (problem.prior, modes, problem.shape), conditional_of_modes(modes, now.seen)
     new, mean = new._replace(eta=of_rows(new.eta, *own, natural=True)), of_rows(modes.mean, *own)
-    drifts = getattr(posterior, "drifts", (None,) * len(problem.shape))
-    chained = tuple(None if q is None else q.chained for q in drifts)
+    chained = chained_of(posterior, len(problem.shape))
     return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), chained)
 
 
-def _coupled(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
+def chained_of(posterior: Any, K: int) -> tuple[Chained | None, ...]:
+    """The expected prior of the rows of each of K modes that are coupled, under the posterior of its parameters."""
+    drifts = getattr(posterior, "drifts", (None,) * K)
+    return tuple(None if q is None else q.chained for q in drifts)
+
+
+def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
     """Variances and covariances of the rows of a series, in order; None of other modes."""
     of = problem.prior.axis(k)
     if of is None:
@@ -100,6 +106,21 @@ def _coupled(k: int, problem: Problem, rows: RowState, found: Marginals | None) 
     if found is not None:
         cross[:, : found.cross.shape[1]] = found.cross
     return Coupled(variance, cross)
+
+
+def rows_together(prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
+    """The joint posterior of the coupled rows of a mode, of which the entries say Lam (n, P), eta (n, R).
+
+    The first packed row of the mode is `first`. Rows that the prior couples get its moments, and natural parameters.
+    """
+    found, own = marginals(prior, Lam[prior.of.place], eta[prior.of.place]), first + prior.of.place
+    mean, cov = rows.mean[own], rows.cov[own]
+    mean[:, : found.mean.shape[1]], cov[:, : found.cov.shape[1]] = found.mean, found.cov
+    rows.mean[own], rows.cov[own] = mean, cov
+    natural, precision, good = np.empty_like(mean), np.empty_like(cov), np.empty(len(own))
+    row_moments(0, len(own), cov, mean, natural, precision, good)  # of a covariance the "covariance" is the precision
+    rows.Lam[own], rows.eta[own] = precision, natural
+    return found
 
 
 def rows_bound(

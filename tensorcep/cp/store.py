@@ -18,6 +18,7 @@ from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream.adf import ModeRows
 from tensorcep.cp.stream.reservoir import Sample
+from tensorcep.cp.stream.slopes import Expected
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
@@ -49,6 +50,7 @@ class FittedCP(NamedTuple):
     cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
     features: tuple[Design | None, ...] = ()
     series: tuple[Clock | Net | None, ...] = ()
+    expected: Expected | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -79,6 +81,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         cells=model._cells,
         features=model._features,
         series=model._series,
+        expected=model._expected,
     )
     write_record(path, model, fitted, extra)
 
@@ -113,11 +116,14 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "_cells": fitted.cells,
             "_features": fitted.features,
             "_series": fitted.series,
+            "_expected": fitted.expected,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,
         }
-        return attributes if fitted.stream is None else {**attributes, "_stream": stream_of(fitted.stream, labels)}
+        if fitted.stream is None:
+            return attributes
+        return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features)}
 
 
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
@@ -135,6 +141,12 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
         if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
+    maps = () if fitted.stream is None else fitted.stream.state.maps
+    for known, own in zip(maps, fitted.features, strict=bool(maps)):
+        if known is not None and (
+            own is None or len(known.total) != own.n_features or known.free.sum() != len(known.mean)
+        ):
+            raise ValueError("its features do not fit its stream")
     for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
         if isinstance(clock, Clock) and (len(clock.times) != n or not clock.step > 0.0):
             raise ValueError("its series do not fit its shape")

@@ -9,12 +9,14 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.base import FactorModel, empty_relations
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.entity_labels import by_entity, labels_of
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.kinds import augmentation_of, kind_of
+from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.limits import limits_of
 from tensorcep.factor_models.predict import predict_training
@@ -44,13 +46,18 @@ class BaseRelations(FactorModel):
         labels = by_entity([labels_of(X) for X in matrices], sides, names)
         sizes = _entity_sizes(links, names)
         learned = [bool(self.ard) and name not in fixed for name in names]
+        known = self._known_rows(plan.method.name, links, labels)
         rng = check_random_state(self.random_state)
-        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random")
+        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
         drawn = empty_relations(links, where)
         energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
         posterior = by_energy(posterior, energy)
         self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_entity_labels": labels})
         return self
+
+    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
+        """What is known of the rows of each entity beside their cells; nothing where that is nothing."""
+        return ()
 
     def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
         """How every matrix is modelled, as the parameters say."""

@@ -24,12 +24,15 @@ from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
 from tensorcep.factor_models.online import learn_rows, sums_of_rows
+from tensorcep.factor_models.planned_rows import check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.predict import latent_training, parameters, predict_block, predict_training
 from tensorcep.factor_models.read import Matrix, as_array, read_matrix
 from tensorcep.factor_models.relations import Kind, RelationPosterior, RelationProblem
 from tensorcep.factor_models.starts import STARTS
 from tensorcep.factor_models.state import State
 from tensorcep.factor_models.summary import by_energy, energies, shares
+from tensorcep.priors.features import Features
+from tensorcep.priors.series import Series
 
 FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
@@ -37,12 +40,13 @@ FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 @with_examples(EXAMPLES)
 @dataclass(eq=False, repr=False)
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
-    """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I)."""
+    """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I), or what a `row_prior` says."""
 
     n_components: int | str | None = "auto"
     _: KW_ONLY
     init: str = "svd"
     tol: float = 1e-3
+    row_prior: Features | Series | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -77,11 +81,14 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         rank = check_components(self.n_components)
         link = self._planned_link()
         check_links(plan, [link])
+        check_row_prior(self.row_prior, plan.method.name, link)
         seen = copy.copy(self)  # takes the number of features and their names until the fit is done
         matrix = seen._read(X, link.kind, reset=True)
         links = [self._measured(link._replace(matrix=matrix))]
+        known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, bool(self.ard)]
-        result, posterior, where, rank = fit_components(plan, links, [*matrix.cells.shape], rank, learned, rng, init)
+        sizes = [*matrix.cells.shape]
+        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, init, known)
         posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
         features = {name: value for name, value in vars(seen).items() if name in FEATURES}
         features["_entity_labels"] = list(labels_of(X))
@@ -115,9 +122,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         plan = plan_run(self)
         if plan.method.name != "vb":
             fail_value(f"partial_fit is for method='vb'; got {plan.method.name!r}; set method='vb', and fit again.")
+        if self.row_prior is not None:
+            fail_value("partial_fit cannot learn what a row_prior says of rows; use fit, with all rows.")
         if "posterior_" not in vars(self):
             return self.fit(X)
         posterior = self.posterior_
+        refuse_rows_alone(posterior)
         if posterior.draws is not None or posterior.moments[1].diagonal:
             fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
         seen = copy.copy(self)
@@ -183,6 +193,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             "mean_": np.zeros(len(loadings)) if bias is None else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
             "dispersion_": None if sites.r is None else sites.r.mean.copy(),
+            **told_of_rows(posterior),
         }
 
     @property
@@ -191,6 +202,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
     def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
         """The conditional posterior of new rows, all else as fitted."""
+        refuse_rows_alone(self.posterior_)
         link = self._links[0]._replace(matrix=matrix)
         return new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import check_int, warn_user
 from tensorcep.core.loop import Run
 from tensorcep.factor_models.fit import RunPlan, fit_problem
+from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
 from tensorcep.factor_models.relations import Priors, RelationPosterior, RelationProblem
 from tensorcep.factor_models.settings import VB
@@ -41,12 +42,23 @@ def check_components(n_components: Any) -> int | None:
 
 
 def fit_components(
-    plan: RunPlan, links: list[Link], sizes: list[int], rank: int | None, learned: list[bool], rng: Any, init: str
+    plan: RunPlan,
+    links: list[Link],
+    sizes: list[int],
+    rank: int | None,
+    learned: list[bool],
+    rng: Any,
+    init: str,
+    known: tuple[KnownRows | None, ...] = (),
 ) -> Fitted:
-    """Fit with a number of components; or with many, and then with those that say something."""
+    """Fit with a number of components; or with many, and then with those that say something.
+
+    `known` says what is known of the rows of each entity beside their cells; nothing where that is nothing.
+    """
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
     first = _largest(links) if rank is None else rank
     problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE)
+    problem = problem._replace(known=known)
     if rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(sizes), problem.rank)

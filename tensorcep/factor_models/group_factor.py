@@ -12,15 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.matrices import as_views
 from tensorcep.factor_models.base import empty_relations, scores_of
 from tensorcep.factor_models.base_many import BaseRelations
+from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import new_rows
+from tensorcep.factor_models.planned_rows import check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.predict import parameters, predict_block
 from tensorcep.factor_models.reading import FEATURES_OF
 from tensorcep.factor_models.relations import RelationPosterior
+from tensorcep.priors.features import Features
+from tensorcep.priors.series import Series
 
 ROWS = "rows"
 
@@ -53,11 +58,15 @@ class GroupFactorAnalysis(BaseRelations):
     n_jobs : int, optional
     random_state : int, RandomState, Generator or None
     verbose : int, default=0
+    row_prior : Features or Series, optional
+        What is known of the rows, as in `BayesianPCA`: of rows without cells in any view it is all that is.
 
     Attributes
     ----------
     scores_ : ndarray (n_rows, K)
     loadings_ : list of ndarray (n_features, K)
+    feature_effects_, lengths_
+        As in `BayesianPCA`.
     factors_, relevance_, explained_variance_, active_, noise_variance_, lower_bound_, n_iter_, converged_, trace_
         As in `CollectiveMatrixFactorization`.
 
@@ -81,6 +90,7 @@ class GroupFactorAnalysis(BaseRelations):
     _: KW_ONLY
     max_iter: int = 2000
     tol: float = 1e-5
+    row_prior: Features | Series | None = None
 
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
         """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse).
@@ -116,6 +126,11 @@ class GroupFactorAnalysis(BaseRelations):
         ]
         return self._fit_relations(views, relations, (ROWS,))
 
+    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
+        for link in links:
+            check_row_prior(self.row_prior, method, link)
+        return known_rows(self.row_prior, labels[0], [link.matrix for link in links])
+
     def _groups(self, likelihood: str) -> str:
         by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
         return "column" if by_feature else "all"
@@ -127,11 +142,12 @@ class GroupFactorAnalysis(BaseRelations):
         factors, K = attributes["factors_"], where[0].rank
         columns = [(relation, posterior.moments[relation.col]) for relation in empty_relations(links, where)]
         loadings = [relation.in_units(moments).mean[:, :K].copy() for relation, moments in columns]
-        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings}
+        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings, **told_of_rows(posterior)}
 
     def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
         check_is_fitted(self, "posterior_")
+        refuse_rows_alone(self.posterior_)
         views = as_views(views)
         if isinstance(views, Mapping):
             views = [views.get(name) for name in self.matrix_names_]

@@ -40,6 +40,12 @@ _SHARED = """n_components : int or "auto", default="auto"
         Threads for lists of cells; the result does not depend on it. Dense matrices use BLAS on one thread.
     random_state : int, RandomState, Generator or None
     verbose : int, default=0
+    row_prior : Features or Series, optional
+        What is known of the rows beside their cells, for method="vb" in `fit`. `Features`: scores are a linear map of
+        the features and noise, and both are learned. `Series`: every score follows an Ornstein-Uhlenbeck
+        process along the labels of the rows (a dynamic factor model), whose length is learned. Rows without cells are
+        predicted from it: append rows of missing cells to X for forecasts, or for rows of which features alone are
+        known. Rows that were not in the X of `fit` are refused.
 
     Attributes
     ----------
@@ -62,6 +68,11 @@ _SHARED = """n_components : int or "auto", default="auto"
         Of the log evidence; nan for samplers.
     n_iter_, converged_ : int, bool
     trace_ : dict of ndarray
+    feature_effects_ : DataFrame or None
+        How scores depend on features of rows: columns feature, component, mean and sd, the surest first.
+    lengths_ : ndarray (K,) or None
+        Lengths of the processes of a series, in steps, the least distance of two rows; 0 where rows do not depend on
+        each other.
 """
 
 
@@ -96,6 +107,10 @@ class BayesianPCA(BasePCA):
     >>> model = BayesianPCA(1, random_state=0).fit(X)
     >>> model.predict_missing().shape, model.transform(X[:2]).shape
     ((6, 3), (2, 1))
+    >>> from tensorcep import Series
+    >>> ahead = np.vstack([X, np.full((1, 3), np.nan)])
+    >>> BayesianPCA(1, row_prior=Series(), random_state=0).fit(ahead).reconstruct()[-1].shape
+    (3,)
     """
 
     likelihood: str = "gaussian"

@@ -40,6 +40,10 @@ class Matrix(NamedTuple):
         """Number of observed cells of each column."""
         return np.asarray(self.cells.group_sums(self.cells.only_observed(np.ones((1,) * self.x.ndim)), "column"))
 
+    def row_counts(self) -> np.ndarray:
+        """Number of observed cells of each row."""
+        return np.asarray(self.cells.group_sums(self.cells.only_observed(np.ones((1,) * self.x.ndim)), "row"))
+
     def less_columns(self, values: np.ndarray) -> np.ndarray:
         """The observed cells less the value of their column, a cell array."""
         return np.asarray(self.cells.only_observed(self.x - self.cells.spread(values, "column")))

@@ -17,6 +17,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas
 from tensorcep.core.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells
+from tensorcep.factor_models.known_rows import FoundLaw, KnownRows
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.units import Units
 from tensorcep.likelihoods.record import Likelihood
@@ -254,6 +255,8 @@ class RelationProblem(NamedTuple):
         The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
     told : tuple of Told or None
         Per entity what earlier data said of it; empty where there were none. For the method "vb".
+    known : tuple of KnownRows or None
+        Per entity what is known of its rows beside their cells; empty where there is nothing. For the method "vb".
     """
 
     entities: tuple[Entity, ...]
@@ -266,6 +269,7 @@ class RelationProblem(NamedTuple):
     seed: int = 0
     rank: int = 0
     told: tuple[Told | None, ...] = ()
+    known: tuple[KnownRows | None, ...] = ()
 
 
 class RelationDraws(NamedTuple):
@@ -277,9 +281,13 @@ class RelationDraws(NamedTuple):
 
 
 class RelationPosterior(NamedTuple):
-    """Moments and prior precisions of every entity, and the last sites of every relation."""
+    """Moments and prior precisions of every entity, and the last sites of every relation.
+
+    `laws` has an item for each entity where something was known of the rows of one.
+    """
 
     moments: tuple[Moments, ...]
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     draws: RelationDraws | None = None
+    laws: tuple[FoundLaw | None, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas
+from tensorcep.factor_models.known_rows import RowLaw
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.relations import CountTable, Relation, RelationProblem, Sites
 
@@ -18,8 +19,8 @@ Item = TypeVar("Item")
 class State(NamedTuple):
     """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation.
 
-    A sampler has draws without covariance in place of moments, and in place of the variance psi, the latent values of
-    cells with explicit noise.
+    `laws` has an item for each entity where something is known of the rows of one. A sampler has draws without
+    covariance in place of moments, and in place of the variance psi, the latent values of cells with explicit noise.
     """
 
     moments: tuple[Moments, ...]
@@ -27,6 +28,11 @@ class State(NamedTuple):
     sites: tuple[Sites, ...]
     latent: tuple[tuple[np.ndarray, np.ndarray], ...]
     tables: tuple[CountTable | None, ...] = ()
+    laws: tuple[RowLaw | None, ...] = ()
+
+    def law(self, e: int) -> RowLaw | None:
+        """The prior of the rows of entity e, where something is known of them; None otherwise."""
+        return self.laws[e] if self.laws else None
 
 
 def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:

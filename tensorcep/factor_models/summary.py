@@ -51,7 +51,8 @@ def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> Relati
     if draws is not None:
         turned = tuple(rows[:, :, _with_biases(order, rank, rows.shape[2])] for rows in draws.rows)
         draws = draws._replace(rows=turned)
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws)
+    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
 
 
 def _with_biases(order: np.ndarray, rank: int, size: int) -> np.ndarray:

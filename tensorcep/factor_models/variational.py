@@ -11,8 +11,18 @@ from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.loop import Sweep
 from tensorcep.factor_models.coding import count_table
 from tensorcep.factor_models.expected_sites import bound
-from tensorcep.factor_models.moments import Moments, latent_moments, log_det_cov, variances
+from tensorcep.factor_models.known_rows import (
+    RowLaw,
+    divergence,
+    first_law,
+    found_law,
+    learned,
+    updated,
+    with_unsure_rows,
+)
+from tensorcep.factor_models.moments import Moments, latent_moments, log_det_cov, packed_index, variances
 from tensorcep.factor_models.relations import Entity, Relation, RelationPosterior, RelationProblem
+from tensorcep.factor_models.rows import given_one, natural_parameters
 from tensorcep.factor_models.state import State, first_noise, replaced, sides
 
 # update(state, problem, e, executor): new moments of the rows of entity e, given all else
@@ -35,7 +45,8 @@ def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) ->
         relation.kind.form.expected(relation, table, problem.priors, None, *f)
         for relation, table, f in zip(problem.relations, tables, latent, strict=True)
     )
-    return State(moments, precisions, sites, latent, tables)
+    laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
+    return State(moments, precisions, sites, latent, tables, laws)
 
 
 def _start_moments(entity: Entity, mean: np.ndarray, largest: float, diagonal: bool) -> Moments:
@@ -57,7 +68,12 @@ def sweep(state: State, problem: RelationProblem, update: Update, executor: Exec
     for e, frozen in enumerate(problem.frozen):
         if frozen is not None:
             continue
-        moments = update(state, problem, e, executor)
+        law = state.law(e)
+        if law is None:
+            moments = update(state, problem, e, executor)
+        else:
+            moments, law = _known_rows(learned(law, state.moments[e]), state, problem, e, executor)
+            state = state._replace(laws=replaced(state.laws, e, law))
         state = state._replace(
             moments=replaced(state.moments, e, moments),
             precisions=replaced(
@@ -74,6 +90,21 @@ def sweep(state: State, problem: RelationProblem, update: Update, executor: Exec
         train_score=np.nan,
         lower_bound=lower_bound(state, problem),
     )
+
+
+def _known_rows(
+    law: RowLaw, state: State, problem: RelationProblem, e: int, executor: Executor
+) -> tuple[Moments, RowLaw]:
+    """q(u_i) of the rows of an entity whose prior is this law, and the law."""
+    entity = problem.entities[e]
+    free, C = entity.free, len(entity.precision)
+    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    k = np.arange(len(free))
+    Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
+    rows, packed, law = updated(law, Lam, eta)
+    mean, cov = np.ones((entity.n_rows, C)), np.zeros((len(packed), C * (C + 1) // 2))
+    mean[:, free], cov[:, packed_index(free)] = rows, packed
+    return Moments(mean, cov, False), law
 
 
 def _refreshed(state: State, problem: RelationProblem, index: int, executor: Executor) -> State:
@@ -95,10 +126,10 @@ def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) 
         return fixed
     a = a0 + 0.5 * entity.n_rows
     b = b0 + 0.5 * _squares(entity, moments)
-    learned = gammas(np.full(len(b), a), b, a0, b0)
+    found = gammas(np.full(len(b), a), b, a0, b0)
     return Gammas(
-        np.where(entity.learned, learned.mean, fixed.mean),
-        np.where(entity.learned, learned.log_mean, fixed.log_mean),
+        np.where(entity.learned, found.mean, fixed.mean),
+        np.where(entity.learned, found.log_mean, fixed.log_mean),
         gammas(np.full(entity.learned.sum(), a), b[entity.learned], a0, b0).divergence,
     )
 
@@ -123,7 +154,10 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     for index, relation in enumerate(problem.relations):
         total += bound(relation, state.tables[index], state.sites[index], *state.latent[index])
     for e, frozen in enumerate(problem.frozen):
-        if frozen is None:
+        law = state.law(e)
+        if law is not None:
+            total -= divergence(law, state.moments[e])
+        elif frozen is None:
             total -= _entity_divergence(problem.entities[e], state.moments[e], state.precisions[e])
     return total
 
@@ -137,4 +171,9 @@ def _entity_divergence(entity: Entity, moments: Moments, precisions: Gammas) -> 
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
     """What the estimators keep."""
-    return RelationPosterior(state.moments, state.precisions, state.sites)
+    moments = tuple(
+        own if state.law(e) is None else with_unsure_rows(state.laws[e], own)  # type: ignore[arg-type]
+        for e, own in enumerate(state.moments)
+    )
+    laws = tuple(None if law is None else found_law(law) for law in state.laws)
+    return RelationPosterior(moments, state.precisions, state.sites, laws=laws)

@@ -30,7 +30,8 @@ class Blocks(NamedTuple):
 class Marginals(NamedTuple):
     """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
 
-    `log_det` is that of the joint precision. Rows of a graph hold what their entries said, (n, P) and (n, D).
+    `log_det` is that of the joint precision. Rows of a graph hold what their entries said, (n, P) and (n, D); `apart`
+    says that their columns are independent of each other by approximation.
     """
 
     mean: np.ndarray
@@ -38,6 +39,7 @@ class Marginals(NamedTuple):
     cross: np.ndarray
     log_det: float
     told: tuple[np.ndarray, np.ndarray] | None = None
+    apart: bool = False
 
 
 def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:

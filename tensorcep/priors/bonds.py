@@ -145,4 +145,4 @@ def _moments(
         log_det += found.log_det
         own, edges = inverted(found)
         cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
-    return Marginals(mean, cov, cross, log_det)
+    return Marginals(mean, cov, cross, log_det, apart=True)

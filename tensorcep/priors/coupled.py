@@ -54,3 +54,12 @@ def draw(prior: Joint, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, in
 def marginals(prior: Joint, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
     """The moments of the rows given what their entries say (see `blocks.marginals`)."""
     return blocks.marginals(prior, Lam, eta) if isinstance(prior, Links) else bonds.marginals(prior, Lam, eta)
+
+
+def damped_joint(old: Joint | None, new: Joint, step: float) -> Joint:
+    """The fraction `step` of the way from the old prior to the new one in natural parameters; all of it at first."""
+    if old is None or step == 1.0:
+        return new
+    names = ("own", "field", "between") if isinstance(new, Links) else ("own", "field", "between", "rest")
+    parts = {name: getattr(old, name) + step * (getattr(new, name) - getattr(old, name)) for name in names}
+    return new._replace(**parts)

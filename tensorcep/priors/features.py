@@ -25,6 +25,9 @@ class Features:
     learned with its strength (Simm et al. 2017). A row with few entries is then like other rows with such features, and
     one without entries is predicted from its features alone. A row without features has the prior of an average row.
 
+    In a stream every batch takes what its rows say into account, at the cube of the number of features beside the cost
+    of its rows; rows that later batches bring may be among those that the features name from the first one on.
+
     Parameters
     ----------
     X : DataFrame, array-like of shape (n, F), or sparse matrix

@@ -27,8 +27,8 @@ class Graph:
     graph without entries are predicted from their neighbours, with the uncertainty that leaves; a row without edges is
     like any other row. Nodes that are no rows yet become rows, such as the groups of a taxonomy.
 
-    For "gibbs" and "pg-gibbs", which draw all rows together, and "vmp" and "pg-vb", where on large graphs the columns
-    of a row are independent of each other in the approximation. Noise is then the same everywhere.
+    For all methods but "wopt": "gibbs" and "pg-gibbs" draw all rows together; with the others, on large graphs, the
+    columns of a row are independent of each other in the approximation. Noise is then the same everywhere.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.core.mode_laws import Slopes
 from tensorcep.core.packing import offsets, pack, unpack
 
 
@@ -178,10 +179,23 @@ def moments_per_mode(
 
 
 def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
-    """The fraction `step` of the way from the old to the new natural parameters."""
+    """The fraction `step` of the way from the old to the new natural parameters; of a series the new ones."""
     if step == 1.0:
         return new
     precision = old.precision + step * (new.precision - old.precision)
     natural_old, natural_new = (np.einsum("kij,kj->ki", p.precision, p.mean) for p in (old, new))
     natural = natural_old + step * (natural_new - natural_old)
-    return ModePrior(np.linalg.solve(precision, natural[..., None])[..., 0], precision)
+    mean = np.linalg.solve(precision, natural[..., None])[..., 0]
+    slopes = (_damped_slopes(k, old, new, precision[k], step) for k in range(len(new.slopes)))
+    return ModePrior(mean, precision, tuple(slopes), new.drifts)
+
+
+def _damped_slopes(k: int, old: ModePrior, new: ModePrior, precision: np.ndarray, step: float) -> Slopes | None:
+    """The slopes of mode k whose natural ones are the fraction `step` of the way from the old ones, at first 0."""
+    found, before = new.slopes[k], old.slopes[k] if old.slopes else None
+    if found is None:
+        return None
+    natural = step * found.coef @ new.precision[k]
+    if before is not None:
+        natural = natural + (1.0 - step) * before.coef @ old.precision[k]
+    return found._replace(coef=np.linalg.solve(precision, natural.T).T)

@@ -193,8 +193,8 @@ class FeaturesPrior(NamedTuple):
         centre, (scatter, df) = self.plain.mean[k, free], self._before(k)
         known = sums(have, mean[:, free] - centre, scatter + cov[np.ix_(free, free)], df)
         strength = best_strength(have, known)
-        coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
-        at = centre + (known.total - have.total @ coef) / have.rows
+        coef, level = solution(have, known, strength)
+        at = centre + level
         wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
         before = NormalWishart(centre, have.rows - len(mean), df, scatter)
         return PosteriorOfSlopes(at, Slopes(coef, strength), wishart, before, known)
@@ -218,6 +218,12 @@ def with_features(
 ) -> FeaturesPrior:
     """The learned prior whose means depend on the features of each mode's rows, None where a mode has none."""
     return FeaturesPrior(plain.Lam, plain.eta, plain, tuple(designs), strength=strength)
+
+
+def solution(have: Ready, known: Sums, strength: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means of B (F, D) and of mu less its centre (D,), given the strength."""
+    coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
+    return coef, (known.total - have.total @ coef) / have.rows
 
 
 def best_strength(have: Ready, known: Sums) -> float:

@@ -58,8 +58,9 @@ class Series:
     order: Sequence[Any] | None = None
 
     def __repr__(self) -> str:
-        given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
-        return f"Series({', '.join(f'{name}={value!r}' for name, value, usual in given if value is not usual)})"
+        said = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        given = [(name, value) for name, value, usual in said if type(value) is not type(usual) or value != usual]
+        return f"Series({', '.join(f'{name}={value!r}' for name, value in given)})"
 
 
 class Clock(NamedTuple):

@@ -26,6 +26,7 @@ from tensorcep.cp.parameters import cuts_of, first_thresholds
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings import passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
+from tensorcep.priors.record import clocks_of
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -34,9 +35,15 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     Raises
     ------
     ValueError
-        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
+        If censored values, which say only that the noisy value is not above 0, meet options that do not know them, or
+        rows that are coupled messages that may be negative.
     """
     entries, stored = problem.entries, options.messages == "full"
+    if any(known is not None for known in clocks_of(problem.prior)) and (options.order == 2 or not options.positive):
+        fail_value(
+            "rows that are a Series or a Graph need the positive messages of order=1 and positive=True; set those, or "
+            "use method='vmp'."
+        )
     censored = problem.likelihood.censored and bool(((entries.y <= 0.0) & (entries.weight > 0.0)).any())
     if censored and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
         fail_value(
@@ -111,6 +118,7 @@ CEP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
     learns_prior=True,
+    takes_features=True,
     takes_limits=True,
     takes_levels=True,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Posterior, first_member
-from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, check_sizes, fail_value
+from tensorcep.core.checks import check_random_state, check_range, check_sizes, fail_value
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
@@ -17,13 +17,10 @@ from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
-from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import SETTINGS, checked_method
-from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import (
-    STREAMING,
     BatchProblem,
     Stream,
     StreamState,
@@ -35,6 +32,7 @@ from tensorcep.cp.stream.adf import (
     uniform_means,
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
+from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
@@ -108,36 +106,6 @@ class Learned(NamedTuple):
     reservoir: Reservoir | None
 
 
-def check_stream(model: BaseCP) -> None:
-    """Refuse parameters with which an estimator cannot learn from a stream.
-
-    Raises
-    ------
-    ValueError
-        If the method, or what is to be revisited, does not fit a stream.
-    """
-    if has_features(model.prior) or any(model._features):
-        fail_value("partial_fit cannot learn features of rows; use fit, with all entries.")
-    given = coupled(model.prior) or next((word_of(known) for known in model._series if known is not None), None)
-    if given is not None:
-        fail_value(f"partial_fit cannot learn {given}; use fit, with all entries.")
-    if getattr(model, "zero_inflation", False) or getattr(model, "_inflated", False):
-        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
-    if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":
-        fail_value(
-            f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
-        )
-    name, settings = checked_method(model.method)
-    if "posterior_" not in vars(model) and "_stream" not in vars(model):
-        check_choice("method", name, (*STREAMING, "auto"))
-    if not check_int("revisit", model.revisit, 0):
-        return
-    if name not in ("cep", "auto"):
-        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
-    if isinstance(settings, CEP) and settings.messages != "full":
-        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
-
-
 def first_stream(
     model: BaseCP, begun: Begun, coords: np.ndarray, values: np.ndarray, time: float, before: Reservoir | None = None
 ) -> Stream:
@@ -150,6 +118,8 @@ def first_stream(
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     too_much = untold(problem, posterior)
     state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
+    known = plan.attributes
+    state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     keys, names = keys_of(plan.labels)
     stream = Stream(state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept)
@@ -174,8 +144,10 @@ def continued_stream(model: BaseCP) -> Stream:
     noise = posterior.noise  # of a fit the first prior is not kept: forgetting leaves the noise as it is
     state = begin(posterior, Lam, eta, noise, float(model.n_batches_ - 1))
     keys, names = keys_of(model.labels_)
-    free = bool(free_columns(model.interactions_, len(keys)).all())
-    return Stream(state, keys, names, seed, model.prior_ == "fixed" and model.prior_mean == "uniform" and free)
+    free = free_columns(model.interactions_, len(keys))
+    state = with_maps(state, posterior.mode_prior, model._features, model._expected, free)
+    drawn = model.prior_ == "fixed" and model.prior_mean == "uniform" and bool(free.all())
+    return Stream(state, keys, names, seed, drawn)
 
 
 def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

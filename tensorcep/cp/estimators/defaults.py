@@ -16,7 +16,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import PILOTS, fits, within
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
-from tensorcep.cp.estimators.row_features import check_mode_priors, knows_rows
+from tensorcep.cp.estimators.row_features import check_mode_priors
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -155,9 +155,9 @@ def _chosen(
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
-    left_open = _is_auto(prior)
-    if left_open:
-        prior = stream_prior or ("learned" if method.learns_prior else "fixed")
+    left_open = isinstance(model.prior, str) and _is_auto(prior)
+    if _is_auto(prior):
+        prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
@@ -279,5 +279,5 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
         others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
         yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
     even = getattr(model, "noise", "one") == "one"  # otherwise CEP would refuse it
-    if not likelihood.censored and likelihood.zeros is None and knows_rows(model.prior) is None and even:
+    if not likelihood.censored and likelihood.zeros is None and even:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

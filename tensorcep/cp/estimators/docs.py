@@ -22,12 +22,12 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         components that are not needed switch off; both around the scale and mean below. "auto" is "learned" for the
         methods that can, but "fixed" in streams, which would learn it from the first batch alone. A Prior holds means
         and precisions per mode or per row. ``{{"item": Features(items)}}`` is "learned", and the means of the rows of
-        that mode, by name or number, depend on their features (`tensorcep.Features`): for "gibbs", "pg-gibbs", "vmp"
-        and "pg-vb", in `fit` alone. Rows that only features name become rows of the model, and are predicted.
+        that mode, by name or number, depend on their features (`tensorcep.Features`): for all methods but "wopt",
+        and in streams, which go on learning how. Rows that only features name are predicted as rows of the model.
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
-        the same methods; rows between and beyond those of the fit are then predicted from their neighbours.
-        ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), with the same methods;
-        rows that the graph alone names become rows of the model, too.
+        the same methods, in `fit` alone; rows between and beyond those of the fit are predicted from their neighbours.
+        ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), in the same way; rows
+        that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"

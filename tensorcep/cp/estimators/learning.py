@@ -14,7 +14,6 @@ import pandas as pd
 from tensorcep.cp.estimators.batches import (
     BatchPlan,
     all_or_nothing,
-    check_stream,
     first_stream,
     learn_batch,
     plan_batch,
@@ -26,7 +25,8 @@ from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes,
 from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
-from tensorcep.cp.stream.adf import Stream, absorbed, posterior_of
+from tensorcep.cp.estimators.streamable import check_stream
+from tensorcep.cp.stream.adf import Stream, StreamState, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import training_rows
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
@@ -194,6 +194,7 @@ class LearningCP(CPPredictions):
                     "trace_": _without_seconds(result.trace),
                     "n_samples_seen_": self.n_samples_seen_ + len(plan.y),
                     "n_batches_": self.n_batches_ + 1,
+                    **unseen_by_maps(state, self._unseen_mean, self._unseen_cov),
                 }
             )
         if is_due:
@@ -203,3 +204,15 @@ class LearningCP(CPPredictions):
 def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A trace that is the same whenever the same stream is learned, and so is the file of the model."""
     return {name: values for name, values in trace.items() if name != "seconds"}
+
+
+def unseen_by_maps(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean and covariance of a row of each mode that is not known, where a mode's features tell of such by now."""
+    if not any(state.maps):
+        return {}
+    mean, cov = mean.copy(), cov.copy()
+    for k, known in enumerate(state.maps):
+        if known is not None:
+            mean[k, known.free] = known.mean
+            cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(known.precision)
+    return {"_unseen_mean": mean, "_unseen_cov": cov}

@@ -32,6 +32,7 @@ from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.stored import Columns, pack_stored, pieces
+from tensorcep.cp.stream.slopes import expected_of
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -146,7 +147,9 @@ def plan_fit(
         "prior_": chosen.prior_name,
         "interactions_": chosen.parts,
     }
-    return FitPlan(work, rows.prior, labels, {**settled, "_features": designs, "_series": clocks, **own})
+    expected = expected_of(problem.prior) if designs else None
+    known = {"_features": designs, "_series": clocks, "_expected": expected}
+    return FitPlan(work, rows.prior, labels, {**settled, **known, **own})
 
 
 def _packed(

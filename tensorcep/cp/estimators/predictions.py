@@ -31,6 +31,7 @@ from tensorcep.cp.predict import (
     with_parameter,
 )
 from tensorcep.cp.store import write_model
+from tensorcep.cp.stream.slopes import Expected
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.graph import Net
@@ -51,6 +52,7 @@ class CPPredictions(CPComponents):
     )
     _features: ClassVar[tuple[Design | None, ...]] = ()  # until a fit with some
     _series: ClassVar[tuple[Clock | Net | None, ...]] = ()  # the same
+    _expected: ClassVar[Expected | None] = None  # the same
     forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.core.checks import fail_value
-from tensorcep.cp.estimators.batches import check_stream, engine_of, learned_by
+from tensorcep.cp.estimators.batches import engine_of, learned_by
 from tensorcep.cp.estimators.beginning import begin_with
+from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, absorbed
 from tensorcep.cp.stream.forgetting import kept_without, moved_up, positions_of, without_entries, without_rows
 from tensorcep.cp.stream.reservoir import Reservoir
@@ -65,6 +66,8 @@ def _held(stream: Stream) -> np.ndarray:
     """The coordinates of the entries that a stream holds."""
     if stream.kept is not None:
         return stream.kept.coords
+    if stream.reservoir is None and any(stream.state.maps):
+        fail_value("a stream with Features keeps no entries: pass them as data=, from which the model is fitted again.")
     if stream.reservoir is None:
         fail_value(
             "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "

@@ -71,5 +71,6 @@ LAPLACE = Method(
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
+    takes_features=True,
     takes_levels=True,
 )

@@ -19,10 +19,9 @@ from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, refresh_rows, times_in_sum
-from tensorcep.kernels.rows import arrange, row_moments, second_moments
-from tensorcep.priors.blocks import Marginals
-from tensorcep.priors.coupled import Joint, marginals
+from tensorcep.cp.row_prior import rows_together
+from tensorcep.cp.rows import refresh_rows, times_in_sum
+from tensorcep.kernels.rows import arrange, second_moments
 from tensorcep.priors.record import of_mode
 
 
@@ -45,7 +44,7 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
     series = state.prior.of_series(k)
     if series is not None:
-        found = _update_series(series.links, precision * state.sum_Z2[mine, :P], precision * linear, first, rows)
+        found = rows_together(series.links, precision * state.sum_Z2[mine, :P], precision * linear, first, rows)
         state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
     else:
         prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))
@@ -83,18 +82,6 @@ def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: E
     known = (state.columns, state.by_row, sums, float(state.law.mean[0]))
     told = tell((state.rows.mean, old), *known, problem, executor)
     return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
-
-
-def _update_series(prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
-    """The optimal joint q of the rows of a series, of which the entries say Lam (n, P), eta (n, Q)."""
-    found, own, good = marginals(prior, Lam[prior.of.place], eta[prior.of.place]), first + prior.of.place, rows.good
-    mean, cov = rows.mean[own], rows.cov[own]
-    mean[:, : found.mean.shape[1]], cov[:, : found.cov.shape[1]] = found.mean, found.cov
-    rows.mean[own], rows.cov[own] = mean, cov
-    natural, precision = np.empty_like(mean), np.empty_like(cov)
-    row_moments(0, len(own), cov, mean, natural, precision, good)  # of a covariance the "covariance" is the precision
-    rows.Lam[own], rows.eta[own] = precision, natural
-    return found
 
 
 def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:

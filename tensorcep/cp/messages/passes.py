@@ -16,22 +16,21 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
 from tensorcep.cp.free_columns import all_covariances, all_means
-from tensorcep.cp.messages.kernels import add_sums, scale_messages
-from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values, unsend
+from tensorcep.cp.messages.guards import shrink
+from tensorcep.cp.messages.kernels import add_sums
+from tensorcep.cp.messages.learned import told_by_entries, with_joint_rows, with_learned_prior
+from tensorcep.cp.messages.state import MessageState, Pace, latent_values, unsend
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import RowState, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.layout import work_array
-from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.record import conditional_of_modes, damped, for_kernel, moments_per_mode, per_row
+from tensorcep.priors.record import for_kernel
 
 # Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
 # may not grow again beyond a little less than it was, so that it settles.
 STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
-# Halvings after which a row's messages are dropped altogether (its posterior is then the prior).
-MAX_HALVINGS = 40
 
 # The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
 GivenRows = tuple[tuple[RowState, ...], tuple[float, float]]
@@ -124,14 +123,19 @@ def _updated(
     state: MessageState, problem: Problem, modes: tuple[int, int], step: float, executor: Executor
 ) -> MessageState:
     """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
-    rows, prior, sums = state.rows, state.prior, state.sums
+    rows, sums = state.rows, state.sums
     first, last = _rows_of(modes, problem)
     for k in range(*modes):
         if problem.is_fixed(k):
             continue
-        lines = (for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta))
-        own = _rows_of((k, k + 1), problem)
+        own, together = _rows_of((k, k + 1), problem), state.joint[k] is not None
+        lines = [for_kernel(part, k, problem.shape) for part in (state.prior.Lam, state.prior.eta)]
+        if together:
+            told_by_entries(state, slice(*own))
+            lines = [np.zeros((1, line.shape[1])) for line in lines]
         executor.run(add_sums, *own, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
+        if together:
+            state = with_joint_rows(state, k, slice(*own))
     refresh_rows(rows, first, last, executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
@@ -156,70 +160,9 @@ def _with_learned_parameter(state: MessageState, problem: Problem, executor: Exe
     return state
 
 
-def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
-    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk.
-
-    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
-    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
-    """
-    rows, now, prior = state.rows, state.prior, state.row_prior
-    if now.modes is None:
-        return state, 0
-    posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
-    modes = damped(now.modes, prior.expectation(now.modes, posterior), state.pace.step)
-    new = conditional_of_modes(modes, now.seen)
-    for k in range(len(problem.shape)):
-        if problem.is_fixed(k):
-            continue
-        own = slice(*_rows_of((k, k + 1), problem))
-        rows.Lam[own] += new.Lam[k] - now.Lam[k]
-        rows.eta[own] += new.eta[k] - now.eta[k]
-    refresh_rows(rows, 0, len(rows.eta), executor)
-    widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
-    state = state._replace(prior=new, max_variance=MAX_VARIANCE_RATIO * widest)
-    return state, shrink(state, problem, 0, len(rows.eta))
-
-
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:
     """The pace after a sweep with this change, under adaptive damping."""
     if change > pace.change or skipped > 0:
         step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
         return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
     return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)
-
-
-def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
-    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
-
-    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
-    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
-    """
-    rows = state.rows
-    bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
-    if bad.size == 0:
-        return 0
-    factor = np.ones(len(rows.good))
-    of_rows = (per_row(part, problem.shape)[bad] for part in (state.prior.Lam, state.prior.eta))
-    for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
-        excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
-        for _ in range(MAX_HALVINGS):
-            factor[i] *= 0.5
-            rows.Lam[i] = prior_Lam + factor[i] * excess_Lam
-            rows.eta[i] = prior_eta + factor[i] * excess_eta
-            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-            if _sound(state, i, i + 1).all():
-                break
-        else:
-            factor[i] = 0.0
-            rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
-            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    stored = len(state.messages.Lam)
-    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
-    return int(bad.size)
-
-
-def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
-    """Whether the rows first:last are Gaussians that are not far wider than the prior."""
-    rows = state.rows
-    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(axis=1)
-    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.max_variance))

@@ -14,18 +14,22 @@ from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.row_prior import with_unseen_rows
 from tensorcep.cp.rows import (
     RowState,
     diagonal,
     fix_rows,
     initial_prior,
     latent_of_entries,
+    learning,
     refresh_rows,
     rows_at_prior,
 )
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw
+from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.coupled import Joint
 from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
@@ -91,6 +95,10 @@ class MessageState(NamedTuple):
         The largest variance that a row may have.
     rule : NamedTuple
         How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    joint : tuple of Links, Bonds or None
+        Of each mode the prior of its rows together, where they are coupled and it has been learned.
+    found : tuple of Marginals or None
+        The moments that such rows had last.
     cut : ThresholdLaw or None
         Law of the thresholds between ordered levels, at whose middle messages are computed.
     """
@@ -109,6 +117,8 @@ class MessageState(NamedTuple):
     max_variance: float
     columns: Columns
     rule: Any
+    joint: tuple[Joint | None, ...]
+    found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
 
 
@@ -129,7 +139,7 @@ def first_state(
     `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
     1 / mean(y^2); unless `stored`, no messages are kept at all.
     """
-    in_free = free_problem(problem)
+    in_free = learning(free_problem(problem))
     messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
     rows = rows_at_prior(in_free)
     R = in_free.rank
@@ -165,6 +175,8 @@ def first_state(
         max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
         columns=columns,
         rule=rule,
+        joint=(None,) * len(problem.shape),
+        found=(None,) * len(problem.shape),
         cut=first_thresholds(problem),
     )
 
@@ -215,4 +227,5 @@ def finish(state: MessageState, problem: Problem) -> Posterior:
         learned["noise"] = GammaNoise(*state.noise)
     if state.cut is not None:
         learned["thresholds"] = Thresholds(*state.cut)
-    return posterior_of_rows(state.rows, problem, state.prior.modes, **{"noise": None, **learned})
+    rows = with_unseen_rows(state.rows, problem._replace(prior=state.row_prior), state.prior, state.found)
+    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned})

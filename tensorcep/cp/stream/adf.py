@@ -21,13 +21,17 @@ from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
 from tensorcep.cp.extents import with_extents
+from tensorcep.cp.fold_in import Natural
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
+from tensorcep.cp.stream.slopes import MapOfFeatures
 from tensorcep.cp.stream.standing import Kept, Standing
 from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.design import Design
 from tensorcep.priors.fixed import FixedPrior
 
 STREAMING = ("cep", "vmp")
@@ -71,6 +75,10 @@ class StreamState(NamedTuple):
         Time of the last batch.
     dispersion : Dispersion or None
         Posterior of the dispersion of negative-binomial counts.
+    maps : tuple of MapOfFeatures or None
+        Per mode what is known of the map from its features to prior means.
+    designs : tuple of Design or None
+        Per mode its features; files hold them with the model.
     """
 
     rank: int
@@ -80,6 +88,8 @@ class StreamState(NamedTuple):
     noise_prior: GammaNoise | None
     time: float
     dispersion: Dispersion | None = None
+    maps: tuple[MapOfFeatures | None, ...] = ()
+    designs: tuple[Design | None, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -162,15 +172,6 @@ def _with_room(array: np.ndarray, used: int, room: int) -> np.ndarray:
     return larger
 
 
-def at_time(mode: ModeRows, rows: Any, keep: float, time: float) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of some rows at a time: posterior^w prior^(1 - w), w = keep^(time since the last update)."""
-    if keep == 1.0:
-        return mode.Lam[rows], mode.eta[rows]
-    weight = keep ** np.maximum(0.0, time - mode.time[rows])[:, None]
-    prior_Lam, prior_eta = mode.prior_Lam[rows], mode.prior_eta[rows]
-    return prior_Lam + weight * (mode.Lam[rows] - prior_Lam), prior_eta + weight * (mode.eta[rows] - prior_eta)
-
-
 def batch_of(
     state: StreamState,
     coords: np.ndarray,
@@ -190,7 +191,7 @@ def batch_of(
     """
     used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts = [at_time(mode, rows, keep, time) for mode, rows in zip(state.modes, used, strict=True)]
+    parts = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used)]
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         weight = keep ** max(0.0, time - state.time)
@@ -238,18 +239,23 @@ def _in_trouble(n: int, sweep: Sweep, state: Any) -> bool:
 
 def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
-    first = offsets(batch.problem.shape)
-    for mode, rows, a, b in zip(state.modes, batch.used, first[:-1], first[1:], strict=True):
-        mode.Lam[rows] = posterior.Lam[a:b]
-        mode.eta[rows] = posterior.eta[a:b]
+    first, maps = offsets(batch.problem.shape), list(state.maps)
+    for k, (mode, rows, a, b) in enumerate(zip(state.modes, batch.used, first[:-1], first[1:], strict=True)):
+        new = Natural(posterior.Lam[a:b], posterior.eta[a:b])
+        prior = prior_now(state, k, rows)
+        if prior is not None:
+            mode.prior_Lam[rows], mode.prior_eta[rows] = prior
+            maps[k] = map_after(state, k, rows, new)
+        mode.Lam[rows], mode.eta[rows] = new
         mode.seen[rows] = True
         mode.time[rows] = batch.time
-    return state._replace(noise=posterior.noise, time=batch.time, dispersion=posterior.dispersion)
+    state = state._replace(noise=posterior.noise, dispersion=posterior.dispersion)
+    return state._replace(time=batch.time, maps=tuple(maps))
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
-    parts = [at_time(mode, np.arange(n), keep, state.time) for mode, n in zip(state.modes, state.sizes, strict=True)]
+    parts = [rows_at(state, k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
     return Posterior(
         shape=state.sizes,
         rank=state.rank,

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.cp.stream.adf import ModeRows, StreamState, at_time
+from tensorcep.cp.stream.adf import ModeRows, StreamState
+from tensorcep.cp.stream.featured import at_time
 from tensorcep.cp.stream.reservoir import Reservoir, Sample
 from tensorcep.cp.stream.revisit import MIN_NOISE_SHARE, subtracted, unsound, widest
 from tensorcep.cp.stream.standing import Kept

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tensorcep.cp.stream.adf import ModeRows, Stream, StreamState, keys_of
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.standing import Kept, Standing
+from tensorcep.priors.design import Design
 
 
 class StoredStream(NamedTuple):
@@ -26,14 +27,15 @@ class StoredStream(NamedTuple):
 
 
 def stored_stream(stream: Stream) -> StoredStream:
-    """What a file holds of a stream: only the rows in use; its labels are those of the model."""
+    """What a file holds of a stream: only the rows in use; its labels and features are those of the model."""
     state = stream.state
     modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
     shared = {name: getattr(stream, name) for name in StoredStream._fields}
-    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes))})
+    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes), designs=())})
 
 
-def stream_of(stored: StoredStream, labels: Sequence[Any]) -> Stream:
-    """The stream that a file holds, with the labels of the model."""
+def stream_of(stored: StoredStream, labels: Sequence[Any], designs: tuple[Design | None, ...] = ()) -> Stream:
+    """The stream that a file holds, with the labels and the features of the model."""
     keys, names = keys_of(labels)
-    return Stream(keys=keys, names=names, **stored._asdict())
+    state = stored.state._replace(designs=designs) if stored.state.maps else stored.state
+    return Stream(keys=keys, names=names, **{**stored._asdict(), "state": state})

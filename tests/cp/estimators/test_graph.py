@@ -81,6 +81,16 @@ def test_rows_without_entries_are_predicted_from_their_neighbours(data, fitted, 
         assert np.mean((lower < data.cold["y"]) & (data.cold["y"] < upper)) > 0.7
 
 
+@pytest.mark.parametrize("method", [tc.CEP(n_ensemble=1), "laplace"])
+def test_passed_messages_take_a_graph(data, smooth, method, tmp_path):
+    model = data.fit(**{**QUICK, "max_iter": 100, "method": method})
+    cold = cells(data.cold)
+    both = [np.sqrt(np.mean((one.predict(cold) - data.cold["y"]) ** 2)) for one in (model, smooth)]
+    assert both[0] < 1.1 * both[1]
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(tc.load(tmp_path / "model.npz").predict(cold), model.predict(cold))
+
+
 def test_names_of_rows_do_not_matter(data, smooth):
     renamed, edges = data.X.assign(sensor="z" + data.X["sensor"]), "z" + data.edges
     model = tc.CPRegressor(prior={"sensor": tc.Graph(edges[::-1])}, **VMP).fit(renamed, data.train["y"])
@@ -160,8 +170,8 @@ def test_a_graph_gives_the_same_bits_on_any_number_of_threads(method):
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"method": "cep"}, r"method 'cep' cannot take a Graph as a prior; use one of the methods \['vmp', 'gibbs'\]"),
-        ({"method": "laplace"}, "method 'laplace' cannot take a Graph"),
+        ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),
+        ({"method": "wopt"}, "method 'wopt' cannot take a Graph"),
         ({"noise": "entry"}, "cannot be used beside a Graph; use noise='one', or leave the Graph out"),
         ({"prior": {"sensor": tc.Graph([("a", "b")])}}, "Graph of mode 'sensor' must be indexed by its labels"),
         ({"prior": {"sensor": "grid"}}, "a tensorcep.Series, a tensorcep.Graph, or one of"),
@@ -179,4 +189,4 @@ def test_streams_refuse_a_graph_and_compare_leaves_out_methods(data):
     with pytest.raises(ValueError, match="partial_fit cannot learn a Graph"):
         tc.CPRegressor(prior=data.prior).partial_fit(data.X, data.train["y"])
     train = tc.SparseTensor.from_pandas(data.train, modes=["sensor", "hour"], value="y")
-    assert set(_checked_methods(None, tc.CPRegressor(prior=data.prior), train)) == {"vmp", "gibbs"}
+    assert set(_checked_methods(None, tc.CPRegressor(prior=data.prior), train)) == {"cep", "laplace", "vmp", "gibbs"}

@@ -89,14 +89,29 @@ def test_model_with_features_is_saved_and_cloned(data, fitted, tmp_path):
     copied = clone(fitted)
     assert copied.get_params()["prior"]["item"].X.equals(data.items)
     assert "prior={'item': Features(40 x 3)}" in repr(fitted)
-    with pytest.raises(ValueError, match="partial_fit cannot learn features"):
+    with pytest.raises(ValueError, match="partial_fit cannot go on from the draws of 'gibbs' with Features"):
         again.partial_fit(data.X, data.train["y"])
 
 
-@pytest.mark.parametrize("method", ["vmp", "auto"])
+PASSING = [tc.CEP(n_ensemble=1), tc.CEP(messages="averaged", n_ensemble=1), "laplace"]
+
+
+@pytest.mark.parametrize("method", ["vmp", "auto", *PASSING])
 def test_other_fits_take_features(data, method):
     model = data.fit({"item": tc.Features(data.items), "user": "auto"}, **QUICK, method=method)
-    assert rmse(data, model.predict(data.Xc)) < 0.55
+    mean, sd = model.predict(data.Xc, return_std=True)
+    assert rmse(data, mean) < 0.55
+    assert 0.3 < sd.mean() < 0.7
+
+
+def test_passed_messages_with_features_are_saved_and_tell_effects(data, tmp_path):
+    model = data.fit({"item": tc.Features(data.items)}, **QUICK, method=tc.CEP(n_ensemble=2))
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(data.Xc), model.predict(data.Xc))
+    assert model.feature_effects_.loc[0, "feature"] == "age"
+    new = pd.DataFrame({"item": ["new"] * 4, "user": [0, 1, 2, 3]})
+    assert np.isfinite(again.transform(new, np.zeros(4), mode="item").mean).all()
 
 
 def test_vmp_with_features_never_lowers_its_bound(data):
@@ -109,6 +124,8 @@ def test_vmp_with_features_never_lowers_its_bound(data):
 KINDS = [
     (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": tc.PGGibbs(n_chains=2), "max_iter": 30}),
     (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": "vmp", "link": "probit"}),
+    (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": "cep", "link": "probit"}),
+    (tc.CPCountRegressor, lambda f: np.rint(np.exp(f)), {"method": "laplace", "likelihood": "poisson"}),
     (
         tc.CPCountRegressor,
         lambda f: np.rint(np.exp(f)),
@@ -119,6 +136,7 @@ KINDS = [
 
 
 @pytest.mark.filterwarnings("ignore:.*was cut short")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("model", "values", "how"), KINDS)
 def test_labels_and_counts_take_features(data, model, values, how):
     y = pd.Series(values(data.f))
@@ -168,10 +186,10 @@ def test_features_give_the_same_bits_on_any_number_of_threads():
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"method": "cep"}, r"method 'cep' cannot take Features as a prior; use one of the methods \['vmp', 'gibbs'\]"),
-        ({"method": "laplace"}, "method 'laplace' cannot take Features"),
-        ({"method": "wopt"}, "method 'wopt' cannot take Features"),
-        ({"revisit": 5}, "method 'cep' cannot take Features"),
+        (
+            {"method": "wopt"},
+            r"method 'wopt' cannot take Features as a prior; use one of the .*\['cep', 'laplace', 'vmp', 'gibbs'\]",
+        ),
         ({"prior": {"item": "fixed"}}, "prior of mode 'item' must be a tensorcep.Features"),
         ({"prior": {"film": "features"}}, "mode must be one of"),
         ({"prior": tc.Features(np.ones((2, 2)))}, "a dict of Features by mode"),
@@ -187,8 +205,6 @@ def test_what_cannot_be_done_is_refused(data, how, sentence):
     with pytest.raises(ValueError, match=sentence):
         model.fit(data.X, data.train["y"])
     assert vars(model) == before
-    with pytest.raises(ValueError, match="partial_fit cannot learn features"):
-        tc.CPRegressor(prior={"item": features}).partial_fit(data.X, data.train["y"])
 
 
 def test_model_with_features_forgets_and_starts_warm(data, fitted, tmp_path):
@@ -208,6 +224,17 @@ def test_model_with_features_forgets_and_starts_warm(data, fitted, tmp_path):
         tc.load(tmp_path / "model.npz").forget_entries(data.X.iloc[:5], data=data.X, y=data.train["y"])
 
 
+def test_messages_of_a_fit_with_features_are_divided_out(data):
+    kept = tc.CEP(keep_messages=True, n_ensemble=1, n_starts=1)
+    how = {**QUICK, "max_iter": 300, "tol": 1e-4, "method": kept}
+    model = data.fit({"item": tc.Features(data.items)}, **how).forget_entries(data.X.iloc[:20])
+    assert model.forgotten_[-1]["how"] == "messages divided out"
+    left = tc.CPRegressor(prior={"item": tc.Features(data.items)}, **how).fit(
+        data.X.iloc[20:], data.train["y"].iloc[20:]
+    )
+    np.testing.assert_allclose(model.predict(data.Xc), left.predict(data.Xc), atol=0.05)
+
+
 def test_rows_without_entries_are_recommended(data, fitted):
     best = fitted.recommend("item", {"user": 0}, n=N)
     assert set(data.items.index[KNOWN:]) <= set(best["item"])
@@ -216,7 +243,7 @@ def test_rows_without_entries_are_recommended(data, fitted):
 def test_compare_leaves_out_methods_without_features(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["item", "user"], value="y")
     methods = _checked_methods(None, tc.CPRegressor(prior={"item": tc.Features(data.items)}), train)
-    assert set(methods) == {"vmp", "gibbs"}
+    assert set(methods) == {"cep", "laplace", "vmp", "gibbs"}
 
 
 def test_rank_is_selected_with_features_by_label(data):

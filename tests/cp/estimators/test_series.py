@@ -127,6 +127,28 @@ def test_model_with_a_series_forgets_and_starts_warm(data):
         model.transform(cells(data.ahead), data.ahead["y"], mode="day")
 
 
+@pytest.mark.parametrize("method", [tc.CEP(n_ensemble=1), tc.CEP(messages="averaged", n_ensemble=1), "laplace"])
+def test_passed_messages_take_a_series(data, smooth, method, tmp_path):
+    model = data.fit(**{**QUICK, "max_iter": 100, "method": method})
+    assert model.converged_
+    assert rmse(model, data.gaps) < rmse(smooth, data.gaps) + 0.1
+    assert rmse(model, data.ahead) < 1.1 * rmse(smooth, data.ahead)
+    _, sd = model.predict(cells(data.late), return_std=True)
+    assert sd[M:].mean() > 1.1 * sd[:M].mean()
+    model.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(cells(data.ahead)), model.predict(cells(data.ahead)))
+
+
+def test_messages_of_a_fit_with_a_series_are_divided_out(data):
+    kept = tc.CEP(keep_messages=True, n_ensemble=1, n_starts=1)
+    model = data.fit(**{**QUICK, "max_iter": 300, "method": kept})
+    before = rmse(model, data.gaps)
+    model.forget_entries(data.X.iloc[:10])
+    assert model.forgotten_[-1]["how"] == "messages divided out"
+    assert rmse(model, data.gaps) < before + 0.05
+
+
 @pytest.mark.parametrize("how", [{"kind": "rw"}, {"kind": "ou"}])
 def test_other_kinds_and_features_beside(data, how):
     parks = pd.DataFrame({"size": np.arange(M, dtype=float)}, index=[f"p{n}" for n in range(M)])
@@ -145,6 +167,9 @@ def test_vmp_with_a_series_never_lowers_its_bound(data):
 KINDS = [
     (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": tc.PGGibbs(n_chains=1), "max_iter": 20}),
     (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": "pg-vb", "link": "logit"}),
+    (tc.CPClassifier, lambda f: (f > 0.5).astype(int), {"method": "cep", "link": "logit"}),
+    (tc.CPCountRegressor, lambda f: np.rint(np.exp(f)), {"method": "cep", "likelihood": "poisson"}),
+    (tc.CPCountRegressor, lambda f: np.rint(np.exp(f)), {"method": "laplace", "likelihood": "negbinomial"}),
     (tc.CPCountRegressor, lambda f: np.rint(np.exp(f)), {}),
 ]
 
@@ -169,7 +194,9 @@ def test_hours_are_a_circle_and_rows_may_be_counted():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1)])
+@pytest.mark.parametrize(
+    "method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)]
+)
 def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
@@ -182,9 +209,12 @@ def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"method": "cep"}, r"method 'cep' cannot take a Series as a prior; use one of the methods \['vmp', 'gibbs'\]"),
-        ({"method": "laplace"}, "method 'laplace' cannot take a Series"),
-        ({"method": "wopt"}, "method 'wopt' cannot take a Series"),
+        ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),
+        ({"method": tc.CEP(positive=False)}, "Series or a Graph need the positive messages"),
+        (
+            {"method": "wopt"},
+            r"method 'wopt' cannot take a Series as a prior; use one of the .*\['cep', 'laplace', 'vmp', 'gibbs'\]",
+        ),
         ({"prior": {"park": tc.Series()}}, "Series of mode 'park' needs labels that are numbers"),
         ({"prior": {"day": "drift"}}, "prior of mode 'day' must be a tensorcep.Features, a tensorcep.Series"),
         ({"prior": tc.Series()}, "a dict of Features by mode, or Series"),
@@ -202,7 +232,7 @@ def test_streams_refuse_a_series_and_compare_leaves_out_methods(data):
     with pytest.raises(ValueError, match="partial_fit cannot learn a Series"):
         tc.CPRegressor(prior=SERIES).partial_fit(data.X, data.train["y"])
     train = tc.SparseTensor.from_pandas(data.train, modes=["day", "park"], value="y")
-    assert set(_checked_methods(None, tc.CPRegressor(prior=SERIES), train)) == {"vmp", "gibbs"}
+    assert set(_checked_methods(None, tc.CPRegressor(prior=SERIES), train)) == {"cep", "laplace", "vmp", "gibbs"}
 
 
 def test_days_to_recommend_and_anomalies_know_the_series(data, smooth):

@@ -1,0 +1,71 @@
+"""What a stream cannot learn, refused before anything changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorcep.core.belief import Draws, first_member
+from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
+from tensorcep.cp.settings.names import checked_method
+from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.stream.adf import STREAMING
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+
+def check_stream(model: BaseCP) -> None:
+    """Refuse parameters with which an estimator cannot learn from a stream.
+
+    Raises
+    ------
+    ValueError
+        If the method, or what is to be revisited, does not fit a stream.
+    """
+    _check_features(model)
+    given = coupled(model.prior) or next((word_of(known) for known in model._series if known is not None), None)
+    if given is not None:
+        fail_value(f"partial_fit cannot learn {given}; use fit, with all entries.")
+    if getattr(model, "zero_inflation", False) or getattr(model, "_inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
+    if getattr(model, "noise", "one") != "one" or getattr(model, "noise_", "one") != "one":
+        fail_value(
+            f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
+        )
+    name, settings = checked_method(model.method)
+    if "posterior_" not in vars(model) and "_stream" not in vars(model):
+        check_choice("method", name, (*STREAMING, "auto"))
+    if not check_int("revisit", model.revisit, 0):
+        return
+    if name not in ("cep", "auto"):
+        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
+    if isinstance(settings, CEP) and settings.messages != "full":
+        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
+
+
+def _check_features(model: BaseCP) -> None:
+    """Refuse features that a stream cannot learn on.
+
+    Raises
+    ------
+    ValueError
+    """
+    goes_on = "_stream" in vars(model) or "posterior_" in vars(model)
+    if goes_on and has_features(model.prior) and not any(model._features):
+        fail_value(
+            "partial_fit learns features from the first batch on, and this fit had none; begin with a new model."
+        )
+    if not (any(model._features) if goes_on else has_features(model.prior)):
+        return
+    if model.revisit:
+        fail_value("revisit holds messages beside a prior that stays, not one that Features move; set revisit=0.")
+    if "_stream" in vars(model) or not goes_on:
+        return
+    if isinstance(first_member(model.posterior_), Draws):
+        fail_value(
+            f"partial_fit cannot go on from the draws of {model.method_!r} with Features; fit by 'cep', 'vmp', "
+            "'laplace' or 'pg-vb', or begin with partial_fit."
+        )
+    if model._expected is None:
+        fail_value("partial_fit cannot go on from a file of an earlier version with Features; fit the model again.")

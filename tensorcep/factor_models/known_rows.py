@@ -1,0 +1,196 @@
+"""What is known of the rows of a factor model beside their cells: features, or that they follow each other in time.
+
+The components of rows with features are N(mu + B'x_i, Lam^-1), of which all three are learned: what features leave
+open is less than the components' variance. Those of a series are Ornstein-Uhlenbeck processes of level 0 and variance
+1, since loadings and offsets of the columns have both, each of a length of its own: a dynamic factor model. The
+posterior of the parameters is a factor of q, updated before the rows, as in `tensorcep.priors`; the rows of a series
+are one Gaussian, by Kalman smoothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import ModePrior
+from tensorcep.core.packing import pack, unpack
+from tensorcep.core.records import Sized
+from tensorcep.factor_models.moments import Moments
+from tensorcep.kernels.rows import row_moments
+from tensorcep.priors.axis import LOG_2PI, Axis
+from tensorcep.priors.blocks import Marginals, marginals
+from tensorcep.priors.design import Design
+from tensorcep.priors.drifting import SeriesPrior, with_series
+from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.record import Coupled
+from tensorcep.priors.regressed import FeaturesPrior, with_features
+from tensorcep.priors.series import Clock
+
+# How many times as much as by default the scale and level of a series count.
+PINNED = 1e6
+
+
+class KnownRows(NamedTuple):
+    """The features of an entity's rows, or where they lie on an axis; and which rows have cells, (n,) bool."""
+
+    known: Design | Clock
+    seen: np.ndarray
+
+
+class FoundLaw(NamedTuple):
+    """What a fit learned of the prior of rows, in K components: a map from features, or the lengths of a series.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the features.
+    coef, sd : (F, K) float64
+        The map from features to components, and its standard deviations.
+    lengths : (L, K) float64
+        Of the processes, in steps of the axis; one line, none of features.
+    """
+
+    names: tuple[str, ...]
+    coef: Annotated[np.ndarray, Sized("F K")]
+    sd: Annotated[np.ndarray, Sized("F K")]
+    lengths: Annotated[np.ndarray, Sized("_ K")]
+
+    def chosen(self, order: np.ndarray) -> FoundLaw:
+        """Of some components, in this order."""
+        return self._replace(coef=self.coef[:, order], sd=self.sd[:, order], lengths=self.lengths[:, order])
+
+
+class RowLaw(NamedTuple):
+    """The prior of an entity's components and what is known of its parameters.
+
+    Attributes
+    ----------
+    prior : FeaturesPrior or SeriesPrior
+    modes : ModePrior
+        Its expectation; the entity is the only mode.
+    seen : (n,) bool
+        Rows that it is learned from.
+    posterior : record or None
+        Of the parameters; None before the first sweep.
+    found : Marginals or None
+        The moments that the rows of a series had last.
+    """
+
+    prior: FeaturesPrior | SeriesPrior
+    modes: ModePrior
+    seen: np.ndarray
+    posterior: Any = None
+    found: Marginals | None = None
+
+    @property
+    def axis(self) -> Any:
+        """The rows on their axis; None where they are independent of each other."""
+        return self.prior.axis(0)
+
+    @property
+    def chained(self) -> Any:
+        """The expected prior of the rows of a series; None of others, and before the first sweep."""
+        return self.posterior.drifts[0].chained if self.axis is not None and self.posterior is not None else None
+
+
+def first_law(rows: KnownRows, rank: int) -> RowLaw:
+    """The law before the first sweep: that of any rows."""
+    whole, lines = np.ones((1, rank)), (pack(np.eye(rank))[None], np.zeros((1, rank)))
+    plain = LearnedPrior(*lines, 0.0 * whole, whole, whole > 0.0)
+    modes = ModePrior(np.zeros((1, rank)), np.eye(rank)[None])
+    if isinstance(rows.known, Clock):  # rows without cells are on the axis, too
+        seen = np.ones(len(rows.seen), dtype=bool)
+        return RowLaw(with_series(plain._replace(strength=PINNED), [rows.known]).for_rows([seen]), modes, seen)
+    return RowLaw(with_features(plain, [rows.known]).for_rows([rows.seen]), modes, rows.seen)
+
+
+def learned(law: RowLaw, moments: Moments) -> RowLaw:
+    """The law given the moments of the rows, whose components come first."""
+    rank = law.modes.mean.shape[1]
+    rows = moments.select(np.arange(rank))
+    cov = np.broadcast_to(rows.cov, (len(rows.mean), rows.cov.shape[1]))
+    coupled, of = None, law.axis
+    if isinstance(of, Axis):
+        variance = cov[of.place][:, np.arange(rank) * (np.arange(rank) + 3) // 2]
+        cross = np.zeros((len(of.pairs[0]), rank)) if law.found is None else law.found.cross
+        coupled = Coupled(variance, cross)
+    total = unpack(cov[law.seen].sum(axis=0), rank)
+    posterior: Any = law.prior.learn([rows.mean[law.seen]], [total], [coupled])
+    return law._replace(posterior=posterior, modes=law.prior.expectation(law.modes, posterior))
+
+
+def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, RowLaw]:
+    """Means (n, R) and packed covariances (n or 1, P) of rows whose cells say Lam (n or 1, P), eta (n, R)."""
+    n, rank = eta.shape
+    chained = law.chained
+    if chained is not None:
+        place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))
+        found = marginals(chained.links, Lam[place], eta[place])
+        mean, cov = np.empty_like(eta), np.empty(Lam.shape)
+        mean[place], cov[place] = found.mean, found.cov
+        return mean, cov, law._replace(found=found)
+    Lam = np.ascontiguousarray(Lam + pack(law.modes.precision[0]))
+    eta = np.ascontiguousarray(eta + prior_means(law, n) @ law.modes.precision[0])
+    packed, good = np.empty_like(Lam), np.empty(len(Lam))
+    if len(Lam) == 1:
+        row_moments(0, 1, Lam, np.zeros((1, rank)), np.empty((1, rank)), packed, good)
+        return eta @ unpack(packed[0], rank), packed, law
+    mean = np.empty_like(eta)
+    row_moments(0, n, Lam, eta, mean, packed, good)
+    return mean, packed, law
+
+
+def prior_means(law: RowLaw, n: int) -> np.ndarray:
+    """Expected prior means of independent rows, (n, R)."""
+    shift = law.prior.shift(0, law.modes)
+    return np.broadcast_to(law.modes.mean[0], (n, law.modes.mean.shape[1])) + (0.0 if shift is None else shift)
+
+
+def divergence(law: RowLaw, moments: Moments) -> float:
+    """Divergence of q(rows) q(parameters) from their prior; of rows as `updated` gave them last."""
+    rank, chained = law.modes.mean.shape[1], law.chained
+    rows, own = moments.select(np.arange(rank)), float(law.prior.bound(law.posterior))
+    n = len(rows.mean)
+    if chained is not None and law.found is not None:
+        mean, variance = (
+            rows.mean[chained.links.of.place],
+            law.found.cov[:, np.arange(rank) * (np.arange(rank) + 3) // 2],
+        )
+        entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - law.found.log_det)
+        return -float(chained.expected(mean, variance, law.found.cross)) - entropy - own
+    precision, cov = law.modes.precision[0], unpack(rows.cov, rank)
+    apart = rows.mean - prior_means(law, n)
+    log_det = float(np.broadcast_to(np.linalg.slogdet(cov)[1], n).sum())
+    square = float(np.einsum("ni,ij,nj->", apart, precision, apart))
+    square += n / len(cov) * float(np.einsum("nij,ji->", cov, precision))
+    own -= 0.5 * (square - n * rank - log_det - n * float(np.linalg.slogdet(precision)[1]))
+    return -own
+
+
+def with_unsure_rows(law: RowLaw, moments: Moments) -> Moments:
+    """The moments as a result: rows without cells are as unsure as what was learned of their features, too."""
+    more = None if law.axis is not None or law.seen.all() else law.prior.unsure(0, law.modes, ~law.seen)
+    if more is None:
+        return moments
+    rank = law.modes.mean.shape[1]
+    spread = pack(np.linalg.inv(law.modes.precision[0]))
+    cov = np.repeat(moments.cov, len(moments.mean), axis=0) if len(moments.cov) == 1 else moments.cov.copy()
+    cov[np.flatnonzero(~law.seen), : rank * (rank + 1) // 2] += more[:, None] * spread
+    return moments._replace(cov=cov)
+
+
+def found_law(law: RowLaw) -> FoundLaw:
+    """What a fit keeps of a law."""
+    rank = law.modes.mean.shape[1]
+    nothing = np.zeros((0, rank))
+    if isinstance(law.prior, SeriesPrior):
+        drift: Any = law.modes.drifts[0] if law.modes.drifts else None
+        return FoundLaw((), nothing, nothing, np.zeros((1, rank)) if drift is None else drift.length[None])
+    have, slopes = law.prior.have[0], law.modes.slopes[0]
+    design = law.prior.designs[0]
+    if have is None or slopes is None or design is None:
+        raise ValueError("the map of features was not learned")
+    spread = ((have.vectors / np.sqrt(have.values + slopes.strength)) ** 2).sum(axis=1)
+    sd = np.sqrt(np.outer(spread, np.diagonal(np.linalg.inv(law.modes.precision[0]))))
+    return FoundLaw(design.names, slopes.coef, sd, nothing)
