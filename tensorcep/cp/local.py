@@ -117,7 +117,8 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> SeriesPrior:
     """The problem's prior, with that of the pairs: a series for each row that deviates."""
     prior: Any = problem.prior
     R, K = problem.rank, len(problem.shape)
-    new_row = _line(R, CLAMPED, pairs.scale**-2), np.append(np.full(R, CLAMPED), 0.0)
+    # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
+    new_row = _line(R, CLAMPED, len(pairs.row) / pairs.scale**2), np.append(np.full(R, CLAMPED), 0.0)
     parts = []
     for lines, last, own in (
         (prior.Lam, np.append(np.zeros(R), CLAMPED), new_row[0]),
