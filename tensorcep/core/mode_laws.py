@@ -81,6 +81,10 @@ def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
     some = [part for part in parts if part is not None]
     if not some:
         return None
-    arrays = {name: np.concatenate([getattr(one, name) for one in some]) for name in ("mean", "precision", "length")}
     variances = [one.variance for one in some if one.variance is not None]
-    return some[0]._replace(**arrays, variance=np.concatenate(variances) if variances else None)
+    return some[0]._replace(
+        mean=np.concatenate([one.mean for one in some]),
+        variance=np.concatenate(variances) if variances else None,
+        precision=np.concatenate([one.precision for one in some]),
+        length=np.concatenate([one.length for one in some]),
+    )

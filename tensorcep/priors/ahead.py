@@ -133,8 +133,8 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> Places:
     if known.ndim == 2:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
-        apart = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return Places(order, near.left, near.right, *apart, clock.phase_of(times))
+        from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
+        return Places(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
     by_time, n = np.argsort(known, kind="stable"), len(known)
     start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
     have, new = known[by_time] - start, times - start

@@ -105,11 +105,10 @@ def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
         mean += count * of.mean[:, side]
     if of.variance is None:
         return mean, variance
-    spreads = [of.variance[:, side] for side in sides]
-    for spread, count in zip(spreads, counts, strict=True):
-        variance = variance + count**2 * spread
+    left, right = (of.variance[:, side] for side in sides)
+    variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
     coupling = of.precision[:, None] * couplings(of.length, near.from_left + near.to_right)[1]
-    return mean, variance + 2.0 * counts[0] * counts[1] * covariance(*spreads, coupling)
+    return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
 
 
 def drawn(of: Deviations, which: np.ndarray, row: np.ndarray, time: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -117,6 +117,7 @@ def test_draws_go_with_the_moments_and_parts_add_up(data, name, request):
     assert parts["mean"].iloc[:-1].sum() == pytest.approx(parts["mean"].iloc[-1], abs=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("how", [VMP, GIBBS])
 def test_what_is_told_apart_says_what_the_run_said(data, how, monkeypatch):
     """The latent values of the run with one more mode, at its entries, are those of the model."""
@@ -175,14 +176,12 @@ def test_a_fit_that_deviates_has_the_same_bits_on_any_number_of_threads(method):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
-def test_weights_features_noise_and_matrices_go_with_deviations(data):
+def test_weights_features_and_matrices_go_with_deviations(data):
     parks = pd.DataFrame({"size": np.arange(PARKS, dtype=float)}, index=[f"p{n}" for n in range(PARKS)])
     weight = np.where(data.train["hour"] == 3, 0.5, 1.0)
     model = tc.CPRegressor(prior={**LOCAL, "park": tc.Features(parks)}, **VMP)
     model.fit(data.X, data.train["y"], sample_weight=weight)
     assert np.isfinite(model.predict(cells(data.gaps))).all()
-    uneven = tc.CPRegressor(prior=LOCAL, noise="entry", **VMP).fit(data.X, data.train["y"])
-    assert rmse(uneven, data.gaps) < 1.0
     flat = data.train.groupby(["park", "day"], observed=True)["y"].mean().reset_index()
     matrix = tc.CPRegressor(1, prior=LOCAL, method="vmp", random_state=0).fit(flat[["park", "day"]], flat["y"])
     assert matrix.posterior_.deviations.mean.shape[1] == len(flat)
