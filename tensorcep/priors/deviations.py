@@ -99,13 +99,13 @@ def _distinct(row: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (C, q) of pairs that are not known, given the moments of those that are."""
     *counts, variance = shares(of, near.from_left, near.to_right)
-    mean, sides = np.zeros_like(variance), (near.left, near.right)
-    for side, count in zip(sides, counts, strict=True):
+    mean, places = np.zeros_like(variance), [np.maximum(side, 0) for side in (near.left, near.right)]
+    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
         count[:, side < 0] = 0.0
-        mean += count * of.mean[:, side]
+        mean += count * of.mean[:, place]
     if of.variance is None:
         return mean, variance
-    left, right = (of.variance[:, side] for side in sides)
+    left, right = (of.variance[:, place] for place in places)
     variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
     coupling = of.precision[:, None] * couplings(of.length, near.from_left + near.to_right)[1]
     return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
@@ -126,7 +126,7 @@ def drawn(of: Deviations, which: np.ndarray, row: np.ndarray, time: np.ndarray, 
     for d in range(int(depth.max(initial=0)) + 1):
         i = np.flatnonzero(~known & (depth == d))
         left, apart = near.left[i], near.from_left[i]
-        before = of.mean[:, left] if d == 0 else out[:, i - 1]
+        before = of.mean[:, np.maximum(left, 0)] if d == 0 else out[:, i - 1]
         if d:
             apart, left = time[i] - time[i - 1], np.zeros_like(left)
         of_left, of_right, variance = shares(of, np.maximum(apart, SAME_TIME), near.to_right[i])

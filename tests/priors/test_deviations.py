@@ -62,7 +62,8 @@ def test_pairs_have_the_moments_of_dense_processes(rng, monkeypatch):
     m, v = moments(at, NEW_ROW, NEW_TIME)
     np.testing.assert_allclose(m[0], mean[7:], atol=1e-8)
     np.testing.assert_allclose(v[0], np.diag(cov)[7:], atol=1e-8)
-    assert moments(at, np.array([0, 4]), np.array([np.nan, 1.0]))[1] == pytest.approx(1.0 / LAW[0])
+    assert moments(at, np.array([0, 99]), np.array([np.nan, 1.0]))[1] == pytest.approx(1.0 / LAW[0])
+    assert np.isfinite(drawn(at, np.zeros(2, dtype=int), np.array([99, 99]), np.array([np.nan, 1.0]), rng)).all()
     draws = drawn(at, np.zeros(8000, dtype=int), NEW_ROW, NEW_TIME, rng)
     unlike = [0, 1, 2, 3, 4, 5, 6, 7, 8]
     np.testing.assert_allclose(draws.mean(axis=0), mean[7:], atol=6.0 / np.sqrt(8000))

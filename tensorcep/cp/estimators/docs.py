@@ -26,6 +26,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         and "pg-vb", in `fit` alone. Rows that only features name become rows of the model, and are predicted.
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
         the same methods; rows between and beyond those of the fit are then predicted from their neighbours.
+        With ``Series(local="park")`` every park deviates along the days by itself, too.
         ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), with the same methods;
         rows that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"

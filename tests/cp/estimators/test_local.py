@@ -10,7 +10,6 @@ import tensorcep as tc
 from tensorcep.core.packing import offsets
 from tensorcep.cp.given import latent_components
 from tensorcep.cp.local import pairs_of, run_local
-from tensorcep.cp.starts import run_plan
 
 PARKS, DAYS, HOURS, END = 6, 30, 4, 26
 QUICK = {"rank": 1, "random_state": 0, "interactions": {"main": 1, "cp": 1}}
