@@ -1,12 +1,11 @@
 """What it is worth to know that rows follow each other: gaps and forecasts with and without `Series`.
 
-With "local" every car park also deviates by itself along the days.
-
 Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
-same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels). New York's taxi trips
-(30 x 30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim
-(MIT licence); `--folder` says where they are. "simulated" needs no file.
+same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
+the model "local" every car park also deviates by itself along the days. New York's taxi trips (30 x 30 x 96 hours,
+counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT licence);
+`--folder` says where they are. "simulated" needs no file.
 
 Nothing is chosen by the scores: the model is the default, and the series are those that the calendar gives.
 """
