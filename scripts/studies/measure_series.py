@@ -2,9 +2,10 @@
 
 Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
-same weekday and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels). New York's taxi trips
-(30 x 30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim
-(MIT licence); `--folder` says where they are. "simulated" needs no file.
+same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
+the model "local" every car park also deviates by itself along the days. New York's taxi trips (30 x 30 x 96 hours,
+counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT licence);
+`--folder` says where they are. "simulated" needs no file.
 
 Nothing is chosen by the scores: the model is the default, and the series are those that the calendar gives.
 """
@@ -60,14 +61,15 @@ def is_hidden(case: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(np.round(drawn + 0.5 - int(rate) / 100) == 0.0, shape)
 
 
-def model_of(name: str, series: bool, options: argparse.Namespace) -> Any:
-    """The default model, with what the calendar says or without."""
+def model_of(name: str, kind: str, options: argparse.Namespace) -> Any:
+    """The default model, with what the calendar says or without; "local": every car park deviates by itself, too."""
     how: dict[str, Any] = {"random_state": options.seed}
     if options.sweeps:
         how["max_iter"] = options.sweeps
     if name == "taxi":
-        return CPCountRegressor(**how, prior={2: Series(period=DAY)} if series else "auto")
-    return CPRegressor(**how, prior={1: Series(period=WEEK), 2: Series()} if series else "auto")
+        return CPCountRegressor(**how, prior="auto" if kind == "plain" else {2: Series(period=DAY)})
+    local = 0 if kind == "local" else None
+    return CPRegressor(**how, prior="auto" if kind == "plain" else {1: Series(period=WEEK, local=local), 2: Series()})
 
 
 def scores(
@@ -86,7 +88,7 @@ def scores(
     return found
 
 
-def measure(name: str, case: str, series: bool, options: argparse.Namespace) -> dict[str, float]:
+def measure(name: str, case: str, kind: str, options: argparse.Namespace) -> dict[str, float]:
     """Scores of one fit on the cells that it was not shown."""
     values = tensor_of(name, options)
     hidden, known = is_hidden(case, values.shape), ~np.isnan(values)
@@ -95,7 +97,7 @@ def measure(name: str, case: str, series: bool, options: argparse.Namespace) -> 
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = model_of(name, series, options).fit(train, y)
+        model = model_of(name, kind, options).fit(train, y)
         seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
         found = scores(held, model.predict(test), model.predict_interval(test), model.log_score(test, held))
     return {**found, "cpu_s": seconds}
@@ -112,6 +114,14 @@ def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
         means = np.stack([np.nanmean(shown[:, weekday == w], axis=1) for w in range(WEEK)], axis=1)[:, weekday]
     test = hidden & ~np.isnan(values) & ~np.isnan(means)
     return scores(values[test], means[test])
+
+
+def last_week(name: str, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of the values of the week before, as a forecast."""
+    values = tensor_of(name, options)
+    before, after = values[:, -DAYS_AHEAD - WEEK : -DAYS_AHEAD], values[:, -DAYS_AHEAD:]
+    test = ~np.isnan(after) & ~np.isnan(before)
+    return scores(after[test], before[test])
 
 
 def by_arima(name: str, options: argparse.Namespace) -> dict[str, float]:
@@ -131,7 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, data=["birmingham", "taxi"], sweeps=0, seed=0)
     p.add_argument("--cases", type=words(*{c for own in CASES.values() for c in own}), default=None)
-    p.add_argument("--models", type=words("plain", "series"), default=["plain", "series"])
+    p.add_argument("--models", type=words("plain", "series", "local"), default=["plain", "series"])
     p.add_argument("--folder", default=os.path.join(os.environ.get("TENSORCEP_DATA", "data"), "traffic"))
     p.add_argument("--peers", action="store_true", help="forecast by ARIMA too")
     p.add_argument("--environment", type=Path, default=Path(".peers"), help="where its packages are, or will be")
@@ -141,9 +151,10 @@ def main(arguments: list[str] | None = None) -> None:
         for case in CASES[name]:
             if options.cases and case not in options.cases:
                 continue
-            tried = {kind: measure(name, case, kind == "series", options) for kind in options.models}
+            tried = {kind: measure(name, case, kind, options) for kind in options.models}
             if case == "forecast":
                 tried["same weekday"] = same_weekday(name, options)
+                tried["week before"] = last_week(name, options)
                 if options.peers:
                     tried["arima"] = by_arima(name, options)
             for kind, found in tried.items():

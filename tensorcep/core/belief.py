@@ -6,16 +6,14 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.betas import Beta
-from tensorcep.core.checks import check_shape
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
-from tensorcep.core.mode_laws import Drift, Slopes
-from tensorcep.core.packing import offsets
+from tensorcep.core.mode_laws import Deviations, Drift, Slopes, joined_deviations
+from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.records import Sized
 from tensorcep.core.uneven import UnevenNoise
 
@@ -87,6 +85,8 @@ class Posterior(NamedTuple):
         How the noise differs; None where it is the same everywhere.
     zeros : Beta or None
         Posterior of the share of structural zeros among counts.
+    deviations : Deviations or None
+        What pairs of rows add to latent values.
     """
 
     shape: tuple[int, ...]
@@ -100,6 +100,7 @@ class Posterior(NamedTuple):
     thresholds: Thresholds | None = None
     uneven: UnevenNoise | None = None
     zeros: Beta | None = None
+    deviations: Deviations | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -115,7 +116,7 @@ class Posterior(NamedTuple):
         """The likelihood's parameter; None where nothing was learned of it."""
         if self.noise is not None and self.uneven is not None:
             mode = self.uneven.mode
-            return self.uneven.theta(self.noise.a, self.noise.b, _first_row(self.shape, mode))
+            return self.uneven.theta(self.noise.a, self.noise.b, first_row(self.shape, mode))
         if self.noise is not None:
             a, b = (np.array([[value]]) for value in self.noise)
             return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
@@ -124,13 +125,13 @@ class Posterior(NamedTuple):
         if self.dispersion is None:
             return None if self.zeros is None else EntryTheta(np.ones((1, 1))).with_share(self.zeros)
         mode, a, b = self.dispersion
-        theta = EntryTheta((a / b)[None], mode, _first_row(self.shape, mode), (a[None], b[None]))
+        theta = EntryTheta((a / b)[None], mode, first_row(self.shape, mode), (a[None], b[None]))
         return theta if self.zeros is None else theta.with_share(self.zeros)
 
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
         mean, cov = gaussians([self], unseen)
-        return Components(mean, cov, self.theta)
+        return Components(mean, cov, self.theta, deviations=self.deviations)
 
 
 class Draws(NamedTuple):
@@ -158,6 +159,8 @@ class Draws(NamedTuple):
         `theta` has the precisions of the rows of `theta_mode`, or the first of these.
     has_share : bool
         Whether counts have structural zeros: `theta` is then a dispersion and their share.
+    deviations : Deviations or None
+        What pairs of rows add to latent values, in the draws of one chain after the other.
     """
 
     shape: tuple[int, ...]
@@ -171,6 +174,7 @@ class Draws(NamedTuple):
     n_thresholds: int = 0
     uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
     has_share: bool = False
+    deviations: Deviations | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -191,8 +195,8 @@ class Draws(NamedTuple):
         if self.theta is not None:
             each = self.theta.reshape(-1, self.theta.shape[-1])
             uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
-            theta = EntryTheta(each, self.theta_mode, _first_row(self.shape, self.theta_mode), uneven=uneven)
-        return Components(values, None, theta, n_chains=len(self.rows))
+            theta = EntryTheta(each, self.theta_mode, first_row(self.shape, self.theta_mode), uneven=uneven)
+        return Components(values, None, theta, len(self.rows), self.deviations)
 
     def _whole(self) -> np.ndarray | None:
         """The array of which known and unknown rows are the parts (see `room_for_draws`), if there is one."""
@@ -274,25 +278,11 @@ class Mixture(NamedTuple):
         """One Gaussian for each member."""
         mean, cov = gaussians(self.members, unseen)
         thetas = [member.theta for member in self.members]
-        return Components(mean, cov, joined([theta for theta in thetas if theta is not None]))
+        deviations = joined_deviations([member.deviations for member in self.members])
+        return Components(mean, cov, joined([theta for theta in thetas if theta is not None]), deviations=deviations)
 
 
 Result = Posterior | Draws | PointEstimate | Mixture
-
-
-def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[str, int]:
-    """The sizes of arrays of all rows: n rows, K modes, R columns, P numbers of a packed matrix.
-
-    There are also m parameters of the likelihood, one for all entries or one per row of a mode.
-    """
-    shape = check_shape(shape)
-    sizes = {"n": sum(shape), "K": len(shape), "R": rank, "P": rank * (rank + 1) // 2}
-    return {**sizes, "m": 1 if mode is None else shape[mode]}
-
-
-def _first_row(shape: Sequence[int], mode: int | None) -> int:
-    """The first packed row of a mode; 0 for none."""
-    return 0 if mode is None else int(offsets(shape)[mode])
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.betas import Beta
+from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.records import Sized
 from tensorcep.kernels.rows import row_moments
@@ -178,17 +179,28 @@ class Components(NamedTuple):
         The likelihood's parameter; None where it has none, or one that is given.
     n_chains : int
         The chains whose draws the components are, one after the other; 0 where they are none.
+    deviations : Deviations or None
+        What pairs of rows add to latent values.
+    later : (q,) float64
+        Where pairs do, the times of rows that follow all others (`tensorcep.cp.given`).
     """
 
     mean: np.ndarray
     cov: np.ndarray | None = None
     theta: EntryTheta | None = None
     n_chains: int = 0
+    deviations: Deviations | None = None
+    later: np.ndarray = np.zeros(0)
 
     @property
     def size(self) -> int:
         """Number of components."""
         return len(self.mean)
+
+    @property
+    def points(self) -> bool:
+        """Whether every component says one latent value of a cell."""
+        return self.cov is None and self.deviations is None
 
     @property
     def uncertain(self) -> bool:

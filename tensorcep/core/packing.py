@@ -11,6 +11,8 @@ from functools import cache
 
 import numpy as np
 
+from tensorcep.core.checks import check_shape
+
 
 def offsets(shape: Sequence[int]) -> np.ndarray:
     """First packed row of each mode, and the total: (K + 1,) int64."""
@@ -35,3 +37,18 @@ def unpack(packed: np.ndarray, rank: int) -> np.ndarray:
     full[..., i, j] = packed
     full[..., j, i] = packed
     return full
+
+
+def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[str, int]:
+    """The sizes of arrays of all rows: n rows, K modes, R columns, P numbers of a packed matrix.
+
+    There are also m parameters of the likelihood, one for all entries or one per row of a mode.
+    """
+    shape = check_shape(shape)
+    sizes = {"n": sum(shape), "K": len(shape), "R": rank, "P": rank * (rank + 1) // 2}
+    return {**sizes, "m": 1 if mode is None else shape[mode]}
+
+
+def first_row(shape: Sequence[int], mode: int | None) -> int:
+    """The first packed row of a mode; 0 for none."""
+    return 0 if mode is None else int(offsets(shape)[mode])

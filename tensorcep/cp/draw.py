@@ -11,8 +11,8 @@ from tensorcep.likelihoods.record import Likelihood
 
 def draw(
     belief: Components, likelihood: Likelihood, n_draws: int | None, rng: np.random.Generator
-) -> tuple[np.ndarray, EntryTheta]:
-    """Draws of every row of the belief, (n_draws, n_rows, R), and of the likelihood's parameter.
+) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
+    """Draws of every row of the belief, (n_draws, n_rows, R), of the likelihood's parameter, and of which components.
 
     A sampler's draws are taken as they are, without repetition where there are enough of them; n_draws=None takes them
     all, in their order.
@@ -21,13 +21,13 @@ def draw(
     is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
     if belief.cov is None:
         which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
-        return belief.mean[which], theta.of_points(which)
+        return belief.mean[which], theta.of_points(which), which
     if n_draws is None:
         raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
     if C == 1:
         values = draw_rows(belief.mean[0], belief.cov[0], n_draws, rng)
         which = np.zeros(n_draws, dtype=int)
-        return values, theta.drawn(theta.draws(which, rng), which, is_precision)
+        return values, theta.drawn(theta.draws(which, rng), which, is_precision), which
     which = rng.integers(C, size=n_draws)
     values = np.empty((n_draws, *belief.mean.shape[1:]))
     parameter = np.empty((n_draws, theta.values.shape[1]))
@@ -35,7 +35,7 @@ def draw(
         own = np.flatnonzero(which == c)
         values[own] = draw_rows(belief.mean[c], belief.cov[c], len(own), rng)
         parameter[own] = theta.draws(which[own], rng)
-    return values, theta.drawn(parameter, which, is_precision)
+    return values, theta.drawn(parameter, which, is_precision), which
 
 
 def draw_apart(
@@ -46,13 +46,13 @@ def draw_apart(
     rng: np.random.Generator,
     *,
     n_known: int,
-) -> tuple[np.ndarray, EntryTheta]:
+) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
     """As `draw`, of the belief's rows `origin`: the known ones, and then unknown ones, which are independent."""
     if belief.cov is not None:
         belief = belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
         return draw(belief, likelihood, n_draws, rng)
-    values, theta = draw(belief, likelihood, n_draws, rng)
+    values, theta, which = draw(belief, likelihood, n_draws, rng)
     values = values[:, origin]
     for new in range(n_known, len(origin)):
         values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
-    return values, theta
+    return values, theta, which

@@ -8,23 +8,36 @@ the latent value, and so do their means.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.components import Components
 from tensorcep.core.packing import unpack
 from tensorcep.cp.alignment import best_order
+from tensorcep.cp.given import pairs_at
 from tensorcep.cp.standard_form import Block, Layout
+from tensorcep.priors.deviations import moments
 
 
 class Part(NamedTuple):
-    """One term of a latent value: its modes (none for the level), the number of a component, mean and deviation."""
+    """One term of a latent value: its modes (none for the level), the number of a component, mean and deviation.
+
+    `along`: it is what a row of the first mode deviates by along the second one.
+    """
 
     modes: tuple[int, ...]
     component: int | None
     mean: float
     sd: float
+    along: bool = False
+
+    def title(self, names: Sequence[Any]) -> str:
+        """What it is called where modes have these names."""
+        if self.component is not None:
+            return f"component {self.component}"
+        return (" along " if self.along else " x ").join(str(names[k]) for k in self.modes) or "level"
 
 
 def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, reference: np.ndarray) -> list[Part]:
@@ -54,7 +67,12 @@ def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, referen
         variances.append([variance for _, variance in found.values()])
     mean = np.mean(means, axis=0)
     sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-    return [Part(*name, float(m), float(s)) for name, m, s in zip(names, mean, sd, strict=True)]
+    parts = [Part(*name, float(m), float(s)) for name, m, s in zip(names, mean, sd, strict=True)]
+    if belief.deviations is None:
+        return parts
+    each, spread = moments(belief.deviations, *pairs_at(belief, rows[None]))
+    sd_of_both = float(np.sqrt(spread.mean() + each.var()))
+    return [*parts, Part(belief.deviations.modes, None, float(each.mean()), sd_of_both, along=True)]
 
 
 Found = dict[tuple[tuple[int, ...], int | None], tuple[float, float]]

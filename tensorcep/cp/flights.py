@@ -13,7 +13,7 @@ from tensorcep.core.components import EVEN, Components
 from tensorcep.core.loop import Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
-from tensorcep.cp.from_spectra import NOTHING, shown, with_more_components, with_spectral_start
+from tensorcep.cp.from_spectra import NOTHING, modes_of_products, shown, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Pilot, Plan
@@ -95,7 +95,7 @@ def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
     if free is None:
         return False
     others = np.delete(free, best.pilot.columns, axis=1)
-    others = others[:, ~others.all(axis=0)]
+    others = others[:, ~others[modes_of_products(free)].all(axis=0)]
     problem = best.pilot.problem._replace(entries=packed)
     return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
 

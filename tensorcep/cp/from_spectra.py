@@ -30,13 +30,13 @@ NOTHING = np.zeros((0, LANES))
 def with_spectral_start(problem: Problem) -> Problem:
     """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
     entries, start, free = problem.entries, np.array(problem.start), _free(problem)
-    coords = coords_of(entries, np.arange(len(entries.permutation)))
+    coords, every = coords_of(entries, np.arange(len(entries.permutation))), modes_of_products(free)
     rest, first = working_values(problem), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
     for part in np.argsort(parts.sum(axis=1), kind="stable"):
         columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
         if len(modes) == 1:
-            rest = without_main_effects(coords, rest, problem.shape)
+            rest = without_main_effects(coords[:, every], rest, [problem.shape[k] for k in every])
             continue
         sizes = [problem.shape[k] for k in modes]
         factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
@@ -51,13 +51,20 @@ def _free(problem: Problem) -> np.ndarray:
     return np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
 
 
+def modes_of_products(free: np.ndarray) -> np.ndarray:
+    """The modes that columns of several modes belong to: pairs of rows, which only have a main effect, hide these."""
+    several = free[:, free.sum(axis=0) > 1].any(axis=1)
+    return np.flatnonzero(several) if several.any() else np.arange(len(free))
+
+
 def with_more_components(problem: Problem, fitted: Components) -> Problem | None:
     """The problem with a start at a fit's means, where weak columns of all modes hold what it has left over.
 
     None where nothing more is found. Against less noise, spectra show what was hidden beside stronger components.
     """
     entries, free, start = problem.entries, _free(problem), fitted.mean[0].copy()
-    columns = np.flatnonzero(free.all(axis=0))
+    every = modes_of_products(free)
+    columns = np.flatnonzero(free[every].all(axis=0))
     first, strength = entries.offsets, strengths(problem, start)[columns]
     weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
     if not len(weak):
@@ -65,9 +72,10 @@ def with_more_components(problem: Problem, fitted: Components) -> Problem | None
     coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
     problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
     rest = working_values(problem, f) - f
-    more = spectral_start(coords, rest, problem.shape, len(columns), seed=problem.seed)
+    sizes = [problem.shape[k] for k in every]
+    more = spectral_start(coords[:, every], rest, sizes, len(columns), seed=problem.seed)
     n = min(len(weak), more.n_found)
-    for k, factor in enumerate(more.factors):
+    for k, factor in zip(every, more.factors, strict=True):
         start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
     return problem._replace(start=start) if n else None
 
@@ -98,7 +106,8 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) ->
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
         least = max(least, _share_of_main_effects(coords[:, k], rest))
-    rest = without_main_effects(coords, rest, problem.shape)
+    every = modes_of_products(_free(problem))
+    rest = without_main_effects(coords[:, every], rest, [problem.shape[k] for k in every])
     for part, size in zip(parts, sizes.tolist(), strict=True):
         modes = np.flatnonzero(part)
         if len(modes) > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorcep.core.components import Components, EntryTheta
@@ -9,6 +11,7 @@ from tensorcep.cp.model import latent_moments
 from tensorcep.cp.points import latent_of_points
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import NODES, strata
+from tensorcep.priors.deviations import moments
 
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
@@ -21,12 +24,34 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
     """
     if belief.cov is None:
         f = latent_of_points(belief.mean, rows)
-        return f, np.broadcast_to(0.0, f.shape)
+        return (
+            (f, np.broadcast_to(0.0, f.shape)) if belief.deviations is None else _with_deviations(f, 0.0, belief, rows)
+        )
     rows = np.ascontiguousarray(rows)
     f, v = np.empty((belief.size, len(rows))), np.empty((belief.size, len(rows)))
     for c in range(belief.size):
         latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
-    return f, v
+    return (f, v) if belief.deviations is None else _with_deviations(f, v, belief, rows)
+
+
+def _with_deviations(f: np.ndarray, v: Any, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, n) with what pairs of rows add."""
+    mean, variance = moments(belief.deviations, *pairs_at(belief, rows))  # type: ignore[arg-type]
+    return f + mean, v + variance
+
+
+def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The row that deviates and the time of entries at packed rows (n, K), (n,) each.
+
+    A row that the model does not know has a number of its own, and a time that it does not know is nan.
+    """
+    of: Any = belief.deviations
+    packed, along = rows[:, of.modes[0]], rows[:, of.modes[1]]
+    row, place, m = packed - of.first[0], along - of.first[1], len(of.times)
+    row = np.where((row >= 0) & (row < of.size), row, of.size + packed)
+    times = np.concatenate([of.times, belief.later, [np.nan]])
+    place = np.where((place >= 0) & (place < m), place, along - belief.mean.shape[1] + len(belief.later) + m)
+    return row, times[np.where((place >= 0) & (place < m + len(belief.later)), place, len(times) - 1)]
 
 
 def given_at(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
     typical = None if belief.theta is None else belief.theta.averaged()
     at_ends, parameter_at_ends = with_parameter(likelihood, typical)
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(1 if belief.cov is None else NODES)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(1 if belief.points else NODES)
     weights = weights / weights.sum()
     step = max(1, 16 * CHUNK // (belief.size * len(nodes)))
     for part in (slice(a, a + step) for a in range(0, len(rows), step)):

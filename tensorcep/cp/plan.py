@@ -9,6 +9,7 @@ import numpy as np
 from tensorcep.core.loop import AnyMethod, Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.problem import Problem
+from tensorcep.priors.series import Clock
 
 
 class Pilot(NamedTuple):
@@ -28,6 +29,14 @@ class Pilot(NamedTuple):
     settings: Settings
     problem: Problem
     columns: np.ndarray
+
+
+class Local(NamedTuple):
+    """The mode whose rows deviate along the axis of another mode, that mode, and its axis."""
+
+    row: int
+    along: int
+    clock: Clock
 
 
 class Plan(NamedTuple):
@@ -51,6 +60,8 @@ class Plan(NamedTuple):
         Fits from the spectra that go first: beside a sampler (`tensorcep.cp.pilots`), or one to start another method.
     max_iter, tol, n_threads, callbacks, verbose
         As `tensorcep.core.loop.run` takes them.
+    local : Local or None
+        Of rows that deviate, each by itself.
     """
 
     method: AnyMethod
@@ -65,6 +76,7 @@ class Plan(NamedTuple):
     n_threads: int
     callbacks: tuple[Callback, ...]
     verbose: bool
+    local: Local | None = None
 
     @property
     def how(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> 
     f, v = np.empty(len(rows)), np.empty(len(rows))
 
     def write(part: slice) -> None:
-        if belief.cov is None:
+        if belief.points:
             moments_over(latent_of_points(belief.mean, rows[part]), f[part], v[part])
         else:
             f[part], v[part] = _pooled(*latent_components(belief, rows[part]))
@@ -60,12 +60,14 @@ def latent_quantiles(
         mean, variance = latent_components(belief, rows[part])
         if belief.size == 1:
             out[part] = mean[0][:, None] + ndtri(np.asarray(levels)) * np.sqrt(variance[0])[:, None]
-        elif belief.cov is None:
-            out[part] = _quantiles_of_points(mean, np.asarray(levels))
-        else:
-            noiseless = np.broadcast_to(np.inf, mean.shape)
-            for q, level in enumerate(levels):
-                out[part, q] = mixture_quantile(float(level), mean, variance, noiseless)
+            return
+        spread = variance.any(axis=0)
+        if not spread.all():
+            out[part][~spread] = _quantiles_of_points(mean[:, ~spread], np.asarray(levels))
+        if spread.any():
+            noiseless = np.broadcast_to(np.inf, mean[:, spread].shape)
+            each = (mixture_quantile(float(q), mean[:, spread], variance[:, spread], noiseless) for q in levels)
+            out[part][spread] = np.stack(list(each), axis=1)
 
     _in_blocks(write, belief, len(rows), executor)
     return out
@@ -116,7 +118,7 @@ def observed_moments(
             m, v, theta = with_factors(m, v, theta, factors_of(shape))
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
-        if belief.cov is None and likelihood.of_points is not None:
+        if belief.points and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
@@ -140,7 +142,7 @@ def observed_logpdf(
     def write(part: slice) -> None:
         m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
-        if shape is not None and belief.cov is None and not likelihood.censored:
+        if shape is not None and belief.points and not likelihood.censored:
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
             return
         weight: np.ndarray | float = 0.0

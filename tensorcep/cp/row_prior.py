@@ -194,7 +194,7 @@ def _in_gaps(
     if isinstance(of, Field):
         mean, cov = gap_moments(of, modes, k, None if found is None else found.told)
     else:
-        known = (of.clock.times[seen], rows.mean[own][seen], rows.cov[own][seen])
-        mean, cov = moments_at(of.clock, *known, laws_of_mode(modes, k), of.clock.times[~seen])
+        known = (of.clock.at(seen), rows.mean[own][seen], rows.cov[own][seen])
+        mean, cov = moments_at(of.clock, *known, laws_of_mode(modes, k), of.clock.at(~seen))
     precision = np.linalg.inv(unpack(cov, R))
     return pack(precision), np.einsum("nij,nj->ni", precision, mean)

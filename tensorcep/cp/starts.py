@@ -11,6 +11,7 @@ from tensorcep.core.host import current_host
 from tensorcep.core.loop import Run, run
 from tensorcep.cp.flights import grown, of_logs
 from tensorcep.cp.from_spectra import with_spectral_start
+from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.sampled import problem_in_memory
@@ -21,6 +22,8 @@ def run_plan(plan: Plan) -> Run:
     host = current_host()
     if host is not None:
         host.check_plan(plan)
+    if plan.local is not None:
+        return run_local(plan, plan.local, run_plan)
     if plan.method.sampler and plan.pilots:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None

@@ -135,9 +135,9 @@ def interval_normal(s, low, high):
 @block_kernel
 def gamma(s, shape):
     """A draw from the Gamma distribution of this shape and rate 1 (Marsaglia and Tsang 2000, ACM TOMS 26)."""
-    log_boost = 0.0
+    boost = 1.0
     if shape < 1.0:  # Gamma(a) = Gamma(a + 1) U^(1 / a)
-        log_boost = math.log(uniform(s)) / shape
+        boost = math.exp(math.log(uniform(s)) / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
@@ -145,6 +145,7 @@ def gamma(s, shape):
         x = normal(s)
         v = 1.0 + c * x
         if v > 0.0:
-            v = v * v * v
-            if math.log(uniform(s)) < 0.5 * x * x + d - d * v + d * math.log(v):
-                return d * v * math.exp(log_boost)
+            v, u = v * v * v, uniform(s)
+            # the first bound lies below the second one: nearly all draws are taken without a logarithm
+            if u < 1.0 - 0.0331 * (x * x) * (x * x) or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return d * v * boost

@@ -48,6 +48,18 @@ def draw_factors(first, last, target, used, f, law, key, weight, s):
                 weight[b, lane] = gamma(s, alpha + 0.5) / (alpha + 0.5 * tau * rest * rest)
 
 
+@block_kernel
+def sums_of_squares(first, last, y, f, weight, used, present, sums):
+    """sums[b] = the sums of weight (y - f)^2 over the entries in use, and of (y - f)^2 over all, for blocks."""
+    for b in range(first, last):
+        told, total = 0.0, 0.0
+        for lane in range(LANES):
+            rest = y[b, lane] - f[b, lane]
+            told += used[b, lane] * weight[b, lane] * rest * rest
+            total += present[b, lane] * rest * rest
+        sums[b, 0], sums[b, 1] = told, total
+
+
 class Groups(NamedTuple):
     """What is known of the groups: how many entries (n) and squared residuals (S) each, and how often each counts."""
 

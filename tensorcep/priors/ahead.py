@@ -15,11 +15,10 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
 from tensorcep.priors.axis import weights
+from tensorcep.priors.deviations import SAME_TIME, neighbours
 from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
-# The least distance of two rows, in steps.
-SAME_TIME = 1e-9
 # Log precision of a column that does not vary.
 CONSTANT = 200.0
 
@@ -115,7 +114,7 @@ class Places(NamedTuple):
     ----------
     order : (q,) int64
     left, right : (q,) int64
-        Places among the known times; -1 for none.
+        Places among the known times; below 0 for none, of a group without any another number than of others.
     from_left, to_right : (q,) float64
         Distances; infinite where there is none.
     phase : (q,) int64
@@ -130,7 +129,12 @@ class Places(NamedTuple):
 
 
 def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> Places:
-    """Where new times (q,) lie among the known ones (n,)."""
+    """Where new times (q,) lie among the known ones (n,); of groups see `Clock.at`."""
+    if known.ndim == 2:
+        near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
+        order = np.lexsort((times[:, 1], times[:, 0]))
+        from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
+        return Places(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
     by_time, n = np.argsort(known, kind="stable"), len(known)
     start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
     have, new = known[by_time] - start, times - start
@@ -167,7 +171,7 @@ def draw_at(
     normal, (S, q, R).
     """
     out, at = np.empty_like(noise), places(clock, known, times)
-    phases, before = clock.phase_of(known), -1
+    phases, before, times = clock.phase_of(known), -1, times.reshape(len(times), -1)[:, -1]
     for i in at.order.tolist():
         left, distance = at.left[i], at.from_left[i]
         follows = joint and before >= 0 and at.left[before] == left and at.right[before] == at.right[i]

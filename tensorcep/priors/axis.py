@@ -29,6 +29,8 @@ LENGTHS, LEAST_STEPS, MOST_RANGES, MOST_CIRCLES, WALK = 24, 0.3, 30.0, 3.0, 1000
 STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)
 # The prior shape of a precision.
 SHAPE = 0.5
+# As how many rows the prior of a level counts that is 0.
+NO_LEVEL = 1e12
 # Decimals to which steps are the same.
 SAME_STEP = 9
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -120,34 +122,38 @@ def weights(lengths: np.ndarray, distances: np.ndarray, circle: float) -> tuple[
         return own, own[:, None] / np.expm1(2.0 * apart), own[:, None] * 0.5 / np.sinh(np.minimum(apart, 700.0))
 
 
-def lengths_of(clock: Clock, times: np.ndarray) -> np.ndarray:
-    """The lengths of the grid."""
-    span = float(times[-1] - times[0])
+def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The lengths of the grid of rows at these times whose neighbours are these steps apart."""
+    span = float(times.max() - times.min())
     if clock.kind == "rw":
         return np.array([WALK * (clock.circle or span)])
     most = MOST_CIRCLES * clock.circle if clock.circle else MOST_RANGES * span
-    found = np.geomspace(LEAST_STEPS * float(np.median(np.diff(times))), most, LENGTHS)
+    found = np.geomspace(LEAST_STEPS * float(np.median(steps)), most, LENGTHS)
     return np.append(0.0, found) if clock.kind == "auto" else found
 
 
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
-    """Prepare the rows with entries, (n_k,) bool; None where there are less than two.
+    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour.
 
     `strength` is how many times as much as by default the prior of the parameters counts.
     """
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
-    order = np.argsort(clock.times[rows], kind="stable")
-    place = rows[order]
+    group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
+    order = np.lexsort((clock.times[rows], group))
+    place, group = rows[order], group[order]
     times, n, P = clock.times[place], len(place), len(clock.phases)
     closed = clock.circle > 0.0 and n > 2
     left, right = ends(n, closed)
-    apart = np.diff(times)
+    apart = np.where(group[1:] == group[:-1], np.diff(times), np.inf)
+    if not np.isfinite(apart).any():
+        return None
+    lengths = lengths_of(clock, times, apart[np.isfinite(apart)])
     if closed:
         apart = np.append(apart, clock.circle - times[-1] + times[0])
     distances, which = np.unique(np.round(apart, SAME_STEP), return_inverse=True)
-    lengths, J, E = lengths_of(clock, times), len(distances), len(apart)
+    J, E = len(distances), len(apart)
     grid = Grid(lengths, *weights(lengths, distances, clock.circle if closed else 0.0))
     phase = np.maximum(clock.phase_of(times), 0)
     ones, pairs = np.ones(2 * E), (np.append(left, right), np.append(right, left))
@@ -157,7 +163,8 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
         *(sparse.csr_array((ones, (at[0], column)), shape=(J * P, n)) for column in at[1:]),
     )
     steps = sparse.csr_array((np.ones(E), (which.ravel(), np.arange(E))), shape=(J, E))
-    prior, nothing = (strength * MEAN_ROWS, strength * SHAPE), 3 * (np.empty(0),)
+    level = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS
+    prior, nothing = (level, strength * SHAPE), 3 * (np.empty(0),)
     return _with_tables(Axis(clock, place, order, closed, sums, steps, grid, nothing[0], np.ones(1), *prior, *nothing))
 
 

@@ -44,18 +44,24 @@ class Series:
         labels and one step; there is then no other season.
     order : sequence of labels, optional
         All labels in their order, for labels that do not tell it themselves, such as the categories of a column.
+    local : name or position of another mode, optional
+        Whose rows deviate along the axis, each by itself: ``{"day": Series(local="park")}`` adds to the latent value a
+        process of the same kind for every park, about 0, apart from what all parks share. Its scale and length are
+        learned, one of each for all rows; days that a park lacks are filled from its own other days. For "gibbs",
+        "pg-gibbs", "vmp" and "pg-vb"; of one mode of a fit, not of a circle.
 
     Examples
     --------
     >>> from tensorcep import Series
-    >>> Series(period="7D")
-    Series(period='7D')
+    >>> Series(period="7D", local="park")
+    Series(period='7D', local='park')
     """
 
     kind: str = "auto"
     period: Any = None
     cyclic: bool = False
     order: Sequence[Any] | None = None
+    local: Any = None
 
     def __repr__(self) -> str:
         said = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
@@ -81,6 +87,9 @@ class Clock(NamedTuple):
     times : (n,) float64
     phases : (P,) float64
         The phases of a season that occur; one, 0, without a season.
+    groups : (n,) int64
+        Of rows that follow each other within groups alone, about 0, the group of each; they are in the order of these
+        and of their times. Empty for others.
     """
 
     kind: str
@@ -91,6 +100,12 @@ class Clock(NamedTuple):
     order: tuple[Any, ...]
     times: Annotated[np.ndarray, Sized("_")]
     phases: Annotated[np.ndarray, Sized("_")]
+    groups: Annotated[np.ndarray, Sized("_", "i")] = np.zeros(0, dtype=np.int64)
+
+    def at(self, which: np.ndarray) -> np.ndarray:
+        """The times (q,) of some rows (n,) bool; in groups these and the times, (q, 2)."""
+        times = self.times[which]
+        return np.stack([self.groups[which], times], axis=1) if len(self.groups) else times
 
     @property
     def seasonal(self) -> bool:

@@ -196,7 +196,7 @@ def test_parameter_of_an_entry_is_that_of_its_row(rng):
 def test_draws_are_taken_together_with_their_parameter(rng):
     result, _ = draws_like(rng, 10)
     result.theta[..., 0] = result.rows[..., 0, 0] ** 2
-    values, theta = draw(result.components(UNSEEN), get_likelihood("gaussian"), 20, rng)
+    values, theta, _ = draw(result.components(UNSEEN), get_likelihood("gaussian"), 20, rng)
     np.testing.assert_array_equal(theta.values[:, 0], values[:, 0, 0] ** 2)
     assert len(np.unique(values[:, 0, 0])) == 20  # without repetition
 

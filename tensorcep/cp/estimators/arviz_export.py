@@ -11,7 +11,6 @@ from tensorcep.core.arviz import arviz_container
 from tensorcep.core.checks import check_values
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.packing import offsets
-from tensorcep.cp.points import latent_of_points
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tensor import SparseTensor
 
@@ -28,7 +27,7 @@ def export_draws(
     chains = max(1, model._fitted_belief().n_chains)
     modes = column_names([None if labels is None else labels.name for labels in model.labels_], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
-    values, theta, distinct, rows = model._row_draws(n_samples, cells, rng)
+    values, theta, f, rows = model._row_draws(n_samples, cells, rng)
 
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
@@ -49,7 +48,7 @@ def export_draws(
         posterior[name] = (dims, by_chain(drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
-        new = model._observations(latent_of_points(values, distinct), rows, theta, rng, extent)
+        new = model._observations(f, rows, theta, rng, extent)
         groups["posterior_predictive"] = {"y": ((*DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:

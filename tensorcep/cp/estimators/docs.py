@@ -26,6 +26,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         and in streams, which go on learning how. Rows that only features name are predicted as rows of the model.
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
         the same methods, in `fit` alone; rows between and beyond those of the fit are predicted from their neighbours.
+        With ``Series(local="park")`` every park deviates along the days by itself, too.
         ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), in the same way; rows
         that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"

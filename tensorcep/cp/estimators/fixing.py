@@ -19,6 +19,7 @@ from tensorcep.cp.estimators.entries import Entries, matching_modes, names_of_mo
 from tensorcep.cp.estimators.going_on import gaussian_model
 from tensorcep.cp.estimators.modes import mode_of, names_of
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
+from tensorcep.cp.estimators.row_features import check_no_deviations, is_local
 from tensorcep.cp.forget import run_from
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan import Plan
@@ -60,6 +61,10 @@ def fixed_fit(
     """
     if "posterior_" not in vars(model) and "_stream" not in vars(model):
         fail_value("fixed_modes names modes of an earlier fit of this estimator, but it is not fitted; fit it first.")
+    if is_local(model.prior):
+        fail_value("fixed_modes cannot hold rows beside a Series with local=; fit all modes, or leave local= out.")
+    if "posterior_" in vars(model):
+        check_no_deviations(model._fitted_belief(), "fixed_modes")
     model = copy.copy(model)  # what is made of the factors here is not the model's
     given = fixed_modes if isinstance(fixed_modes, (list, tuple)) else [fixed_modes]
     modes = sorted({mode_of(model.labels_, mode) for mode in given})

@@ -18,7 +18,7 @@ from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import word_of
+from tensorcep.cp.estimators.row_features import check_no_deviations, word_of
 from tensorcep.cp.fold_draws import RowDraws, drawn_rows, row_draws
 from tensorcep.cp.fold_in import NewEntries, gaussian_rows, in_all, in_free, moments, with_index
 from tensorcep.cp.fold_messages import KERNELS, message_rows
@@ -118,7 +118,7 @@ class Folding(CPPredictions):
         >>> model.with_rows(rows).shape_
         (7, 6)
         """
-        belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
+        belief, k = check_no_deviations(self._fitted_belief(), "transform"), mode_of(self.labels_, mode)
         coupled = self._series[k] if self._series else None
         if coupled is not None:
             instead = "fit with the new rows" if isinstance(coupled, Net) else "predict takes later labels"

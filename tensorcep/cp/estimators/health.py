@@ -49,7 +49,7 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     with np.errstate(all="ignore"):
         found = {**_scores(model, plan, place if held is None else held.place, held, rows, belief), **_noise(result)}
         if plan.method.sampler:
-            found |= _chains(state, plan.problem, place, rows, held)
+            found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
             found |= _unknown(belief, rows)
     weights = {} if held is None else _weights(plan, held)
@@ -95,12 +95,13 @@ def _scores(
     return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
 
 
-def _chains(state: Any, problem: Problem, place: np.ndarray, rows: np.ndarray, held: Any) -> dict[str, Any]:
+def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:
     """R-hat, effective sizes and disagreement of the chains at some cells."""
     kept = state.chains.kept
     n_chains = len(state.chains.factors) if kept else 0
     if not n_chains or len(kept) < LEAST_DRAWS:
         return {"n_chains": n_chains}
+    rows = rows_of(state.chains.small.entries, place)  # in all modes of the run
     draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]

@@ -65,6 +65,9 @@ def placed(model: CPPredictions, X: Any, joint: bool = False) -> Placed:
         later[unknown, k] = belief.mean.shape[1] + which.ravel()
         coords[unknown, k] = int(np.argmax(seen[slice(*offsets(shape)[k : k + 2])]))
         belief = _extended(belief, model, k, clock, distinct, joint)
+        if belief.deviations is not None:
+            along = belief.deviations.modes[1] == k
+            belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
     return Placed(belief, coords, later)
 
 

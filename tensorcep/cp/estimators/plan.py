@@ -19,9 +19,12 @@ from tensorcep.cp.estimators.row_features import (
     Designs,
     are_large,
     are_many,
+    check_in_memory,
     check_number,
+    check_pairs,
     described,
     knows_rows,
+    local_of,
 )
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
@@ -117,11 +120,16 @@ def plan_fit(
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
     check_number(designs, chosen.method, likelihood)
+    local = local_of(model.prior, labels, clocks)
     uneven, told = model._decide_noise(labels, chosen, streaming)
     own = own | told | model._source_attributes(source, first=True)
     options = checked_options(model)
     learned = chosen.prior_name == "learned"
-    size = within(size_of(len(values), shape, chosen.parts), limit, stored)
+    size = size_of(len(values), shape, chosen.parts)
+    if local is not None:
+        check_in_memory(stored)
+        size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
+    size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     check_memory(settings, size, chosen.max_iter)
@@ -139,7 +147,7 @@ def plan_fit(
     pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
     runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
-    work = Plan(method, settings, problem, *runs, *options)
+    work = Plan(method, settings, problem, *runs, *options, local=local)
     settled = {
         "method_": chosen.method,
         "rank_": chosen.rank,

@@ -20,7 +20,7 @@ from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.estimators.later import described_rows, placed
-from tensorcep.cp.given import extended
+from tensorcep.cp.given import extended, pairs_at
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
     latent,
@@ -34,6 +34,7 @@ from tensorcep.cp.store import write_model
 from tensorcep.cp.stream.slopes import Expected
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
+from tensorcep.priors.deviations import drawn
 from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
@@ -185,22 +186,28 @@ class CPPredictions(CPComponents):
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator
     ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
-        """Draws of all rows, the model's and then the unknown ones of X, and of the parameter; X's packed rows.
+        """Draws of all rows, the model's and then the unknown ones of X, of the parameter, and of X's latent values.
 
-        The latter are given twice: counting every unknown row as one of its own, and as `_rows` does.
+        The packed rows of X come last.
         """
         check_is_fitted(self, "posterior_")
         found = placed(self, X, joint=True)
         belief, rows = found.belief, found.rows(packed_rows(found.coords, *self._row_knowledge()))
         n_known, n_later = sum(self.shape_), belief.mean.shape[1] - sum(self.shape_) - len(self.shape_)
         distinct, origin = distinct_unknown_rows(rows, found.coords, self.shape_, n_later)
-        values, theta = draw_apart(belief, self._likelihood(), origin, n_samples, rng, n_known=n_known + n_later)
-        return values, theta, distinct, rows
+        values, theta, which = draw_apart(belief, self._likelihood(), origin, n_samples, rng, n_known=n_known + n_later)
+        f = latent_of_points(values, distinct)
+        if belief.deviations is not None:
+            pairs = pairs_at(belief, rows)
+            new = rows[:, belief.deviations.modes[0]] >= n_known  # of such rows every one is another
+            own = np.where(new, pairs[0] + distinct[:, belief.deviations.modes[0]], pairs[0])
+            f = f + drawn(belief.deviations, which, own, pairs[1], rng)
+        return values, theta, f, rows
 
     def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
         """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
-        values, theta, distinct, rows = self._row_draws(n_samples, X, rng)
-        return latent_of_points(values, distinct), rows, theta
+        _, theta, f, rows = self._row_draws(n_samples, X, rng)
+        return f, rows, theta
 
     def _observations(
         self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator, extent: Any = None
@@ -234,7 +241,7 @@ class CPPredictions(CPComponents):
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
             return self._draws(n, X, rng)[0] + self._origin
-        draws, _ = draw(self._fitted_belief(), self._likelihood(), n, rng)
+        draws, *_ = draw(self._fitted_belief(), self._likelihood(), n, rng)
         draws = self._aligned_draws(draws[:, : sum(self.shape_)])
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 

@@ -13,7 +13,7 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.summary import Summary
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.points import latent_of_points
+from tensorcep.cp.given import latent_components
 from tensorcep.cp.standard_form import mean_squares, signs
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
@@ -234,4 +234,5 @@ class Reading(CPPredictions):
     def _chain_draws(self, X: Any) -> np.ndarray:
         """The latent values of entries in all draws, (chains, draws, n)."""
         belief, rows = self._at(X)
-        return latent_of_points(belief.mean, rows).reshape(belief.n_chains, -1, len(rows)) + self._origin
+        f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
+        return f.reshape(belief.n_chains, -1, len(rows)) + self._origin

@@ -22,6 +22,7 @@ from tensorcep.cp.draw import draw
 from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.row_features import check_no_deviations
 from tensorcep.cp.explain import parts_of_entry
 from tensorcep.cp.knowledge import knowledge
 from tensorcep.cp.predict import latent
@@ -101,6 +102,7 @@ class Recommending(CPPredictions):
         if by != "mean":
             self._check_has_uncertainty(f"by={by!r}")
         belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
+        check_no_deviations(belief, f"recommend of mode {mode!r}", k)
         rows, fixed = self._combinations(k, by_mode(self.labels_, given))
         left_out = self._left_out(exclude, k, rows, fixed)
         z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail))}.get(by, 0.0)
@@ -269,8 +271,7 @@ class Recommending(CPPredictions):
         first = offsets(self.shape_)
         rows = np.array([first[k] + rows_of(self.labels_, self.shape_, k, given[k])[0] for k in range(len(names))])
         parts = parts_of_entry(belief, self._layout(), rows, self._aligned.reference)
-        said = [(" x ".join(str(names[k]) for k in part.modes) or "level", part) for part in parts]
-        titles = [title if part.component is None else f"component {part.component}" for title, part in said]
+        titles = [part.title(names) for part in parts]
         mean, variance = latent(belief, rows[None])
         means = [part.mean + (self._origin if not part.modes else 0.0) for part in parts]
         frame = pd.DataFrame({"part": [*titles, "sum"], "mean": [*means, float(mean[0]) + self._origin]})

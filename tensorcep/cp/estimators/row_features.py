@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorcep.core.checks import fail_value
-from tensorcep.cp.estimators.modes import by_mode, names_of
+from tensorcep.core.components import Components
+from tensorcep.cp.estimators.modes import by_mode, mode_of, names_of
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan import Local
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
@@ -85,6 +89,77 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
             sizes[k], known[k] = mode.size, mode.labels
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
     return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
+
+
+def is_local(prior: Any) -> bool:
+    """Whether the parameter `prior` says that rows deviate, each by itself."""
+    return isinstance(prior, Mapping) and any(
+        isinstance(own, Series) and own.local is not None for own in prior.values()
+    )
+
+
+def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Local | None:
+    """The mode whose rows deviate along the axis of another, None where the parameter `prior` says of none.
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode, or more than one, or its axis is a circle.
+    """
+    if not is_local(prior):
+        return None
+    given = {k: own.local for k, own in by_mode(labels, prior).items() if getattr(own, "local", None) is not None}
+    names = names_of(labels)
+    if len(given) > 1:
+        fail_value(f"one Series of a fit may have local=; got {len(given)}, of {[names[k] for k in given]}.")
+    ((along, name),) = given.items()
+    row, clock = mode_of(labels, name), clocks[along]
+    if row == along:
+        fail_value(f"local of the Series of mode {names[along]!r} must name another mode; got {name!r}.")
+    if not isinstance(clock, Clock) or clock.circle:
+        fail_value(f"the Series of mode {names[along]!r} is cyclic, along which rows have no local; leave one out.")
+    return Local(row, along, clock)
+
+
+def check_no_deviations(belief: Components, what: str, k: int | None = None) -> Components:
+    """The belief, refused where rows deviate along another mode, or those of mode k do.
+
+    Raises
+    ------
+    ValueError
+    """
+    if belief.deviations is not None and (k is None or k in belief.deviations.modes):
+        fail_value(f"{what} knows nothing of rows that deviate, which a Series with local= has; use predict, or fit.")
+    return belief
+
+
+def check_in_memory(stored: bool) -> None:
+    """Refuse rows that deviate where entries lie on scratch.
+
+    Raises
+    ------
+    ValueError
+    """
+    if stored:
+        fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
+
+
+def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
+    """How many pairs of a row and a time occur among entries (N, K).
+
+    Raises
+    ------
+    ValueError
+        If no row has entries at two times: its deviations cannot be told.
+    """
+    pairs = np.unique(coords[:, [local.row, local.along]], axis=0)
+    if len(pairs) == len(np.unique(pairs[:, 0])):
+        names = names_of(labels)
+        fail_value(
+            f"local={names[local.row]!r} of the Series of mode {names[local.along]!r} needs a row with entries at two "
+            "times or more; there is none; leave it out."
+        )
+    return len(pairs)
 
 
 def check_mode_priors(prior: Mapping[Any, Any]) -> None:

@@ -55,16 +55,16 @@ from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.student import ratio_of_student, told_by_held
 from tensorcep.cp.gibbs.uneven import (
     EVEN_SHARE,
     UnevenDraws,
     draw_noise,
+    draw_noise_of_entries,
     draw_noise_of_sums,
     draw_weights,
     even_draws,
     of_held,
-    ratio_of_student,
-    told_by_held,
 )
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter
@@ -225,6 +225,8 @@ def _sweep_uneven(
     draw_weights(c, state, problem, even, executor)
     draw_factors(chains, c, problem, float(uneven.base[c]), executor, True, state.leaves_out)
     state.f[c] = latent_of_chain(chains, c, problem, executor)
+    if uneven.mode is None and state.augmentation is None:
+        return draw_noise_of_entries(c, state, problem, even, executor)
     draw_noise(c, state, problem, even)
     return train_score(problem, state.f[c], state.theta(c, state.f[c].shape))
 

@@ -78,7 +78,7 @@ def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.nda
         gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
         rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
         noise = generator(small.seed, Stream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = draw_at(clock, clock.times[own], rows, laws, clock.times[~own], noise, joint=True)
+        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
         for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
             own_rows[:, gaps] = found[a:b]
 

@@ -8,12 +8,11 @@ given them it would hardly move either.
 
 Where entries left out tell the noise (`held_out`), they tell how large the precisions of rows are on average; what rows
 are beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
-shape both: rows that can follow half of their entries would take the others for outliers. Some of them are enough.
+shape both (`tensorcep.cp.gibbs.student`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from scipy.special import logsumexp
 
 from tensorcep.core.executor import Executor
 from tensorcep.cp.gibbs.auxiliary import room_for_stream
-from tensorcep.cp.gibbs.held_out import Beside, HeldNoise, HeldOut, law_of_noise
+from tensorcep.cp.gibbs.held_out import HeldNoise, HeldOut, law_of_noise
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.parameters import Groups as Sharing
 from tensorcep.cp.parameters import groups_of
@@ -36,8 +35,7 @@ from tensorcep.likelihoods.uneven import (
     law_of_factors,
     log_evidence,
     log_evidences,
-    same_size,
-    seen_through,
+    sums_of_squares,
 )
 
 if TYPE_CHECKING:
@@ -48,9 +46,6 @@ FIRST = 8
 # The share of the burn-in in which noise is the same everywhere: factors of entries that are not explained yet would
 # take them for outliers.
 EVEN_SHARE = 0.25
-# Entries left out that tell Student noise, at most; how often they do, in sweeps; and the steps of EM each time, at the
-# end of the burn-in, and the relative change that ends these.
-TELLING, EVERY, EM_STEPS, LAST_STEPS, SETTLED = 1000, 4, 3, 200, 1e-4
 
 
 class UnevenDraws(NamedTuple):
@@ -139,14 +134,15 @@ def _draw_shape_of_entries(c: int, state: GibbsState, problem: Problem, values: 
     groups = Groups(np.array(1.0), (values[used] - state.f[c][used]) ** 2)
     rng = generator(problem.seed, Stream.EVENNESS, state.chains.sweeps, c)
     now, tau = int(uneven.place[c]), float(uneven.base[c])
-    new = _neighbour(now, rng)
+    new = neighbour(now, rng)
     if 0 <= new < len(ALPHAS):
         here, there = (log_evidence(groups, tau, float(ALPHAS[i])) for i in (now, new))
         if np.log(rng.random()) < there - here:
             uneven.place[c] = new
 
 
-def _neighbour(place: int, rng: np.random.Generator) -> int:
+def neighbour(place: int, rng: np.random.Generator) -> int:
+    """The place before or after one in `ALPHAS`."""
     return place + (1 if rng.random() < 0.5 else -1)
 
 
@@ -170,6 +166,20 @@ def draw_noise(c: int, state: GibbsState, problem: Problem, even: bool) -> None:
     squares = (values - state.f[c][some]) ** 2
     groups = None if uneven.mode is None else _row_groups(uneven, some, squares)
     _draw_noise(c, state, (len(squares), float(weight @ squares)), groups, even)
+
+
+def draw_noise_of_entries(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> float:
+    """The same of noise that differs between entries whose values are given; gives their mean log likelihood."""
+    sites: Any = state.chains.sites
+    entries, shape = problem.entries, state.f[c].shape
+    sums = np.empty((len(state.f[c]), 2))
+    record = (entries.y, state.f[c], sites.weight.reshape(shape), _taking_part(state, problem), entries.weight, sums)
+    executor.run(sums_of_squares, 0, len(sums), *record)
+    n, (told, total) = len(entries.permutation), sums.sum(axis=0)
+    used = n - (len(state.held.place) if state.leaves_out else 0)  # type: ignore[union-attr]
+    _draw_noise(c, state, (used, float(told)), None, even)
+    tau = float(state.chains.theta[c, 0])
+    return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * float(total) / n if n else np.nan
 
 
 def draw_noise_of_sums(c: int, state: GibbsState, squares: np.ndarray, even: bool) -> float:
@@ -249,50 +259,3 @@ def of_held(state: GibbsState) -> HeldNoise | None:
     if uneven.mode is not None:
         return HeldNoise(state.theta_at(held.place) / uneven.base[:, None], None)
     return HeldNoise(np.ones(held.mean.shape), ALPHAS[uneven.place][:, None])
-
-
-def told_by_held(state: GibbsState, held: HeldOut, sweep: int, seed: int) -> HeldOut:
-    """Precision and shape of Student noise by the entries left out, every few sweeps: the shape is changed in place."""
-    uneven, noise = state.uneven, held.noise.copy()
-    if uneven is None or uneven.mode is not None or not state.noise_held or sweep % EVERY:
-        return held
-    for c in range(len(noise)):
-        rng, alpha = generator(seed, Stream.EVENNESS, sweep, c), float(ALPHAS[uneven.place[c]])
-        telling = _telling(held, held.mean[c], held.spread[c])
-        tau = _better(telling, 1.0 / float(noise[c]), alpha, EM_STEPS)
-        new = _neighbour(int(uneven.place[c]), rng)
-        if 0 <= new < len(ALPHAS):
-            there = same_size(tau, alpha, float(ALPHAS[new]))
-            gain = seen_through(*telling, there, float(ALPHAS[new]))[0] - seen_through(*telling, tau, alpha)[0]
-            if np.log(rng.random()) < gain:
-                uneven.place[c], tau = new, there
-        noise[c] = 1.0 / tau
-    return held._replace(noise=noise)
-
-
-def _telling(held: HeldOut, mean: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared residuals and variances of means of some of the entries left out."""
-    some = slice(None, None, -(-len(held.y) // TELLING))
-    return (held.y - mean)[some] ** 2, np.maximum(spread[some], 0.0)
-
-
-def _better(telling: tuple[np.ndarray, np.ndarray], tau: float, alpha: float, steps: int) -> float:
-    """tau after steps of EM."""
-    for _ in range(steps):
-        old, tau = tau, seen_through(*telling, tau, alpha)[1]
-        if abs(tau - old) < SETTLED * tau:
-            break
-    return tau
-
-
-def ratio_of_student(held: HeldOut, state: GibbsState, beside: Sequence[Beside]) -> float:
-    """The noise variance given the draws of all chains and fits, beside that given one."""
-    uneven: Any = state.uneven
-    weights = np.append(held.weights, held.beside)  # type: ignore[arg-type]
-    alphas = np.append(ALPHAS[uneven.place], [one.alpha for one in beside])
-    noises = np.append(held.noise, [one.noise for one in beside])
-    common = float(np.exp(weights @ np.log(alphas)))
-    own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
-    noise = float(weights @ np.array(own))
-    telling = _telling(held, held.mean_of_all, held.spread_of_all)
-    return 1.0 / (noise * _better(telling, 1.0 / noise, common, LAST_STEPS))

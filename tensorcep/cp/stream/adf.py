@@ -16,9 +16,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Dispersion, GammaNoise, Posterior, row_dims
+from tensorcep.core.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import offsets, row_dims
 from tensorcep.core.records import Sized
 from tensorcep.cp.extents import with_extents
 from tensorcep.cp.fold_in import Natural

@@ -19,11 +19,15 @@ CLOCKS = {
     name: clock(Series(**how), Mode("t", TIMES, 3))
     for name, how in {"line": {}, "season": {"period": 2.0}, "circle": {"cyclic": True, "period": 4.0}}.items()
 }
+# The first two rows follow each other, the third is alone.
+CLOCKS["groups"] = CLOCKS["line"]._replace(groups=np.array([0, 0, 1]))
 
 
 def covariance(c, length):
     times = c.times
     apart = np.abs(times[:, None] - times)
+    if len(c.groups):
+        apart = np.where(c.groups[:, None] == c.groups, apart, np.inf)
     if length == 0.0:
         return np.eye(3)
     if c.circle:
@@ -31,7 +35,7 @@ def covariance(c, length):
     return np.exp(-apart / length)
 
 
-def joint_z(free, c, n):
+def joint_z(free, c, n, used=None):
     of = axis.axis(c, np.ones(3, dtype=bool), 10.0)
 
     def column(scale, rng):
@@ -41,7 +45,7 @@ def joint_z(free, c, n):
             u += season[c.phase_of(c.times)]
         return u
 
-    return coupled_z(free, c, of, column, n)
+    return coupled_z(free, c if used is None else used, of, column, n)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +56,9 @@ def moderate_seasons(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("free", "name"), [(CP, "line"), (STRUCTURED, "season"), (CP, "season"), (CP, "circle")])
+@pytest.mark.parametrize(
+    ("free", "name"), [(CP, "line"), (STRUCTURED, "season"), (CP, "season"), (CP, "circle"), (STRUCTURED, "groups")]
+)
 def test_sweeps_with_a_series_pass_the_joint_test(free, name):
     assert np.abs(joint_z(free, CLOCKS[name], 600)).max() < 4.5
 
@@ -66,3 +72,7 @@ def test_sweeps_that_forget_the_neighbours_fail_the_joint_test(monkeypatch):
 
     monkeypatch.setattr(SeriesPrior, "links", wrong)
     assert np.abs(joint_z(CP, CLOCKS["line"], 150)).max() > 6.0
+
+
+def test_sweeps_that_take_groups_for_one_series_fail_the_joint_test():
+    assert np.abs(joint_z(STRUCTURED, CLOCKS["groups"], 150, CLOCKS["line"])).max() > 6.0

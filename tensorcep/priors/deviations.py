@@ -1,0 +1,158 @@
+"""Deviations of single rows along the axis of another mode, at any row and time: their moments, and draws.
+
+A pair of a row and a time that has no entries follows from its neighbours in time, of the same row: as in
+`priors.ahead`, with one number in place of a row. Those of a row without any are about 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.mode_laws import Deviations
+
+# The least distance of two rows, in steps.
+SAME_TIME = 1e-9
+
+
+class Near(NamedTuple):
+    """Neighbours of new pairs among the known ones, (q,) each.
+
+    Attributes
+    ----------
+    left, right : int64
+        Below 0 where there is none; `left` is then another number for every row.
+    from_left, to_right : float64
+        Distances in time; infinite where there is none.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    from_left: np.ndarray
+    to_right: np.ndarray
+
+
+def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]) -> Near:
+    """The neighbours of new pairs of a row and a time; known ones are in the order of both.
+
+    A time that is nan has none.
+    """
+    (known_row, known_time), (row, time) = known, new
+    row, distinct = row.astype(np.int64), np.unique(known_time)
+    rank = np.searchsorted(distinct, time, side="right")
+    key = known_row.astype(np.int64) * (len(distinct) + 1) + np.searchsorted(distinct, known_time) + 1
+    right = np.searchsorted(key, row * (len(distinct) + 1) + rank, side="right")
+    left, n = right - 1, len(key)
+    found = []
+    for side in (left, right):
+        inside, at = (side >= 0) & (side < n), np.clip(side, 0, max(n - 1, 0))
+        known_there = inside & np.isfinite(time) & (known_row[at] == row) if n else inside
+        apart = np.abs(time - known_time[at]) if n else time
+        found.append((known_there, np.where(known_there, apart, np.inf)))
+    (has_left, from_left), (has_right, to_right) = found
+    return Near(np.where(has_left, left, -1 - np.abs(row)), np.where(has_right, right, -1), from_left, to_right)
+
+
+def couplings(length: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """w1 and w2 (`priors.axis`) of processes of these lengths (C,), at distances (q,) or (C, q)."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        far = np.where(np.isfinite(apart), apart / length[:, None], np.inf)
+        return 1.0 / np.expm1(2.0 * far), 0.5 / np.sinh(np.minimum(far, 700.0))
+
+
+def shares(of: Deviations, from_left: np.ndarray, to_right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What neighbours at these distances count, and the variance that is left: (C, q) each."""
+    (near_left, left), (near_right, right) = (couplings(of.length, side) for side in (from_left, to_right))
+    total = 1.0 + near_left + near_right
+    return left / total, right / total, 1.0 / (total * of.precision[:, None])
+
+
+def covariance(left: np.ndarray, right: np.ndarray, coupling: np.ndarray) -> np.ndarray:
+    """The covariance of two numbers with these variances whose joint precision couples them by -coupling."""
+    size = np.sqrt(left * right)
+    scaled = size * coupling
+    return np.asarray(size * 2.0 * scaled / (1.0 + np.sqrt(1.0 + 4.0 * scaled * scaled)))
+
+
+def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, q) of the deviations of rows (q,) at times (q,), each by itself."""
+    row, time, back = _distinct(row, time)
+    near = neighbours((of.row, of.time), (row, time))
+    known = (near.left >= 0) & (near.from_left <= SAME_TIME)
+    mean, variance = np.zeros((len(of.mean), len(row))), np.zeros((len(of.mean), len(row)))
+    at = near.left[known]
+    mean[:, known] = of.mean[:, at]
+    if of.variance is not None:
+        variance[:, known] = of.variance[:, at]
+    mean[:, ~known], variance[:, ~known] = _between(of, Near(*(part[~known] for part in near)))
+    return mean[:, back], variance[:, back]
+
+
+def _distinct(row: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct pairs, in order, and which of them each pair is."""
+    times, rank = np.unique(time, return_inverse=True)
+    pairs, back = np.unique(row.astype(np.int64) * (len(times) + 1) + rank.ravel(), return_inverse=True)
+    return pairs // (len(times) + 1), times[pairs % (len(times) + 1)], back.ravel()
+
+
+def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, q) of pairs that are not known, given the moments of those that are."""
+    *counts, variance = shares(of, near.from_left, near.to_right)
+    mean, places = np.zeros_like(variance), [np.maximum(side, 0) for side in (near.left, near.right)]
+    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
+        count[:, side < 0] = 0.0
+        mean += count * of.mean[:, place]
+    if of.variance is None:
+        return mean, variance
+    left, right = (of.variance[:, place] for place in places)
+    variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
+    coupling = of.precision[:, None] * couplings(of.length, near.from_left + near.to_right)[1]
+    return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
+
+
+def drawn(of: Deviations, which: np.ndarray, row: np.ndarray, time: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws (S, q) of the deviations of rows at times, together, each from one of the components `which` (S,)."""
+    row, time, back = _distinct(row, time)
+    of = of._replace(mean=of.mean[which], precision=of.precision[which], length=of.length[which])
+    if of.variance is not None:
+        of = of._replace(mean=_paths(of, of.variance[which], rng), variance=None)
+    near = neighbours((of.row, of.time), (row, time))
+    known = (near.left >= 0) & (near.from_left <= SAME_TIME)
+    out, noise = np.zeros((len(which), len(row))), rng.standard_normal((len(which), len(row)))
+    out[:, known] = of.mean[:, near.left[known]]
+    same_gap = (row[1:] == row[:-1]) & (near.left[1:] == near.left[:-1]) & np.isfinite(time[1:])
+    depth = _runs(~known & np.append(False, ~known[:-1] & same_gap)[: len(row)])
+    for d in range(int(depth.max(initial=0)) + 1):
+        i = np.flatnonzero(~known & (depth == d))
+        left, apart = near.left[i], near.from_left[i]
+        before = of.mean[:, np.maximum(left, 0)] if d == 0 else out[:, i - 1]
+        if d:
+            apart, left = time[i] - time[i - 1], np.zeros_like(left)
+        of_left, of_right, variance = shares(of, np.maximum(apart, SAME_TIME), near.to_right[i])
+        mean = np.where(left >= 0, of_left * before, 0.0)
+        mean += np.where(near.right[i] >= 0, of_right * of.mean[:, near.right[i]], 0.0)
+        out[:, i] = mean + np.sqrt(variance) * noise[:, i]
+    return out[:, back]
+
+
+def _runs(follows: np.ndarray) -> np.ndarray:
+    """How many places in a row up to each one follow the one before."""
+    place = np.arange(len(follows))
+    return place - np.maximum.accumulate(np.where(follows, 0, place)) if len(follows) else place
+
+
+def _paths(of: Deviations, variance: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Joint draws (S, p) of all pairs with these means and variances (S, p): one after the other in each row."""
+    out, noise = of.mean.astype(np.float64), rng.standard_normal(of.mean.shape)
+    depth = _runs(np.append(False, of.row[1:] == of.row[:-1]))
+    for d in range(int(depth.max(initial=0)) + 1):
+        i = np.flatnonzero(depth == d)
+        spread = variance[:, i]
+        if d:
+            coupling = of.precision[:, None] * couplings(of.length, of.time[i] - of.time[i - 1])[1]
+            share = covariance(variance[:, i - 1], spread, coupling) / variance[:, i - 1]
+            out[:, i] += share * (out[:, i - 1] - of.mean[:, i - 1])
+            spread = spread - share**2 * variance[:, i - 1]
+        out[:, i] += np.sqrt(np.maximum(spread, 0.0)) * noise[:, i]
+    return out
