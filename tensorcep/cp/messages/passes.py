@@ -8,7 +8,6 @@ adaptive damping settles (`adapted`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ from tensorcep.core.loop import Sweep
 from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.kernels import add_sums, scale_messages
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState, Pace, latent_values, unsend
+from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
-from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import conditional_of_modes, damped, for_kernel, moments_per_mode, per_row
@@ -44,10 +43,9 @@ def sweep(
     options: CEP | Laplace,
     executor: Executor,
     kernel: Any,
-    slots: Any,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a kernel with these slots in its work array.
+    """Every message once, by a kernel.
 
     A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
@@ -66,8 +64,7 @@ def sweep(
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
-        record = (modes, entries, state.columns, *rows, state.messages, state.sums, noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        _run(state, modes, rows, noise, entries, kernel, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
@@ -93,8 +90,24 @@ def sweep(
     return state._replace(f=f, sweeps=state.sweeps + 1, pace=pace), info
 
 
+def _run(
+    state: MessageState,
+    modes: tuple[int, int],
+    rows: tuple[RowState, ...],
+    noise: tuple[float, float],
+    entries: Entries,
+    kernel: Any,
+    executor: Executor,
+) -> None:
+    """New messages to these modes, and their sums per row."""
+    record = (modes, entries, state.columns, *rows, state.messages, state.cavities, state.sums, noise, state.rule)
+    state.rooms.start()
+    executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=state.rooms)
+    state.cavities.after(modes)
+
+
 def settle_mode(
-    state: MessageState, problem: Problem, k: int, kernel: Any, slots: Any, executor: Executor, sweeps: int, tol: float
+    state: MessageState, problem: Problem, k: int, kernel: Any, executor: Executor, sweeps: int, tol: float
 ) -> MessageState:
     """Sweeps over the messages to the rows of one mode alone; the other rows, the noise and the prior stay.
 
@@ -102,8 +115,7 @@ def settle_mode(
     """
     entries, step, noise = problem.weighted_entries, state.pace.step, state.noise
     for _ in range(sweeps):
-        record = ((k, k + 1), entries, state.columns, state.rows, state.messages, state.sums, noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        _run(state, (k, k + 1), (state.rows,), noise, entries, kernel, executor)
         for sent in (state.messages.a, state.messages.b):
             sent[:] = 0.0  # the noise is known without these entries
         state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
@@ -165,6 +177,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     rows, now, prior = state.rows, state.prior, state.row_prior
     if now.modes is None:
         return state, 0
+    state.cavities.drop()
     posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape))
     modes = damped(now.modes, prior.expectation(now.modes, posterior), state.pace.step)
     new = conditional_of_modes(modes, now.seen)
@@ -195,6 +208,9 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
     = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
     """
     rows = state.rows
+    widest = rows.cov[first:last, diagonal(rows.eta.shape[1])].max(initial=0.0)
+    if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.max_variance:
+        return 0
     bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
     if bad.size == 0:
         return 0
