@@ -29,24 +29,24 @@ def learn(
     batch is learned by the formula, damped as the settings say, and if an update had to be skipped or a row shrunk on
     the way, all of it is learned again with positive messages.
     """
-    settings = dataclasses.replace(settings, anneal=0)
     if not isinstance(settings, CEP):
-        return run(method, problem, settings, callbacks=callbacks, **how)
+        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
     if problem.noise_prior is not None:
         a, b = problem.noise_prior
         # one more entry as the posterior so far expects it, so that the noise starts where it was
-        settings = dataclasses.replace(settings, message_noise=(0.5, 0.5 * b / a))
+        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
         return run(method, problem, settings, callbacks=callbacks, **how)
-    formula = dataclasses.replace(settings, positive=False)
-    attempts: list[tuple[CEP, Any]] = [(formula, _in_trouble)]
+    attempts: list[tuple[dict[str, Any], Any]] = [({"positive": False}, _in_trouble)]
     if bold:
-        attempts.insert(0, (dataclasses.replace(formula, damping=0.0), _Falling(how["tol"])))
-    for attempt, watch in attempts:
+        attempts.insert(0, ({"positive": False, "damping": 0.0}, _Falling(how["tol"])))
+    for changes, watch in attempts:
         ended = _Ended(watch)
+        attempt = dataclasses.replace(settings, anneal=0, **changes)
         result = run(method, problem, attempt, callbacks=(*callbacks, ended), **how)
         if not ended.by_watch:
             return result
-    return run(method, problem, dataclasses.replace(settings, positive=True), callbacks=callbacks, **how)
+    settings = dataclasses.replace(settings, anneal=0, positive=True)
+    return run(method, problem, settings, callbacks=callbacks, **how)
 
 
 class _Ended:
