@@ -36,7 +36,7 @@ RANKS = (3, 20)
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds. The upper one falls to the last
 # number where there are not so many entries for each sweep: rows that few entries tell of mix quickly.
-VISITS, SAMPLER_SWEEPS, ENTRIES_PER_SWEEP, SWEEPS_OF_FEW = 8e6, (150, 1000), 5, 300
+VISITS, SAMPLER_SWEEPS, ENTRIES_PER_SWEEP, SWEEPS_OF_FEW = 8e6, (80, 1000), 5, 300
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
