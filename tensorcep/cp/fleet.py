@@ -16,8 +16,8 @@ from tensorcep.cp.sampled import entries_in_memory
 MANY = 50_000
 # Columns that explain at least this share of the values by themselves deserve to be columns of their own.
 LEAST_SHOWN = 0.05
-# Of more entries than the last number so many are looked at first.
-SCOUTED, MOST_FLOWN = 100_000, 200_000
+# Of more entries than the last number so many are looked at first, if these are so many for each row.
+SCOUTED, SCOUTED_PER_ROW, MOST_FLOWN = 100_000, 20, 200_000
 # Standard errors from which a difference is no chance.
 SURE = 2.0
 
@@ -25,11 +25,11 @@ SURE = 2.0
 def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
 
-    Of more entries than `SCOUTED` a sample tells which pilot is the best, which then goes on with all of them.
+    Of more entries than `MOST_FLOWN` a sample tells which pilot is the best, which then goes on with all of them.
     """
     packed = entries_in_memory(plan.problem, place)
-    if len(packed.permutation) <= MOST_FLOWN:
-        return _fly(plan, place, packed)
+    if len(packed.permutation) <= MOST_FLOWN or SCOUTED < SCOUTED_PER_ROW * sum(plan.problem.shape):
+        return _fly(plan, place, packed)  # a sample of a few entries a row costs as much, and tells little
     own = np.sort(generator(plan.problem.seed, Stream.SCOUTS).permutation(len(packed.permutation))[:SCOUTED])
     scouts = _fly(plan, place, some_entries(plan.problem._replace(entries=packed), own))
     return _further(scouts, plan, place, packed) or _fly(plan, place, packed)
