@@ -82,6 +82,31 @@ def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
         executor.close()
 
 
+class Rooms:
+    """Work space that one run of a kernel after the other takes: to make it takes as long as a little of the work.
+
+    A call of `start` says that none of it is in use.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Any, ...]]):
+        self._make = make
+        self._made: list[tuple[Any, ...]] = []
+        self._free: list[tuple[Any, ...]] = []
+
+    def start(self) -> None:
+        """All room is free again."""
+        self._free = list(self._made)
+
+    def __call__(self) -> tuple[Any, ...]:
+        """Room that nobody else has."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            made = self._make()
+            self._made.append(made)
+            return made
+
+
 def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Kernel | None) -> None:
     kernel(first, last, *record, *(() if scratch is None else scratch()))
 

@@ -6,6 +6,7 @@ is first called.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,7 @@ def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Ca
     return decorate
 
 
+@functools.cache
 def address_of(function: Any, signature: Any) -> Any:
     """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
 

@@ -188,7 +188,8 @@ def run(
                 seconds.append(time.perf_counter() - begin)
                 sweeps.append(sweep)
                 bar.update()
-                bar.set_postfix(change=f"{sweep.change:.1e}", refresh=False)
+                if verbose:
+                    bar.set_postfix(change=f"{sweep.change:.1e}", refresh=False)
                 converged = _has_converged(method, sweeps, tol)
                 bar.total = len(sweeps) if converged else max_iter
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])

@@ -13,14 +13,12 @@ from tensorcep.core.components import EVEN, Components
 from tensorcep.core.loop import Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
-from tensorcep.cp.from_spectra import NOTHING, modes_of_products, shown, with_more_components, with_spectral_start
+from tensorcep.cp.from_spectra import NOTHING, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
-from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
-from tensorcep.cp.sampled import entries_in_memory
 from tensorcep.likelihoods import get_likelihood
 
 # Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries, and the annealed ones of these.
@@ -30,10 +28,6 @@ PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 10, 2
 ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
 # Times that a pilot looks for more components.
 ROUNDS = 4
-# From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
-MANY = 50_000
-# Columns that explain at least this share of the values by themselves deserve to be columns of their own.
-LEAST_SHOWN = 0.05
 # From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
 LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
@@ -61,59 +55,28 @@ class Found(NamedTuple):
     beside: Beside | None = None
 
 
-def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
-    """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
-
-    The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
-    what others leave over.
-    """
-    packed = entries_in_memory(plan.problem, place)
-    flown: list[Flown] = []
-    for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
-        pilot = plan.pilots[number]
-        whole = len(pilot.columns) == plan.problem.rank
-        if whole and flown and len(packed.permutation) >= MANY and not _lacks_some(flown, plan, packed):
-            continue
-        rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
-        found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place)
-        if found is not None:
-            beside = found.beside or beside_chains(found.belief, plan.problem, place)
-            flown.append(Flown(pilot, number, found.belief.mean[0], beside, found.sweeps))
-    return flown
-
-
-def best_of(flown: list[Flown]) -> Flown:
-    """The pilot that predicts the entries left out best; the first in the plan where there are none."""
-    if not len(flown[0].beside.mean):
-        return min(flown, key=lambda one: one.number)
-    return max(flown, key=lambda one: float(one.beside.log_density.mean()))
-
-
-def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
-    """Whether the data show main effects or pairs of modes of which the best pilot has no columns."""
-    best, free = best_of(flown), plan.problem.free
-    if free is None:
-        return False
-    others = np.delete(free, best.pilot.columns, axis=1)
-    others = others[:, ~others[modes_of_products(free)].all(axis=0)]
-    problem = best.pilot.problem._replace(entries=packed)
-    return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
-
-
-def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
+def grown(
+    pilot: Pilot,
+    plan: Plan,
+    rounds: int = ROUNDS,
+    place: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
+    With a start, row means that an earlier flight led to, it goes on from there.
     With entries that it was not given, at these places of the plan's problem, it ends where they gain no more. None
     where it leaves the finite numbers, as wild counts can make it.
     """
 
     def fit() -> Found:
-        problem = with_spectral_start(pilot.problem)
-        settings = pilot.settings
-        found = _fitted(pilot, settings, problem, plan, place)
-        again = copy(settings).set_params(anneal=REFIT_ANNEAL)
+        again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
+        if start is None:
+            found = _fitted(pilot, pilot.settings, with_spectral_start(pilot.problem), plan, place)
+        else:
+            found = _fitted(pilot, again, pilot.problem._replace(start=start), plan, place)
         for _ in range(rounds):
-            more = with_more_components(problem, found.belief)
+            more = with_more_components(pilot.problem, found.belief)
             if more is None:
                 break
             found = _fitted(pilot, again, more, plan, place)

@@ -17,11 +17,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.cep.slots import cep_slots
 from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.fold_in import Natural, NewEntries
 from tensorcep.cp.laplace.method import LAPLACE
-from tensorcep.cp.laplace.sweep import laplace_chunks, laplace_slots
+from tensorcep.cp.laplace.sweep import laplace_chunks
 from tensorcep.cp.messages.passes import settle_mode
 from tensorcep.cp.messages.state import Pace
 from tensorcep.cp.model import pack_entries
@@ -29,10 +28,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import FixedPrior
 
-KERNELS: dict[str, tuple[AnyMethod, Any, Any]] = {
-    "cep": (CEP, cep_chunks, cep_slots),
-    "laplace": (LAPLACE, laplace_chunks, laplace_slots),
-}
+KERNELS: dict[str, tuple[AnyMethod, Any]] = {"cep": (CEP, cep_chunks), "laplace": (LAPLACE, laplace_chunks)}
 SWEEPS, TOL, STEP = 200, 1e-7, 0.5
 
 
@@ -54,7 +50,7 @@ def message_rows(
     """
     if belief.cov is None:
         raise TypeError("messages need Gaussian rows")
-    method, kernel, slots = KERNELS[settings.name]
+    method, kernel = KERNELS[settings.name]
     K, R = free.shape
     if settings.name == "cep":
         settings = dataclasses.replace(settings, messages="full")
@@ -75,8 +71,7 @@ def message_rows(
     for sent in (state.messages.a, state.messages.b):
         sent[:] = 0.0
     state = state._replace(rule=rule, pace=Pace(step), noise=(0.0, 1.0) if noise is None else tuple(noise))
-    width = state.rows.eta.shape[1]
-    state = settle_mode(state, problem, entries.mode, kernel, slots(K, width), executor, SWEEPS, TOL)
+    state = settle_mode(state, problem, entries.mode, kernel, executor, SWEEPS, TOL)
     first, n_free = int(problem.entries.offsets[entries.mode]), int(free[entries.mode].sum())
     new, P = slice(first, first + entries.size), n_free * (n_free + 1) // 2
     return Natural(state.rows.Lam[new, :P].copy(), state.rows.eta[new, :n_free].copy())

@@ -1,6 +1,6 @@
 """Samplers with pilots: quick mean-field fits that find where chains start, and that are believed where chains are not.
 
-A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots (`flights`) are
+A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots (`fleet`) are
 mean-field fits of the whole model, or of some of its columns, from the spectra of the data. The best of them is the
 first chain's start. What the entries that all left out say then decides how much each pilot and each chain counts
 (stacking: see `tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
@@ -21,7 +21,8 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.components import Components, draw_rows, stacked
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
-from tensorcep.cp.flights import MANY, Flown, best_of, fly_all, refitted
+from tensorcep.cp.fleet import MANY, best_of, fly_all
+from tensorcep.cp.flights import Flown, refitted
 from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.gibbs.chains import taken

@@ -150,7 +150,7 @@ def observed_logpdf(
             factors, log_weight = nodes_of(shape)
             (m, v, t), weight = with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
-        out[part] = logsumexp(each + weight, axis=0) - np.log(n)
+        out[part] = each[0] if len(each) == 1 else logsumexp(each + weight, axis=0) - np.log(n)
 
     _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief))
     return out

@@ -168,14 +168,14 @@ def train_score(
     """
     if on_scratch(f):
         return _stored_score(problem, f, theta, y)
-    used = problem.entries.weight > 0
+    n = len(problem.entries.permutation)
     theta = problem.entries.theta if len(problem.entries.theta) else theta
-    y, f = (problem.entries.y if y is None else y)[used], f[used]
-    theta = theta[used] if isinstance(theta, np.ndarray) else theta
+    y, f = (problem.entries.y if y is None else y).ravel()[:n], f.ravel()[:n]
+    theta = theta.ravel()[:n] if isinstance(theta, np.ndarray) else np.full_like(f, theta)
     if y.size == 0:
         return np.nan
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-    problem.likelihood.loglik(y, f, np.full_like(f, theta), value, d1, d2)
+    problem.likelihood.loglik(y, f, theta, value, d1, d2)
     return float(value.mean() if share is None else with_zeros(y, value, share).mean())
 
 

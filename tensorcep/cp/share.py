@@ -22,12 +22,13 @@ CHUNK = 1 << 14
 
 def evidence_of_shares(model: np.ndarray, constant: np.ndarray) -> np.ndarray:
     """The log score of all values (n,) by the mixture at each of `SHARES`, beside that of the constant alone."""
-    gain, total = model - constant, np.zeros(len(SHARES))
-    with np.errstate(divide="ignore"):
-        log_share, log_rest = np.log(SHARES), np.log1p(-SHARES)
+    gain, between = model - constant, SHARES[1:-1]
+    most, total = np.maximum(gain, 0.0), np.zeros(len(between))
+    better, worse = np.exp(gain - most), np.exp(-most)
     for first in range(0, len(gain), CHUNK):
-        total += np.logaddexp(log_share + gain[first : first + CHUNK, None], log_rest).sum(axis=0)
-    return total
+        part = slice(first, first + CHUNK)
+        total += np.log(np.outer(between, better[part]) + np.outer(1.0 - between, worse[part])).sum(axis=1)
+    return np.concatenate([[0.0], total + most.sum(), [gain.sum()]])
 
 
 def mean_share(evidence: np.ndarray, chosen: float = 0.0) -> float:

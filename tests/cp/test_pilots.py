@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorcep import CPRegressor, Gibbs
-from tensorcep.cp import flights, pilots
+from tensorcep.cp import fleet, flights, pilots
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
 from tensorcep.cp.gibbs.held_out import Beside, held_places
@@ -102,7 +102,7 @@ def test_without_stacking_one_pilot_flies(rng):
 def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, monkeypatch):
     coords, y = entries(rng)
     monkeypatch.setattr(pilots, "MANY", 0)
-    monkeypatch.setattr(flights, "MANY", 0)
+    monkeypatch.setattr(fleet, "MANY", 0)
     plan = plan_of(coords, y)
     one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
@@ -120,9 +120,9 @@ def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, m
 
 def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):
     coords, y = entries(rng, pairs=True)
-    monkeypatch.setattr(flights, "MANY", 0)
+    monkeypatch.setattr(fleet, "MANY", 0)
     plan = plan_of(coords, y)
-    flown = flights.fly_all(plan, held_places(plan.problem))
+    flown = fleet.fly_all(plan, held_places(plan.problem))
     assert sorted(one.number for one in flown) == [0, 1, 2]
 
 
@@ -137,3 +137,57 @@ def test_what_rows_leave_over_is_seen_in_main_effects(rng):
     shifted = noise.entries._replace(y=noise.entries.y + rng.standard_normal(sum(SHAPE))[rows])
     for rows_of_start in (zeros, None):
         assert 0.3 < shown(noise._replace(entries=shifted), mains, rows_of_start) < 0.6
+
+
+def scouted(monkeypatch, n):
+    for name, value in (("MANY", 0), ("MOST_FLOWN", 0), ("SCOUTED", n)):
+        monkeypatch.setattr(fleet, name, value)
+
+
+def test_a_sample_tells_which_pilot_flies_with_all_entries(rng, monkeypatch):
+    coords, y = entries(rng)
+    scouted(monkeypatch, 900)
+    plan = plan_of(coords, y)
+    place = held_places(plan.problem)
+    flown = fleet.fly_all(plan, place)
+    assert [one.pilot.name for one in flown] == ["cp"]
+    monkeypatch.setattr(fleet, "MOST_FLOWN", 10**6)
+    best = fleet.best_of(fleet.fly_all(plan, place))
+    assert flown[0].beside.log_density.mean() > best.beside.log_density.mean() - 0.02
+    monkeypatch.setattr(fleet, "MOST_FLOWN", 0)
+    one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
+    np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
+    first = plan.problem.entries.offsets
+    f = one.posterior.rows[0][:, coords + first[:-1]].prod(axis=2).sum(axis=2).mean(axis=0)
+    assert np.sqrt(np.mean((y - f) ** 2)) < 0.25
+
+
+def test_a_sample_that_shows_pairs_of_modes_sends_the_pilot_of_all_columns(rng, monkeypatch):
+    coords, _ = entries(rng)
+    rows = [rng.standard_normal((n, 2)) for n in SHAPE]
+    y = sum((rows[j][coords[:, j]] * rows[k][coords[:, k]]).sum(axis=1) for j, k in ((0, 1), (0, 2), (1, 2)))
+    plan = plan_of(coords, y + 0.2 * rng.standard_normal(len(y)))
+    scouted(monkeypatch, 900)
+    assert [one.pilot.name for one in fleet.fly_all(plan, held_places(plan.problem))] == ["all columns"]
+
+
+def test_pilots_that_fail_with_a_sample_fly_with_all_entries(rng, monkeypatch):
+    plan = plan_of(*entries(rng))
+    scouted(monkeypatch, 900)
+    fly, flown = fleet._fly, []
+    monkeypatch.setattr(fleet, "_fly", lambda *given: flown.append(given) or ([] if len(flown) == 1 else fly(*given)))
+    assert len(fleet.fly_all(plan, held_places(plan.problem))) == 2
+    assert [len(packed.permutation) for _, _, packed in flown] == [900, len(plan.problem.entries.permutation) * 9 // 10]
+
+
+@pytest.mark.parametrize(("loss", "name"), [(0.0, "main"), (0.001, "main"), (0.1, "all columns")])
+def test_the_smallest_pilot_that_is_as_good_as_the_best_goes_on(rng, loss, name):
+    plan = plan_of(*entries(rng))
+    best = rng.standard_normal(400)
+    said = {"all columns": best, "cp": best - 1.0, "main": best - loss + 0.1 * rng.standard_normal(400)}
+    none = np.zeros(400)
+    flown = [
+        flights.Flown(pilot, number, none, Beside(said[pilot.name], none, none, 1.0), 3)
+        for number, pilot in enumerate(plan.pilots)
+    ]
+    assert fleet._smallest_of_best(flown).pilot.name == name

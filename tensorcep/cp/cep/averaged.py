@@ -75,7 +75,9 @@ def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):
 
 
 @block_kernel
-def averaged_chunks(first, last, modes, entries, columns, others, cavity, average, messages, sums, noise, rule, w, at):
+def averaged_chunks(
+    first, last, modes, entries, columns, others, cavity, average, messages, kept, sums, noise, rule, w, at
+):
     """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``.
 
     ``others`` are the rows that give the other modes' moments; cavity and average as in `averaged_rows`.

@@ -56,11 +56,13 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         executor,
         columns=columns,
         rule=_rule(problem, options, censored, columns),
+        slots=cep_slots,
         pace=_first_pace(problem, options),
         dtype=options.dtype,
         precision=options.message_precision,
         noise_message=options.message_noise,
         stored=stored,
+        keeps_cavities=stored and options.schedule == "modewise" and options.moments == "cavity",
     )
 
 
@@ -97,10 +99,9 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     """One sweep: every message once."""
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state._replace(rule=state.rule._replace(order=order))
-    slots = cep_slots(len(problem.shape), state.rows.eta.shape[1])
     if options.messages == "averaged":
-        return sweep(state, problem, options, executor, averaged_chunks, slots, averaged_rows)
-    return sweep(state, problem, options, executor, cep_chunks, slots)
+        return sweep(state, problem, options, executor, averaged_chunks, averaged_rows)
+    return sweep(state, problem, options, executor, cep_chunks)
 
 
 def trial_sweeps(options: passing.CEP) -> int:

@@ -17,14 +17,21 @@ from tensorcep.cp.cep.update import (
     squared_errors,
     tilted_message,
 )
-from tensorcep.cp.messages.kernels import cavity_moments, clear_sums, load_values, store_message, store_noise
+from tensorcep.cp.messages.kernels import (
+    cavity_moments,
+    clear_sums,
+    kept_moments,
+    load_values,
+    store_message,
+    store_noise,
+)
 from tensorcep.kernels.lanes import add_outer
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import copy
 
 
 @inlined
-def load_block(b, unused, entries, rows, messages, noise, rule, w, at):
+def load_block(b, unused, entries, rows, messages, kept, noise, rule, w, at):
     """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
     load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
     P, R = rows.cov.shape[1], rows.eta.shape[1]
@@ -36,7 +43,7 @@ def load_block(b, unused, entries, rows, messages, noise, rule, w, at):
             gather(index, rows.cov, w, at.S + k * P)
             gather(index, rows.mean, w, at.m + k * R)
         else:
-            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
+            kept_moments(b, k, entries, rows, messages, kept, w, at)
         m = at.m + k * R
         add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
@@ -74,7 +81,7 @@ def propose(own, structured, rule, R, w, at):
 
 
 @block_kernel
-def cep_chunks(first, last, modes, entries, columns, rows, messages, sums, noise, rule, w, at):
+def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
     """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
 
     All messages of one entry are computed from the same state (the parallel schedule when modes covers all of them).
@@ -91,7 +98,7 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, sums, noise
         clear_sums(c, modes, entries, sums)
         skipped = 0
         for b in range(entries.chunk_start[c], entries.chunk_start[c + 1]):
-            load_block(b, unused, entries, rows, messages, noise, rule, w, at)
+            load_block(b, unused, entries, rows, messages, kept, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 index, Lam, eta, own = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k], k
                 prepare(k, columns, rule, K, R, w, at)

@@ -28,10 +28,10 @@ from tensorcep.cp.stream.adf import (
     begin,
     grown,
     keys_of,
-    learn,
     uniform_means,
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
+from tensorcep.cp.stream.attempts import learn
 from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
@@ -46,12 +46,13 @@ if TYPE_CHECKING:
 
 
 class BatchEngine(NamedTuple):
-    """What learns a batch: a method, its settings, how it is run, and its most sweeps."""
+    """What learns a batch: a method, its settings, how it is run, its most sweeps, and whether boldly (`attempts`)."""
 
     method: AnyMethod
     settings: Settings
     options: RunOptions
     max_iter: int
+    bold: bool
 
 
 class BatchPlan(NamedTuple):
@@ -199,8 +200,9 @@ def engine_of(model: BaseCP) -> BatchEngine:
     method = get_method(model.method_, likelihood)
     _, given = checked_method(model.method)
     settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
+    bold = isinstance(settings, CEP) and settings.damping == "auto" and settings.schedule == "modewise"
     settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
-    return BatchEngine(method, settings, options, max_iter)
+    return BatchEngine(method, settings, options, max_iter, bold)
 
 
 def _checked_time(time: float | None, last: float, n_batches: int) -> float:
@@ -232,7 +234,8 @@ def learn_batch(plan: BatchPlan) -> Learned:
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
     """What a batch leads to, its entries that were revisited among them."""
     options, problem = engine.options._replace(verbose=False), batch.problem
-    result = learn(engine.method, problem, engine.settings, max_iter=engine.max_iter, **options._asdict())
+    how = {"bold": engine.bold, "max_iter": engine.max_iter, **options._asdict()}
+    result = learn(engine.method, problem, engine.settings, **how)
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")

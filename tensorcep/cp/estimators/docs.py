@@ -43,7 +43,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp";
         and "cp" in streams, and with a Prior or an `init` of one's own.
     max_iter : int or "auto", default="auto"
-        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 150 and 1000,
+        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 80 and 1000,
         fewest where there are very many entries, and 300 where there are fewer than 1,500.
     tol : float, default=3e-3
         Stop when a sweep changes the latent means of the training entries by less than this share of their size.

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.gibbs.sweep import Rooms, sum_rows
+from tensorcep.cp.gibbs.sweep import sum_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import in_pieces
 from tensorcep.kernels.rows import packed_products

@@ -13,7 +13,7 @@ CHAINS = 1 << 16
 class Stream(IntEnum):
     """What is drawn. Rows of mode k have the compiled stream k.
 
-    The first ten are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
+    The first eleven are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
     """
 
     PRECISION = 2
@@ -26,6 +26,7 @@ class Stream(IntEnum):
     GAPS = 9
     EVENNESS = 10
     ZEROS = 11
+    SCOUTS = 12
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     FACTORS = 1 << 22

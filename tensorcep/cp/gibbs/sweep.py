@@ -122,31 +122,6 @@ def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
     return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
 
 
-class Rooms:
-    """Work space that one call of `draw_rows` after the other takes: to make it takes as long as to draw a few rows.
-
-    A call of `start` says that none of it is in use.
-    """
-
-    def __init__(self, R: int, columns: ModeColumns):
-        self._made: list[tuple[Room, Slots]] = []
-        self._free: list[tuple[Room, Slots]] = []
-        self._for = (R, columns)
-
-    def start(self) -> None:
-        """All room is free again."""
-        self._free = list(self._made)
-
-    def __call__(self) -> tuple[Room, Slots]:
-        """Room that nobody else has."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            made = room_for(*self._for)
-            self._made.append(made)
-            return made
-
-
 @inlined
 def product_of_others(q, R, others, source, clamped, z):
     """z[q] = elementwise product of the rows `others` of the source; gives the sum of its clamped columns."""

@@ -48,8 +48,10 @@ def init(problem: Problem, options: passing.Laplace, executor: Executor) -> Mess
         executor,
         columns=columns_of(problem.free, len(problem.shape), places_of_modes),
         rule=rule,
+        slots=laplace_slots,
         pace=Pace(1.0 - options.damping),
         dtype=options.dtype,
+        keeps_cavities=options.schedule == "modewise",
     )
 
 
@@ -57,8 +59,7 @@ def step(
     state: MessageState, problem: Problem, options: passing.Laplace, executor: Executor
 ) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    slots = laplace_slots(len(problem.shape), state.rows.eta.shape[1])
-    return sweep(state, problem, options, executor, laplace_chunks, slots)
+    return sweep(state, problem, options, executor, laplace_chunks)
 
 
 LAPLACE = Method(

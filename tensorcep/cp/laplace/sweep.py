@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import Places
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
-from tensorcep.cp.messages.kernels import cavity_moments, clear_sums, load_values, store_message, store_noise
+from tensorcep.cp.messages.kernels import clear_sums, kept_moments, load_values, store_message, store_noise
 from tensorcep.kernels.lanes import add_outer
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.slots import LANES, dot, scale, subtract
@@ -109,7 +109,7 @@ def squared_errors(K, marginal, w, at):
 
 
 @block_kernel
-def laplace_chunks(first, last, modes, entries, columns, rows, messages, sums, noise, rule, w, at):
+def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
     """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
 
     As `cep.sweep.cep_chunks`: new messages replace old ones in place, their sums go to ``sums``, and ``noise`` is the
@@ -123,7 +123,7 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, sums, n
             load_values(b, False, entries, messages, noise, rule, w, at)
             for k in range(K):
                 index, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
-                cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.ok)
+                kept_moments(b, k, entries, rows, messages, kept, w, at)
                 start_at_posterior(k, index, rows.mean, Lam, eta, w, at)
             find_mode(rule.loglik, columns, K, R, w, at)
             for k in range(modes[0], modes[1]):

@@ -1,7 +1,7 @@
 """The compiled steps that every message-passing method takes, whatever its messages are.
 
 A method's kernel visits the blocks of its chunks: `clear_sums` once per chunk, `load_values` per block and
-`cavity_moments` per row; then, with its own message in the slots T and eta (site_ok = 0 where there is none),
+`kept_moments` per row; then, with its own message in the slots T and eta (site_ok = 0 where there is none),
 `store_message`; and, with the expected squared error of each entry in the slot `error`, `store_noise`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.kernels.lanes import moments
 from tensorcep.kernels.rows import gather, scatter_add
-from tensorcep.kernels.slots import LANES, damp, scale, subtract
+from tensorcep.kernels.slots import LANES, copy, damp, multiply, scale, subtract
 
 
 @inlined
@@ -52,6 +52,33 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
     subtract(w, at.a, at.a, (msg_Lam, 0), P)
     subtract(w, at.t, at.t, (msg_eta, 0), R)
     moments(w, at.a, at.t, at.S + slot * P, at.m + slot * R, at.vt + slot * R * R, at.inv_diag, ok, R)
+
+
+@block_kernel
+def kept_moments(b, k, entries, rows, messages, kept, w, at):
+    """The cavity moments of mode k of block b to number k of S, m and vt: those of an earlier pass if they still hold.
+
+    A lane where a cavity is no Gaussian is not ok.
+    """
+    Lam, eta, index = messages.Lam[b, k], messages.eta[b, k], entries.rows[b, k]
+    if len(kept.moments) == 0:
+        cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.ok)
+        return
+    P, R, moments = rows.Lam.shape[1], rows.eta.shape[1], kept.moments[b, k]
+    S, m, vt, Q = at.S + k * P, at.m + k * R, at.vt + k * R * R, R * R
+    if kept.fresh[k] > 0.0:
+        copy(w, S, (moments, 0), P)
+        copy(w, m, (moments, P), R)
+        copy(w, vt, (moments, P + R), Q)
+    else:
+        for lane in range(LANES):
+            w[at.step, lane] = 1.0
+        cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.step)
+        copy(w, (moments, 0), S, P)
+        copy(w, (moments, P), m, R)
+        copy(w, (moments, P + R), vt, Q)
+        copy(w, (moments, P + R + Q), at.step, 1)
+    multiply(w, at.ok, at.ok, (moments, P + R + Q), 1)
 
 
 @inlined

@@ -37,6 +37,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     rows, now, prior, shape = state.rows, state.prior, state.row_prior, problem.shape
     if now.modes is None:
         return state, 0
+    state.cavities.drop()
     small, step = problem._replace(prior=prior), state.pace.step
     coupled = [coupled_moments(k, small, rows, found) for k, found in enumerate(state.found)]
     posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)

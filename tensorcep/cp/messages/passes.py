@@ -8,7 +8,6 @@ adaptive damping settles (`adapted`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,11 @@ from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.kernels import add_sums
 from tensorcep.cp.messages.learned import told_by_entries, with_joint_rows, with_learned_prior
 from tensorcep.cp.messages.state import MessageState, Pace, latent_values, unsend
+from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
-from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import for_kernel
 
@@ -43,10 +42,9 @@ def sweep(
     options: CEP | Laplace,
     executor: Executor,
     kernel: Any,
-    slots: Any,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a kernel with these slots in its work array.
+    """Every message once, by a kernel.
 
     A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
@@ -65,8 +63,7 @@ def sweep(
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
-        record = (modes, entries, state.columns, *rows, state.messages, state.sums, noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        _run(state, modes, rows, noise, entries, kernel, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
@@ -92,8 +89,24 @@ def sweep(
     return state._replace(f=f, sweeps=state.sweeps + 1, pace=pace), info
 
 
+def _run(
+    state: MessageState,
+    modes: tuple[int, int],
+    rows: tuple[RowState, ...],
+    noise: tuple[float, float],
+    entries: Entries,
+    kernel: Any,
+    executor: Executor,
+) -> None:
+    """New messages to these modes, and their sums per row."""
+    record = (modes, entries, state.columns, *rows, state.messages, state.cavities, state.sums, noise, state.rule)
+    state.rooms.start()
+    executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=state.rooms)
+    state.cavities.after(modes)
+
+
 def settle_mode(
-    state: MessageState, problem: Problem, k: int, kernel: Any, slots: Any, executor: Executor, sweeps: int, tol: float
+    state: MessageState, problem: Problem, k: int, kernel: Any, executor: Executor, sweeps: int, tol: float
 ) -> MessageState:
     """Sweeps over the messages to the rows of one mode alone; the other rows, the noise and the prior stay.
 
@@ -101,8 +114,7 @@ def settle_mode(
     """
     entries, step, noise = problem.weighted_entries, state.pace.step, state.noise
     for _ in range(sweeps):
-        record = ((k, k + 1), entries, state.columns, state.rows, state.messages, state.sums, noise, state.rule)
-        executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=partial(work_array, slots))
+        _run(state, (k, k + 1), (state.rows,), noise, entries, kernel, executor)
         for sent in (state.messages.a, state.messages.b):
             sent[:] = 0.0  # the noise is known without these entries
         state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import Thresholds
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
@@ -25,6 +27,7 @@ from tensorcep.cp.rows import (
     refresh_rows,
     rows_at_prior,
 )
+from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw
@@ -34,6 +37,8 @@ from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
 MAX_VARIANCE_RATIO = 1e3
+# Bytes that the cavities of all entries may take: beyond the caches, reading them saves nothing.
+MOST_KEPT = 32e6
 
 
 class Messages(NamedTuple):
@@ -66,6 +71,32 @@ class Sums(NamedTuple):
     counts: np.ndarray
 
 
+class Cavities(NamedTuple):
+    """Moments of the rows of every entry without its own message, kept from one pass to the next.
+
+    A pass changes the rows of one mode: without these it would compute the moments of all the others again.
+
+    Attributes
+    ----------
+    moments : (n_blocks, K, P + R + R^2 + 1, LANES) float64
+        Covariance, mean, inverse Cholesky factor, and whether there are such; no blocks where none are kept.
+    fresh : (K,) float64
+        1 for modes whose moments are those of the present rows and messages.
+    """
+
+    moments: np.ndarray
+    fresh: np.ndarray
+
+    def after(self, modes: tuple[int, int]) -> None:
+        """A pass has read the moments of all modes, and then changed the rows of these."""
+        self.fresh[:] = 1.0
+        self.fresh[modes[0] : modes[1]] = 0.0
+
+    def drop(self) -> None:
+        """All rows have changed."""
+        self.fresh[:] = 0.0
+
+
 class Pace(NamedTuple):
     """The share of an update that is taken, the most that it may be, and the change of the last sweep."""
 
@@ -95,6 +126,9 @@ class MessageState(NamedTuple):
         The largest variance that a row may have.
     rule : NamedTuple
         How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    cavities : Cavities
+    rooms : Rooms
+        Work arrays of the kernel.
     joint : tuple of Links, Bonds or None
         Of each mode the prior of its rows together, where they are coupled and it has been learned.
     found : tuple of Marginals or None
@@ -117,9 +151,18 @@ class MessageState(NamedTuple):
     max_variance: float
     columns: Columns
     rule: Any
+    cavities: Cavities
+    rooms: Rooms
     joint: tuple[Joint | None, ...]
     found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
+
+
+def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
+    """Room for the moments of every entry, if it is little; nothing is known yet."""
+    slots = R * (R + 1) // 2 + R + R * R + 1
+    kept = n_blocks if 8 * LANES * n_blocks * K * slots <= MOST_KEPT else 0
+    return Cavities(lane_zeros((kept, K, slots, LANES)), np.zeros(K))
 
 
 def first_state(
@@ -128,16 +171,19 @@ def first_state(
     *,
     columns: Columns,
     rule: Any,
+    slots: Callable[[int, int], Any],
     pace: Pace,
     dtype: str,
     precision: float = 0.0,
     noise_message: tuple[float, float] | None = None,
     stored: bool = True,
+    keeps_cavities: bool = False,
 ) -> MessageState:
     """Rows at the starting means with the prior's precision, and messages that say nothing yet.
 
     `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
-    1 / mean(y^2); unless `stored`, no messages are kept at all.
+    1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
+    `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
     in_free = learning(free_problem(problem))
     messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
@@ -175,6 +221,8 @@ def first_state(
         max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
         columns=columns,
         rule=rule,
+        cavities=first_cavities(len(in_free.entries.rows) if keeps_cavities else 0, len(in_free.shape), R),
+        rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
         joint=(None,) * len(problem.shape),
         found=(None,) * len(problem.shape),
         cut=first_thresholds(problem),

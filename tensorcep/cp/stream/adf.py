@@ -1,15 +1,14 @@
 """Assumed-density filtering (ADF): a stream of batches, the posterior after each one being the prior of the next.
 
-Inside a batch any method with Gaussian rows serves: CEP gives ADF-CEP, mean field streaming variational Bayes (POST).
+Inside a batch any method with Gaussian rows serves (`attempts`): CEP gives ADF-CEP, mean field streaming VB (POST).
 Only the rows that a batch touches are read and written, so its cost is not that of the tensor; rows can be added.
 
 Source: Wang and Zhe, Conditional Expectation Propagation, sec. 4.2 (ADF-CEP); Du et al., Probabilistic streaming tensor
-decomposition (POST). Where we differ: fresh messages, damped sweeps to a tolerance, and the guard of `learn`.
+decomposition (POST). Where we differ: fresh messages, sweeps to a tolerance, and the guards of `attempts`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -17,7 +16,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Dispersion, GammaNoise, Posterior
-from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets, row_dims
 from tensorcep.core.records import Sized
 from tensorcep.cp.extents import with_extents
@@ -25,7 +23,6 @@ from tensorcep.cp.fold_in import Natural
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
-from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.slopes import MapOfFeatures
@@ -209,32 +206,6 @@ def batch_of(
     )
     problem = problem if power is None else with_powers(problem, power)
     return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
-
-
-def learn(method: AnyMethod, problem: Problem, settings: Any, *, callbacks: Sequence[Any] = (), **how: Any) -> Run:
-    """Run a method on one batch; of CEP with a safeguard for labels and counts.
-
-    The published formula learns most: the messages that CEP.positive would limit are the surprising entries'.
-    But when many of them meet in one row they can outweigh its prior. So a batch is learned by the formula, and if an
-    update had to be skipped or a row shrunk on the way, all of it is learned again with positive messages.
-    """
-    settings = dataclasses.replace(settings, anneal=0)
-    if not isinstance(settings, CEP):
-        return run(method, problem, settings, callbacks=callbacks, **how)
-    if problem.noise_prior is not None:
-        a, b = problem.noise_prior
-        # one more entry as the posterior so far expects it, so that the noise starts where it was
-        settings = dataclasses.replace(settings, message_noise=(0.5, 0.5 * b / a))
-        return run(method, problem, settings, callbacks=callbacks, **how)
-    formula = dataclasses.replace(settings, positive=False)
-    result = run(method, problem, formula, callbacks=(*callbacks, _in_trouble), **how)
-    if not (result.trace["skipped"].any() or result.trace["shrunk"].any()):
-        return result
-    return run(method, problem, dataclasses.replace(settings, positive=True), callbacks=callbacks, **how)
-
-
-def _in_trouble(n: int, sweep: Sweep, state: Any) -> bool:
-    return sweep.skipped + sweep.shrunk > 0
 
 
 def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:

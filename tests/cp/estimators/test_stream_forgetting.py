@@ -13,6 +13,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.batches import engine_of
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.attempts import learn
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 MODES = ["a", "b", "c"]
@@ -54,7 +55,7 @@ def replayed(model):
     batch = adf.batch_of(fresh, sample.coords, sample.y, record, keep=1.0, time=0.0, seed=0)
     batch = batch._replace(problem=batch.problem._replace(start=rows_at(model, batch)))
     settings = engine_of(model).settings
-    result = adf.learn(get_method("cep", record), batch.problem, settings, max_iter=300, tol=1e-9)
+    result = learn(get_method("cep", record), batch.problem, settings, max_iter=300, tol=1e-9)
     return adf.posterior_of(adf.absorbed(fresh, batch, result.posterior), 1.0)
 
 

@@ -13,6 +13,7 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.packing import unpack
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.attempts import learn
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import VMP
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -32,7 +33,7 @@ def test_a_power_of_a_gaussian_is_that_multiple_of_its_precision(method):
     coords = np.stack([np.zeros(9, dtype=np.int64), np.arange(9)], axis=1)
     for part in (slice(0, 4), slice(4, 9)):
         batch = adf.batch_of(state, coords[part], y[part], record, keep=1.0, time=0.0, seed=0, power=w[part])
-        result = adf.learn(get_method(method, record), batch.problem, settings_of(method), max_iter=100, tol=1e-12)
+        result = learn(get_method(method, record), batch.problem, settings_of(method), max_iter=100, tol=1e-12)
         state = adf.absorbed(state, batch, result.posterior)
     found = adf.posterior_of(state, 1.0)
     np.testing.assert_allclose(unpack(found.Lam[:1], 2)[0], np.eye(2) + 4.0 * (known.T * w) @ known, rtol=1e-9)

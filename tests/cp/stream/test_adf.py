@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from helpers.problems import build, cells, settings_of
 from scipy.stats import norm
 
@@ -13,6 +12,7 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.attempts import learn
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -30,7 +30,7 @@ def begun(shape, R, prior, noise=None):
 def learned(state, coords, y, likelihood="probit", keep=1.0, time=0.0, **options):
     record = get_likelihood(likelihood)
     batch = adf.batch_of(state, coords, y, record, keep=keep, time=time, seed=0)
-    result = adf.learn(get_method("cep", record), batch.problem, settings_of("cep", damping=0.3, **options), **HOW)
+    result = learn(get_method("cep", record), batch.problem, settings_of("cep", damping=0.3, **options), **HOW)
     return adf.absorbed(state, batch, result.posterior), result
 
 
@@ -151,24 +151,6 @@ def test_adf_forgetting_discounts_the_noise_towards_its_prior():
     coords = np.zeros((1, 2), dtype=np.int64)
     batch = adf.batch_of(state, coords, np.zeros(1), get_likelihood("gaussian"), keep=0.5, time=2.0, seed=0)
     np.testing.assert_allclose(batch.problem.noise_prior, (1.0 + 10.0 / 4, 2.0 + 2.0 / 4))
-
-
-def test_adf_batch_whose_messages_outweigh_the_prior_is_learned_again_with_positive_ones():
-    """200 ones that contradict each other in one row: the formula's messages would make its precision indefinite."""
-    rng = np.random.default_rng(0)
-    shape, n = (2, 40, 40), 1500
-    coords = cells(rng, shape, n)
-    y = np.where(rng.random(n) > 0.5, 1.0, -1.0)
-    state = begun(shape, 4, Prior([rng.random((m, 4)) for m in shape], [1.0] * 3))
-    problem = adf.batch_of(state, coords, y, get_likelihood("probit"), keep=1.0, time=0.0, seed=0).problem
-    method = get_method("cep", problem.likelihood)
-    formula = run(method, problem, settings_of("cep", damping=0.5, positive=False), **HOW)
-    if not (formula.trace["skipped"].any() or formula.trace["shrunk"].any()):
-        pytest.fail("this problem no longer troubles the formula; choose a harder one")
-    result = adf.learn(method, problem, settings_of("cep", damping=0.5), max_iter=200, tol=1e-3)
-    assert not result.trace["skipped"].any()
-    assert not result.trace["shrunk"].any()
-    assert result.converged
 
 
 def test_adf_stream_survives_packing(rng):

@@ -9,6 +9,7 @@ from helpers.problems import settings_of
 from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.attempts import learn
 from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, slots_of_new
 from tensorcep.cp.stream.revisit import revisit, revisited
 from tensorcep.likelihoods import get_likelihood
@@ -28,7 +29,7 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     record = get_likelihood(likelihood)
     how = {"keep": keep, "time": time, "seed": 5, "likelihood": record}
     made = revisit(state, reservoir, coords, y, capacity=capacity, **how)
-    result = adf.learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
+    result = learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
     posterior, reservoir = revisited(made, result.posterior, result.state.messages)
     return adf.absorbed(state, made.batch, posterior), reservoir
 
