@@ -19,7 +19,15 @@ class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
     A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
+
+    Attributes
+    ----------
+    keeps_state : bool
+        Whether it keeps by itself what kernels know of every entry from one call to the next. Arrays of that have no
+        blocks then.
     """
+
+    keeps_state: bool
 
     def run(
         self,
@@ -41,6 +49,8 @@ class Executor(Protocol):
 
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
+
+    keeps_state = False
 
     def __init__(self, n: int):
         self.n = n

@@ -71,7 +71,7 @@ def sweep(
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
-        shrunk += shrink(state, problem, *_rows_of(modes, problem))
+        shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
@@ -107,7 +107,7 @@ def settle_mode(
         for sent in (state.messages.a, state.messages.b):
             sent[:] = 0.0  # the noise is known without these entries
         state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
-        shrink(state, problem, *_rows_of((k, k + 1), problem))
+        shrink(state, problem, *_rows_of((k, k + 1), problem), executor)
         f = latent_values(state.rows.mean, problem, executor)
         change, state = relative_change(f, state.f) / step, state._replace(f=f)
         if change < tol:
@@ -177,7 +177,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(prior=new, max_variance=MAX_VARIANCE_RATIO * widest)
-    return state, shrink(state, problem, 0, len(rows.eta))
+    return state, shrink(state, problem, 0, len(rows.eta), executor)
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:
@@ -188,7 +188,7 @@ def adapted(pace: Pace, change: float, skipped: int) -> Pace:
     return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)
 
 
-def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
+def shrink(state: MessageState, problem: Problem, first: int, last: int, executor: Executor) -> int:
     """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
 
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
@@ -213,8 +213,8 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    stored = len(state.messages.Lam)
-    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
+    Lam, eta = state.messages[:2]
+    executor.run(scale_messages, 0, len(Lam), factor, problem.entries.rows, Lam, eta)
     return int(bad.size)
 
 

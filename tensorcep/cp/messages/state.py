@@ -10,6 +10,7 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
+from tensorcep.core.scratch import beside
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
@@ -47,6 +48,14 @@ class Messages(NamedTuple):
     eta: np.ndarray
     a: np.ndarray
     b: np.ndarray
+
+
+class First(NamedTuple):
+    """Messages that say nothing yet: their precision, and the (a, b) of those to the noise."""
+
+    precision: float
+    a: float
+    b: float
 
 
 class Sums(NamedTuple):
@@ -130,7 +139,8 @@ def first_state(
     1 / mean(y^2); unless `stored`, no messages are kept at all.
     """
     in_free = free_problem(problem)
-    messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
+    first, sums = _first_messages(in_free, precision, noise_message), _empty_sums(in_free)
+    messages = _sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)
     R = in_free.rank
     if precision:
@@ -142,13 +152,8 @@ def first_state(
     refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
-        times = np.maximum(in_free.weights, 1.0)
-        noise = (
-            problem.noise_prior.a + float((times * messages.a).sum()),
-            problem.noise_prior.b + float((times * messages.b).sum()),
-        )
-    if not stored:
-        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
+        a, b = problem.noise_prior
+        noise = (a + _total(first.a, in_free), b + _total(first.b, in_free))
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
     return MessageState(
         messages=messages,
@@ -169,21 +174,47 @@ def first_state(
     )
 
 
-def _first_messages(
-    problem: Problem, dtype: str, precision: float, noise_message: tuple[float, float] | None, stored: bool
-) -> Messages:
-    entries, R = problem.entries, problem.rank
-    n_blocks, K, _ = entries.rows.shape
-    n_stored, weight = n_blocks if stored else 0, np.minimum(problem.weights, 1.0)
-    Lam = lane_zeros((n_stored, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
-    eta = lane_zeros((n_stored, K, R, LANES), np.dtype(dtype))
-    if precision and stored:
-        Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
+def _first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> First:
     if problem.noise_prior is None:
-        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, problem.weights * entries.y)) / max(1.0, problem.weights.sum())
-    a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
-    return Messages(Lam, eta, a * weight, b * weight)
+        return First(precision, 0.0, 0.0)
+    y, weights = problem.entries.y, problem.weights
+    mean_square = float(np.vdot(y, np.multiply(weights, y, out=beside(y)))) / max(1.0, weights.sum())
+    return First(precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))))
+
+
+def _total(each: float, problem: Problem) -> float:
+    """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
+    weights = problem.weights
+    part = np.minimum(weights, 1.0, out=beside(weights))
+    part *= each
+    part *= np.maximum(weights, 1.0, out=beside(weights))
+    return float(part.sum())
+
+
+def _sent_first(problem: Problem, first: First, dtype: str, stored: bool, executor: Executor) -> Messages:
+    """The first messages, with no blocks unless they are stored here."""
+    n_blocks, K, _ = problem.entries.rows.shape
+    n_blocks = 0 if executor.keeps_state or not stored else n_blocks
+    messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
+    if stored:
+        executor.run(send_first, 0, n_blocks, first, problem.weights, messages)
+    return messages
+
+
+def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Messages:
+    """Messages that are all zero."""
+    Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
+    eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
+    return Messages(Lam, eta, *(np.zeros((n_blocks if to_noise else 0, LANES)) for _ in range(2)))
+
+
+def send_first(first: int, last: int, what: First, weights: np.ndarray, messages: Messages) -> None:
+    """Have the entries of the blocks first:last send their first messages, in place."""
+    part = np.minimum(weights[first:last], 1.0)
+    if what.precision:
+        messages.Lam[first:last, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+    if len(messages.a):
+        messages.a[first:last], messages.b[first:last] = what.a * part, what.b * part
 
 
 def unsend(messages: Messages, problem: Problem) -> None:

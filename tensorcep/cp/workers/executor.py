@@ -26,6 +26,8 @@ from tensorcep.cp.model import sum_chunks, sum_squares
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
 from tensorcep.cp.workers.parts import Part, cuts_of, write_part
+from tensorcep.cp.workers.passing import Passing
+from tensorcep.cp.workers.shelf import Shelf
 from tensorcep.cp.workers.tasks import Draw, Order, Range, Source, draw_range, sum_range
 from tensorcep.kernels.rows import arrange
 
@@ -51,10 +53,15 @@ class ClusterExecutor:
         Of the parts, which workers see, too.
     n_threads : int
         Of this process.
+    shelf : Shelf
+        Of the messages of methods that send them.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, n_threads: int):
+    keeps_state = True
+
+    def __init__(self, cluster: Cluster, folder: Path, n_threads: int, shelf: Shelf):
         self._cluster, self._folder, self._n_parts = cluster, folder, 1
+        self._passing = Passing(cluster, folder, shelf, self._blocks_of)
         self._local = ThreadExecutor(n_threads)
         self._first: np.ndarray | None = None
         self._problem: Problem | None = None
@@ -67,6 +74,7 @@ class ClusterExecutor:
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
         self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
+        self._passing.begin(problem)
         known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
         names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]
         self._drawn = [(kernel, name, weighted) for kernel, name, weighted in names if name is not None]
@@ -74,6 +82,7 @@ class ClusterExecutor:
     def close(self) -> None:
         """End the threads, and let the workers forget the rows."""
         self._local.close()
+        self._passing.close()
         self._blocks.clear()
         self._entries.clear()
 
@@ -87,6 +96,8 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
+        if self._passing.run(kernel, record, scratch):
+            return
         if self._first is not None and kernel is draw_parts:
             self._draw(*record[1:])
         elif self._first is not None and kernel is sum_chunks:
