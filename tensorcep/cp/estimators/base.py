@@ -233,7 +233,7 @@ class BaseCP(
         begin_fit(self, X, y)
         given, (X, extents, column) = (X, y), self._split_extents(X, others)
         alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
-        place = checked_place(self, scratch, memory, alone)
+        place = checked_place(self, scratch, memory, alone if scratch is None else alone | others)
         if are_files(X) and y is None:
             entries, coding = entries_of_files(self, X, modes, value, place)
         else:

@@ -42,10 +42,12 @@ SWEEPS = 200
 STREAM_RANK = 8
 # Methods for entries on scratch, of these likelihoods.
 STORABLE = {
-    "gaussian": ("gibbs", "vmp"),
+    "gaussian": ("gibbs", "vmp", "cep"),
     "tobit": ("gibbs", "vmp"),
-    "probit": ("gibbs", "vmp"),
-    "logit": ("pg-gibbs", "pg-vb"),
+    "probit": ("gibbs", "vmp", "cep"),
+    "logit": ("pg-gibbs", "pg-vb", "cep"),
+    "poisson": ("vmp", "cep"),
+    "negbinomial": ("pg-vb", "vmp", "cep"),
 }
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
@@ -172,7 +174,7 @@ def is_storable(method: str, likelihood: Likelihood) -> bool:
     return method in STORABLE.get(likelihood.name, ())
 
 
-def check_storable(method: str, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
+def check_storable(method: str, settings: Settings | None, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
     """Refuse fits, by any method if it is "auto", that need more of every entry than scratch holds.
 
     Raises
@@ -184,12 +186,16 @@ def check_storable(method: str, uneven: Any, likelihoods: Sequence[Likelihood]) 
     what = "" if known else f"the likelihood {likelihoods[0].name!r}"
     if known and method != "auto" and not any(is_storable(method, one) for one in known):
         what = f"method={method!r} for {known[0].name!r}"
+    if known and method == "cep" and (settings or CEP()).get_params()["messages"] == "full":
+        what = what or "a message of every entry"
+    if known and all(one.zeros is not None for one in known):
+        what = what or "structural zeros"
     what = what or ("noise that differs" if uneven is not None else "")
     if what:
         methods = "; ".join(f"{name!r} by {' or '.join(own)}" for name, own in STORABLE.items())
         fail_value(
-            f"scratch= is for one noise and {methods}; got {what}; use a CPRegressor or CPClassifier with one of "
-            "these, or leave scratch= out."
+            f"scratch= is for one noise, no structural zeros, and {methods}, where cep is CEP(messages='averaged'); "
+            f"got {what}; use one of these, or leave scratch= out."
         )
 
 

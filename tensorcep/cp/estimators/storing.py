@@ -64,10 +64,10 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
         return place
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
-        name = checked_method(model.method)[0]
+        name, settings = checked_method(model.method)
         asked = model._asked_likelihood()
         even = getattr(model, "noise", "one") == "one"
-        check_storable(name, None if even else model.noise, [asked, *model._likelihoods()])
+        check_storable(name, settings, None if even else model.noise, [asked, *model._likelihoods()])
     return place
 
 

@@ -80,8 +80,11 @@ def sweep(
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
-    cut = None if state.cut is None else state.cut.thresholds
-    y, theta_of_entries = in_places_of(problem, np.full(f.shape, theta), cut)
+    y: np.ndarray | None = None
+    theta_of_entries: float | np.ndarray = theta
+    if problem.likelihood.levels is not None:
+        cut = None if state.cut is None else state.cut.thresholds
+        y, theta_of_entries = in_places_of(problem, np.zeros(0), cut)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,

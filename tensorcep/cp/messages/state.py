@@ -10,7 +10,7 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
-from tensorcep.core.scratch import beside
+from tensorcep.core.scratch import beside, on_scratch
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
@@ -31,6 +31,8 @@ from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
 MAX_VARIANCE_RATIO = 1e3
+# Blocks of entries on scratch that are counted at a time.
+BLOCKS = 1 << 12
 
 
 class Messages(NamedTuple):
@@ -227,8 +229,12 @@ def unsend(messages: Messages, problem: Problem) -> None:
 def _empty_sums(problem: Problem) -> Sums:
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    weight = np.broadcast_to(problem.weights[:, None, :], entries.rows.shape)
-    counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
+    counts = np.zeros(n_rows)
+    size = BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
+    for first in range(0, len(entries.rows), size):
+        rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
+        weight = np.broadcast_to(weights[:, None, :], rows.shape)
+        counts += np.bincount(rows.ravel(), weight.ravel(), minlength=n_rows)
     return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
 
 

@@ -20,6 +20,8 @@ from tensorcep.cp.workers.parts import open_part
 from tensorcep.cp.workers.tasks import Source, all_rows
 from tensorcep.kernels.nearest import NARROW_SIGNATURE
 
+SIGNATURES = {"tilted": TILTED_SIGNATURE, "loglik": LOGLIK_SIGNATURE, "narrow": NARROW_SIGNATURE}
+
 
 class ChunkPart(NamedTuple):
     """The entries of a chunk, as `Entries` has them."""
@@ -151,11 +153,12 @@ def _rows(fields: dict[str, Source], size: tuple[int, int], blocks: list[np.ndar
 
 def _with_addresses(work: Work, columns: Columns) -> Any:
     """The rule with the addresses that kernels have in this process."""
-    signatures = {"tilted": TILTED_SIGNATURE, "loglik": LOGLIK_SIGNATURE, "narrow": NARROW_SIGNATURE}
-    makers = {"second": second_order_address, "clamped": lambda: clamped_address(columns)}
-    addresses = {
-        field: makers[field]() if field in makers else address_of(name.found(), signatures[field])
-        for field, name in work.addresses.items()
-    }
-    cuts = np.array(work.rule.cuts)
-    return work.rule._replace(cuts=cuts, **addresses)
+    found: dict[str, Any] = {}
+    for field, name in work.addresses.items():
+        if field == "second":
+            found[field] = second_order_address()
+        elif field == "clamped":
+            found[field] = clamped_address(columns)
+        else:
+            found[field] = address_of(name.found(), SIGNATURES[field])
+    return work.rule._replace(cuts=np.array(work.rule.cuts), **found)

@@ -149,10 +149,12 @@ class Passing:
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
         """The chunks of the entries, which are written when they are first needed."""
         known = self._chunks
-        if known is None or any(a is not b for a, b in zip(known[0], entries, strict=True)):
-            bounds = zip(entries.chunk_start[:-1].tolist(), entries.chunk_start[1:].tolist(), strict=True)
-            self._chunks = (entries, [self._written(entries, c, a, b) for c, (a, b) in enumerate(bounds)])
-        return self._chunks[1]
+        if known is not None and all(a is b for a, b in zip(known[0], entries, strict=True)):
+            return known[1]
+        bounds = zip(entries.chunk_start[:-1].tolist(), entries.chunk_start[1:].tolist(), strict=True)
+        chunks = [self._written(entries, c, a, b) for c, (a, b) in enumerate(bounds)]
+        self._chunks = (entries, chunks)
+        return chunks
 
     def _written(self, entries: Entries, number: int, first: int, last: int) -> Chunk:
         part = ChunkPart(*(getattr(entries, name)[first:last] for name in ChunkPart._fields))
