@@ -43,6 +43,9 @@ class Executor(Protocol):
         `scratch` makes the last arguments of each call: work space that no two calls may share.
         """
 
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+        """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
+
     def close(self) -> None:
         """End what the executor has begun."""
 
@@ -75,6 +78,10 @@ class ThreadExecutor:
         ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
         for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
             future.result()
+
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+        """As `Executor.apart`, one after the other: each has the threads for itself."""
+        return [task(i, *args, self) for i in range(n)]
 
     def close(self) -> None:
         """End the threads."""

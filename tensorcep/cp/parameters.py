@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.belief import Dispersion, GammaNoise
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import LINES, filled, room_of
+from tensorcep.core.scratch import LINES, beside, filled, room_of
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.slots import LANES
@@ -158,7 +158,12 @@ def in_places_of(problem: Problem, theta: np.ndarray, thresholds: np.ndarray | N
     y, levels = problem.entries.y, problem.likelihood.levels
     if levels is None:
         return y, problem.entries.theta if len(problem.entries.theta) else theta
-    return levels.between(y, levels.start if thresholds is None else thresholds)
+    cuts = levels.start if thresholds is None else thresholds
+    both = beside(y), beside(y)
+    for first in range(0, len(y), LINES):
+        at = slice(first, first + LINES)
+        both[0][at], both[1][at] = levels.between(y[at], cuts)
+    return both
 
 
 def thresholds_of_rows(
@@ -168,12 +173,12 @@ def thresholds_of_rows(
     entries, levels = problem.entries, learned_levels(problem.likelihood)
     if levels is None:
         return law
-    m, v = np.zeros(entries.y.shape), np.zeros(entries.y.shape)
+    m, v = beside(entries.y), beside(entries.y)
     for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
         part = slice(b, b + BLOCKS_OF_MOMENTS)
         rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, len(problem.shape)), np.int64)
         latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
-    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v))
+    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v, out=v))
     new = law_of_thresholds(levels, law.thresholds, known, executor)
     return new._replace(mean=law.mean + step * (new.mean - law.mean))
 

@@ -132,7 +132,8 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
-            `scratch`, `memory` and `warm_start_fraction`, as there.
+            `scratch`, `memory` and `warm_start_fraction`, as there; `scratch` without exposures, trials and structural
+            zeros.
 
         Returns
         -------

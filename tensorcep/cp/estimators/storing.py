@@ -98,7 +98,8 @@ def entries_of_files(
         if not fits:
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
-        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), {}  # type: ignore[return-value]
+        coding = model._code_columns(found.values)
+        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
     cells = np.stack(found.columns, axis=1).astype(np.int64)
     if files.distinct:
         merge_duplicates(cells, found.values, shape, "error")

@@ -37,9 +37,15 @@ class Shelf:
         self._folder, self._count = folder, 0
         self._of: dict[int, Stored] = {}
         self._held: dict[int, Stored] = {}
+        self._left: set[str] = set()  # folders of states that are gone
 
     def add(self, Lam: np.ndarray, first: First) -> None:
-        """Messages that begin."""
+        """Messages that begin; those of states that are gone, such as of a start that was not the best, go now.
+
+        Not before: a fit that ends without having ended goes on from them.
+        """
+        for run in [run for run, one in self._held.items() if one.folder in self._left]:
+            self._remove(self._held.pop(run))
         self._count += 1
         self._of[id(Lam)] = Stored(str(self._folder / f"{self._count:04d}"), first, Lam.dtype.name, 0, ())
         weakref.finalize(Lam, self._drop, id(Lam))
@@ -66,7 +72,9 @@ class Shelf:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _drop(self, key: int) -> None:
-        self._remove(self._of.pop(key))
+        stored = self._of.pop(key)
+        self._left.add(stored.folder)
+        self._remove(stored)
 
     def _remove(self, stored: Stored) -> None:
         """Remove the files of what nobody needs any more."""

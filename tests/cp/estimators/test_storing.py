@@ -71,6 +71,9 @@ def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
     y = data()[1]
     if kind == "values":
         return tc.CPRegressor(2, **how), y
+    if kind in ("levels", "logistic levels"):
+        link = "probit" if kind == "levels" else "logit"
+        return tc.CPOrdinalClassifier(2, link=link, **how), np.clip(np.round(y), 1.0, 4.0)
     if kind in ("counts", "poisson", "negbinomial"):
         return tc.CPCountRegressor(2, likelihood="auto" if kind == "counts" else kind, **how), np.floor(np.exp(y / 2.0))
     if kind == "limit":
@@ -93,6 +96,10 @@ def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
         ("logit", AVERAGED),
         ("counts", "auto"),
         ("negbinomial", "pg-vb"),
+        ("levels", "vmp"),
+        pytest.param("levels", Gibbs(n_chains=2), marks=pytest.mark.slow),
+        pytest.param("levels", AVERAGED, marks=pytest.mark.slow),
+        pytest.param("logistic levels", AVERAGED, marks=pytest.mark.slow),
         pytest.param("probit", tc.CEP(messages="averaged", order=2, warm_up=2), marks=pytest.mark.slow),
         pytest.param("poisson", AVERAGED, marks=pytest.mark.slow),
         pytest.param("negbinomial", AVERAGED, marks=pytest.mark.slow),
@@ -148,6 +155,18 @@ def test_fit_of_files_is_that_of_their_table_in_any_order(kind: str, tmp_path: P
             found = model().fit(source, value="y", scratch=place)
             np.testing.assert_array_equal(found.predict(cells), expected.predict(cells))
             assert [list(own) for own in found.labels_] == [list(own) for own in expected.labels_]
+
+
+def test_levels_in_files_are_those_of_their_table(tmp_path: Path) -> None:
+    found: list[Any] = []
+    table = frame().assign(y=lambda part: np.clip(np.round(part["y"]), 1.0, 4.0))
+    table.to_parquet(tmp_path / "all.parquet", index=False)
+    for source, place in ((table, None), (tmp_path / "all.parquet", tmp_path)):
+        levels = tc.CPOrdinalClassifier(2, method="vmp", max_iter=6, random_state=1)
+        found.append(levels.fit(source, value="y", scratch=place))
+    assert found[0].classes_.tolist() == found[1].classes_.tolist() == [1.0, 2.0, 3.0, 4.0]
+    cells = table[NAMES][:50]
+    np.testing.assert_array_equal(found[0].predict_proba(cells), found[1].predict_proba(cells))
 
 
 def test_fit_of_tns_files_counts_rows(tmp_path: Path) -> None:
@@ -223,7 +242,7 @@ def test_fit_that_is_interrupted_leaves_no_file_and_no_model(tmp_path: Path) -> 
         (tc.CPCountRegressor(2), {"exposure": np.ones(3000)}, "scratch= does not go with exposure="),
         (tc.CPCountRegressor(2, zero_inflation=True), {}, "got structural zeros"),
         (tc.CPCountRegressor(2, likelihood="binomial"), {}, "got the likelihood 'binomial'"),
-        (tc.CPOrdinalClassifier(2), {}, "got the likelihood 'ordinal_probit'"),
+        (tc.CPOrdinalClassifier(2, method="laplace"), {}, "got method='laplace' for 'ordinal_probit'"),
         (model(), {"sample_weight": np.ones(3000)}, "scratch= does not go with sample_weight="),
         (model(), {"fixed_modes": "user"}, "scratch= does not go with fixed_modes="),
     ],
