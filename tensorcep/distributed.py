@@ -33,14 +33,19 @@ def fit(
     n_parts: int | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Fit a CP estimator with the row updates on the workers of a Dask cluster.
+    """Fit a CP estimator on the workers of a Dask cluster.
 
     The plan is that of ``model.fit``, pilots, chains and entries left out included, and so are the bits of its result,
-    on any number of workers. For methods "gibbs", "pg-gibbs", "vmp" and "pg-vb", with every likelihood that they have:
-    the methods of "auto" but for little memory. This process holds entries and rows, too; entries go to the workers by
-    files, of which each range of rows of each mode has one, and rows as they change. Where a likelihood needs an
-    auxiliary variable per entry the workers draw it, or compute the squares that it follows from; what it says goes
-    through this process, 16 bytes per entry for each mode.
+    on any number of workers, for every method but "wopt", with every likelihood that it has. This process holds entries
+    and rows, too; entries go to the workers by files, and rows as they change.
+
+    By "gibbs", "pg-gibbs", "vmp" and "pg-vb" workers do the updates of rows, a range of each mode at a time. Where a
+    likelihood needs an auxiliary variable per entry they draw it, or compute the squares that it follows from; what it
+    says goes through this process, 16 bytes per entry for each mode. Chains of real values are drawn at the same time.
+
+    By "cep" and "laplace" they compute the messages, of at most 16 chunks of the entries, and the sums come back.
+    Messages of entries, if the method has them, stay with the workers, in memory and in files of the folder that all of
+    them see: of two versions while one follows the other, and of each start as it was stored.
 
     Parameters
     ----------

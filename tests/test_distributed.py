@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.clusters import local_client, sleep
+from sklearn.model_selection import KFold, cross_validate
 
 import tensorcep as tc
 from tensorcep import distributed
@@ -89,6 +91,23 @@ def test_errors_of_workers_are_those_of_this_process(client: Any) -> None:
         tc.select_rank(quick(method=tc.CEP(damping=2.0)), TENSOR, ranks=[1], cv=2, client=client)
     with pytest.raises(TypeError, match=r"client must be a distributed\.Client"):
         tc.select_rank(quick(), TENSOR, ranks=[1], cv=2, client="tcp://here:8786")
+
+
+def test_tasks_of_a_turn_are_of_one_worker(client: Any) -> None:
+    cluster = Cluster(client)
+    pids = [[told.value for told in cluster.run(os.getpid, [()] * 3, "pid", spread=True, at=n)] for n in range(3)]
+    assert all(len(set(own)) == 1 for own in pids)
+    assert pids[0] == pids[2] != pids[1]
+    assert {own[0] for own in pids} == set(client.run(os.getpid).values())
+
+
+@pytest.mark.slow
+def test_scikit_learn_validates_on_the_workers_of_the_active_client(client: Any) -> None:
+    joblib, how = importlib.import_module("joblib"), {"cv": KFold(2, shuffle=True, random_state=0)}
+    here, _ = recorded(lambda: cross_validate(quick(), TENSOR.coords, TENSOR.values, **how))
+    with joblib.parallel_config(backend="dask"):
+        there, _ = recorded(lambda: cross_validate(quick(), TENSOR.coords, TENSOR.values, **how))
+    np.testing.assert_array_equal(here["test_score"], there["test_score"])
 
 
 def test_tasks_that_no_worker_can_do_end_with_a_sentence(client: Any) -> None:
@@ -192,8 +211,8 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
     ("model", "message"),
     [
         (
-            tc.CPRegressor(2, method="cep"),
-            "by gibbs, pg-gibbs, vmp and pg-vb, not 'gaussian' by 'cep'; fit it in",
+            tc.CPRegressor(2, method="wopt"),
+            "by gibbs, pg-gibbs, vmp, pg-vb, cep and laplace, not 'gaussian' by 'wopt'; fit it in",
         ),
         (tc.CPRegressor(2, method="vmp", noise="entry"), "workers fit entries of one noise"),
     ],

@@ -55,7 +55,7 @@ class Killer:
         self.killed.add(pid)
 
 
-@pytest.mark.parametrize("method", ["gibbs", "vmp"])
+@pytest.mark.parametrize("method", ["gibbs", "vmp", "cep"])
 def test_fit_whose_workers_are_killed_ends_at_the_same_bits(client: Any, method: str) -> None:
     here = model_of(method).fit(TENSOR)
     before = set(client.run(os.getpid).values())

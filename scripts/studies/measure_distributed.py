@@ -30,13 +30,16 @@ from tensorcep import CPRegressor, SparseTensor
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.host import hosted_by
 from tensorcep.cp.workers.host import ClusterHost
-from tensorcep.methods import VMP, Gibbs
+from tensorcep.methods import CEP, VMP, Gibbs, Laplace
 
 # Lines of a parquet file.
 LINES = 1_000_000
 ENGINES: dict[str, Any] = {
     "gibbs": lambda: Gibbs(n_chains=1, weights="equal", noise="sampled"),
     "vmp": lambda: VMP(anneal=0),
+    "cep": lambda: CEP(anneal=0, n_starts=1, n_ensemble=1),
+    "averaged": lambda: CEP(messages="averaged", damping=0.5, anneal=0, n_starts=1, n_ensemble=1),
+    "laplace": lambda: Laplace(anneal=0, n_starts=1),
 }
 
 

@@ -29,7 +29,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.scratch import Scratch
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.estimators.storing import Place, laid
-from tensorcep.methods import VMP, Gibbs
+from tensorcep.methods import CEP, VMP, Gibbs
 
 PARTS, FILE = ("sweeps", "fit", "share"), 1 << 22
 TRUE_RANK, MODES = 4, ["user", "item", "day"]
@@ -61,6 +61,7 @@ def model_of(method: str, options: argparse.Namespace, **params: Any) -> CPRegre
     engine: Any = {
         "gibbs": Gibbs(n_chains=1, burn_in=options.sweeps - 1, weights="equal", noise="sampled"),
         "vmp": VMP(anneal=0, n_starts=1),
+        "averaged": CEP(messages="averaged", damping=0.5, anneal=0, n_starts=1, n_ensemble=1),
     }[method]
     plain = {"init": "random", "interactions": "cp", "tol": 0.0, "max_iter": options.sweeps, "random_state": 0}
     return CPRegressor(options.rank, method=engine, n_jobs=options.threads, lower_limit=None, **{**plain, **params})
@@ -84,8 +85,10 @@ def in_turns(method: str, frames: list[pd.DataFrame], options: argparse.Namespac
             states[name] = work, state
     for name, times in seconds.items():
         yield row("ns per entry and sweep", 1e9 * float(np.median(times)) / len(y), method=method, place=name)
-    by_row = next(iter(room.tables.values()))[1]
-    read = sum(part.nbytes for part in (by_row.value, by_row.others, by_row.entry)) / len(y)
+    passes, packed = len(MODES), states["scratch"][0].problem.entries
+    read = passes * sum(part.nbytes for part in (packed.rows, packed.y, packed.weight)) / len(y)
+    for _, by_row in room.tables.values():  # methods that read entries by row read these instead
+        read = sum(part.nbytes for part in (by_row.value, by_row.others, by_row.entry)) / len(y)
     yield row("bytes read per entry and sweep", read, method=method, place="scratch")
     threads.close()
     room.tables.clear()

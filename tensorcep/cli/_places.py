@@ -18,7 +18,7 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scratch",
         metavar="DIR",
-        help="folder for files of the entries, in place of memory; real values and labels",
+        help="folder for files of the entries, in place of memory; real values, labels and counts",
     )
     group.add_argument(
         "--memory", metavar="SIZE", help="most memory to take, such as 8GB: entries that fit stay in memory"

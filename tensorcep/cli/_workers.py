@@ -18,7 +18,7 @@ PATTERN = "*?["
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
     """Add --dask-local, --dask-scheduler and --checkpoint."""
-    group = parser.add_argument_group("workers (for gibbs, pg-gibbs, vmp and pg-vb; no effect on the result)")
+    group = parser.add_argument_group("workers (for every method but wopt; no effect on the result)")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--dask-local", type=int, metavar="N", help="start N workers on this machine")
     which.add_argument(

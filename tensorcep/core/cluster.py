@@ -13,23 +13,19 @@ import itertools
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
+from tensorcep.core.watch import LOOK, Watch
+from tensorcep.core.watch import ClusterError as ClusterError
 
-# Seconds without any progress after which a run of tasks is given up, and between two looks at it.
-TIMEOUT, LOOK = 300.0, 0.5
-# How often tasks are given again without one of them getting done.
-TRIES = 20
+# Seconds without any progress after which a run of tasks is given up.
+TIMEOUT = 300.0
 INSTALL = "pip install 'tensorcep[dask]'"
 
 Call = tuple[Any, ...]
-
-
-class ClusterError(RuntimeError):
-    """The workers cannot do what they were given; nothing that was stored before is lost."""
 
 
 class Held:
@@ -109,6 +105,7 @@ class Cluster:
         what: str,
         patient: bool = False,
         spread: bool = False,
+        at: int | None = None,
     ) -> list[Told]:
         """What the function gives for each of these arguments, in their order; its warnings are given here, too.
 
@@ -124,6 +121,8 @@ class Cluster:
             Whether a task that is being done may take any time.
         spread : bool
             Whether tasks are alike, and each goes to the same worker in every run, as long as it is there.
+        at : int, optional
+            With `spread`, of which worker all of them are, counted round and round.
 
         Raises
         ------
@@ -140,7 +139,8 @@ class Cluster:
                 missing = [i for i in range(len(calls)) if i not in found and i not in futures]
                 self._send([calls[i] for i in missing])
                 for i in missing:
-                    where = workers[i * len(workers) // len(calls)] if workers else None
+                    turn = i * len(workers) // len(calls) if at is None else at % max(1, len(workers))
+                    where = workers[turn] if workers else None
                     futures[i] = self._submit(function, calls[i], f"{what}-{i}", where)
                 self._wait([f for i, f in futures.items() if i not in found])
                 done = [i for i, f in futures.items() if i not in found and f.status == "finished"]
@@ -215,8 +215,14 @@ class Cluster:
 
     def _known_addresses(self) -> list[str]:
         """The workers that there were when it was last looked."""
-        self._workers = self._workers or sorted(self.client.scheduler_info(n_workers=-1)["workers"])
-        return self._workers
+        workers = self._workers or sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        self._workers = workers
+        return workers
+
+    @property
+    def n_workers(self) -> int:
+        """How many workers there were then."""
+        return len(self._known_addresses())
 
     def _wait(self, futures: list[Any]) -> None:
         with contextlib.suppress(TimeoutError, self._dask.TimeoutError):
@@ -241,52 +247,6 @@ def _future(item: Any) -> Any:
 def cluster_of(client: Any) -> Cluster | None:
     """The cluster of a client; None without one."""
     return None if client is None else Cluster(client)
-
-
-class Watch:
-    """Ends a run of tasks that makes no progress, and says which task waits for what; `keys`: of those before them."""
-
-    def __init__(self, cluster: Cluster, what: str, patient: bool, keys: Collection[str] = ()):
-        self._cluster, self._what, self._patient, self._keys = cluster, what, patient, keys
-        self._since, self._done, self._tries = time.monotonic(), 0, 0
-
-    def again(self) -> None:
-        """Tasks are given again."""
-        self._tries += 1
-        if self._tries > TRIES:
-            raise ClusterError(f"tasks of {self._what!r} were lost {self._tries} times; look at the workers' logs.")
-        time.sleep(min(LOOK, 0.05 * self._tries))
-
-    def look(self, done: int, futures: list[Any]) -> None:
-        """Look at the tasks that are not done.
-
-        Raises
-        ------
-        ClusterError
-            If the scheduler is gone, or nothing has happened for too long.
-        """
-        client = self._cluster.client
-        if done > self._done:
-            self._since, self._done, self._tries = time.monotonic(), done, 0
-        seconds = time.monotonic() - self._since
-        if client.status in ("closed", "closing", "newly-created") or (client.status != "running" and seconds > 5.0):
-            where = self._cluster.address
-            raise ClusterError(f"the scheduler at {where} is gone; start it again, and the same call goes on.")
-        if seconds < self._cluster.timeout:
-            return
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-        busy = {str(task): address for address, tasks in client.processing().items() for task in tasks}
-        keys = [str(future.key) for future in futures]
-        if self._patient and any(key in busy for key in (*keys, *self._keys)):
-            self._since = time.monotonic()
-            return
-        waiting = "; ".join(
-            f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
-        )
-        raise ClusterError(
-            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {waiting}; look at "
-            "them, or give a larger timeout."
-        )
 
 
 def _told(version: str, function: Callable[..., Any], *args: Any) -> Told:

@@ -19,7 +19,15 @@ class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
     A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
+
+    Attributes
+    ----------
+    keeps_state : bool
+        Whether it keeps by itself what kernels know of every entry from one call to the next. Arrays of that have no
+        blocks then.
     """
+
+    keeps_state: bool
 
     def run(
         self,
@@ -35,12 +43,17 @@ class Executor(Protocol):
         `scratch` makes the last arguments of each call: work space that no two calls may share.
         """
 
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+        """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
+
     def close(self) -> None:
         """End what the executor has begun."""
 
 
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
+
+    keeps_state = False
 
     def __init__(self, n: int):
         self.n = n
@@ -66,6 +79,10 @@ class ThreadExecutor:
         for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
             future.result()
 
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+        """As `Executor.apart`, one after the other: each has the threads for itself."""
+        return [task(i, *args, self) for i in range(n)]
+
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
@@ -89,7 +106,7 @@ class Rooms:
     """
 
     def __init__(self, make: Callable[[], tuple[Any, ...]]):
-        self._make = make
+        self.make = make
         self._made: list[tuple[Any, ...]] = []
         self._free: list[tuple[Any, ...]] = []
 
@@ -102,7 +119,7 @@ class Rooms:
         try:
             return self._free.pop()
         except IndexError:
-            made = self._make()
+            made = self.make()
             self._made.append(made)
             return made
 

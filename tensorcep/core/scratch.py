@@ -14,7 +14,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -25,6 +25,8 @@ from tensorcep.core.checks import fail_value
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 # Bytes that are written at a time where the system cannot reserve room.
 BLOCK = 1 << 24
+# Lines of an array that are computed at a time.
+LINES = 1 << 14
 
 
 class Room(Protocol):
@@ -148,6 +150,14 @@ def copied(array: np.ndarray) -> np.ndarray:
     """A copy of float64 numbers where they lie."""
     out = beside(array)
     out[...] = array
+    return out
+
+
+def filled(out: np.ndarray, part: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """An array whose lines `part` gives some at a time, in place."""
+    for first in range(0, len(out), LINES):
+        at = slice(first, min(len(out), first + LINES))
+        out[at] = part(at)
     return out
 
 

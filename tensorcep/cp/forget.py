@@ -15,7 +15,8 @@ import numpy as np
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run, run
 from tensorcep.cp.free_columns import free_problem
-from tensorcep.cp.messages.state import Messages, MessageState, latent_values
+from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.messages.state import MessageState, latent_values
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import initial_prior, learning, refresh_rows, rows_at_prior

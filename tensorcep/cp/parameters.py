@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tensorcep.core.belief import Dispersion, GammaNoise
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
+from tensorcep.core.scratch import LINES, beside, filled, room_of
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.slots import LANES
@@ -38,13 +40,23 @@ class Groups(NamedTuple):
     of_entry: np.ndarray
     size: int
 
-    def totals(self, values: np.ndarray) -> np.ndarray:
-        """Sums of (n_blocks, LANES) values over the entries of each parameter."""
-        return np.bincount(self.of_entry.ravel(), weights=values.ravel(), minlength=self.size)
+    def totals(self, values: Callable[[slice], np.ndarray]) -> np.ndarray:
+        """Sums over the entries of each parameter of values (n_blocks, LANES), of which `values` gives those of some.
+
+        Additions are one after the other, whatever the number of entries that are looked at together.
+        """
+        own = np.arange(self.size)
+        total: np.ndarray = np.zeros(self.size)
+        for first in range(0, len(self.of_entry), LINES):
+            at = slice(first, min(len(self.of_entry), first + LINES))
+            index = np.concatenate([own, self.of_entry[at].ravel()])
+            total = np.bincount(index, np.concatenate([total, values(at).ravel()]), minlength=self.size)
+        return total
 
     def per_entry(self, theta: np.ndarray) -> np.ndarray:
         """The parameter (m,) of every entry, (n_blocks, LANES)."""
-        return np.full(self.of_entry.shape, theta[0]) if self.mode is None else theta[self.of_entry]
+        out = room_of(self.of_entry).empty(self.of_entry.shape)
+        return filled(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
 
 
 def groups_of(problem: Problem, mode: int | None) -> Groups:
@@ -52,8 +64,9 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
     entries = problem.entries
     if mode is None:
         return Groups(None, np.broadcast_to(np.int64(0), entries.y.shape), 1)
-    of_entry = entries.rows[:, mode].astype(np.int64) - entries.offsets[mode]
-    return Groups(mode, np.where(entries.weight > 0, of_entry, 0), problem.shape[mode])
+    first, of_entry = entries.offsets[mode], room_of(entries.y).empty(entries.y.shape, np.int64)
+    filled(of_entry, lambda at: np.where(entries.weight[at] > 0, entries.rows[at, mode] - first, 0))
+    return Groups(mode, of_entry, problem.shape[mode])
 
 
 class Learned(NamedTuple):
@@ -145,7 +158,12 @@ def in_places_of(problem: Problem, theta: np.ndarray, thresholds: np.ndarray | N
     y, levels = problem.entries.y, problem.likelihood.levels
     if levels is None:
         return y, problem.entries.theta if len(problem.entries.theta) else theta
-    return levels.between(y, levels.start if thresholds is None else thresholds)
+    cuts = levels.start if thresholds is None else thresholds
+    both = beside(y), beside(y)
+    for first in range(0, len(y), LINES):
+        at = slice(first, first + LINES)
+        both[0][at], both[1][at] = levels.between(y[at], cuts)
+    return both
 
 
 def thresholds_of_rows(
@@ -155,12 +173,12 @@ def thresholds_of_rows(
     entries, levels = problem.entries, learned_levels(problem.likelihood)
     if levels is None:
         return law
-    m, v = np.zeros(entries.y.shape), np.zeros(entries.y.shape)
+    m, v = beside(entries.y), beside(entries.y)
     for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
         part = slice(b, b + BLOCKS_OF_MOMENTS)
         rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, len(problem.shape)), np.int64)
         latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
-    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v))
+    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v, out=v))
     new = law_of_thresholds(levels, law.thresholds, known, executor)
     return new._replace(mean=law.mean + step * (new.mean - law.mean))
 

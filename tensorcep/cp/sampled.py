@@ -14,7 +14,7 @@ from tensorcep.core.scratch import on_scratch
 from tensorcep.cp.extents import some_entries
 from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.stored import pieces
+from tensorcep.cp.stored import Columns, pieces
 from tensorcep.kernels.slots import LANES
 
 # Of more entries on scratch, so many are looked at for a start.
@@ -47,6 +47,18 @@ def entries_in_memory(problem: Problem, without: np.ndarray | None = None) -> En
     if without is not None:
         places = np.delete(places, without) if len(places) == n else np.setdiff1d(places, without)
     return some_entries(problem, places)
+
+
+def sampled_columns(source: Columns, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates (n, K) and values of entries on scratch in memory; of many a sample."""
+    n, share = len(y), MOST_SAMPLED / max(1, len(y))
+    places = np.arange(n)
+    if n > MOST_SAMPLED:
+        chosen = [
+            at.start + np.flatnonzero(chosen_by_hash([c[at] for c in source.columns], share, 0)) for at in pieces(n)
+        ]
+        places = np.concatenate(chosen)
+    return np.stack([column[places] for column in source.columns], axis=1).astype(np.int64), y[places]
 
 
 def _some_places(problem: Problem) -> np.ndarray:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values, fail_value
+from tensorcep.core.sums import leaves
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.intervals import (
@@ -64,7 +65,10 @@ def constant_of(link: str, shares: ArrayLike) -> float:
 
 def shares_of(y: np.ndarray, L: int) -> np.ndarray:
     """How often every level occurs among y, with half an entry more of each."""
-    return np.bincount(np.asarray(y, dtype=np.int64), minlength=L) + 0.5
+    counts = np.zeros(L)
+    for a, b in leaves(len(y)):
+        counts += np.bincount(np.asarray(y[a:b], dtype=np.int64), minlength=L)
+    return counts + 0.5
 
 
 def _record(link: str, levels: Levels, worth: np.ndarray, thresholds: np.ndarray) -> Likelihood:

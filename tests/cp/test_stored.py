@@ -11,11 +11,14 @@ import pytest
 from helpers import problems
 
 from tensorcep.core.scratch import Scratch, on_scratch
-from tensorcep.cp import read_stored, sampled, stored
+from tensorcep.cp import parameters, read_stored, sampled, stored
 from tensorcep.cp.columns import free_columns
+from tensorcep.cp.meanfield import method as meanfield
 from tensorcep.cp.meanfield import stored as meanfield_stored
+from tensorcep.cp.messages import state
 from tensorcep.cp.model import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.gaussian import gaussian_about
 
@@ -28,6 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "PIECE", 4 * LANES)
     monkeypatch.setattr(read_stored, "READ", 100)
     monkeypatch.setattr(meanfield_stored, "BLOCKS", 7)
+    monkeypatch.setattr(state, "BLOCKS", 7)
 
 
 def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool = False) -> tuple[Problem, Problem]:
@@ -73,13 +77,35 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
 def test_stored_sweeps_have_the_bits_of_memory(K: int, parts: dict[str, int] | None, tmp_path: Path) -> None:
     parts = parts if parts is None or K > 2 else parts | {"pair": 0}
     memory, scratch = both(K, tmp_path, parts)
-    for method, options in (("gibbs", {"burn_in": 3, "n_chains": 2}), ("vmp", {"anneal": 2})):
+    averaged = {"messages": "averaged", "anneal": 2, "damping": 0.2}
+    for method, options in (("gibbs", {"burn_in": 3, "n_chains": 2}), ("vmp", {"anneal": 2}), ("cep", averaged)):
         expected = problems.fit(memory, 6, method=method, **options)
         for threads in (1, 2):
             run = problems.fit(scratch, 6, threads, method=method, **options)
             assert same(tuple(expected.posterior), tuple(run.posterior)), (method, threads)
             for name, values in expected.trace.items():
                 assert name == "seconds" or same(values, run.trace[name]), name
+
+
+def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, shape = np.random.default_rng(0), SHAPES[3]
+    coords, y = problems.cells(rng, shape, 801), rng.poisson(2.0, 801).astype(float)
+    problem = problems.build(coords, y, shape, 2, "negbinomial")
+    values = rng.random(problem.entries.y.shape)
+    for mode in (None, 1):
+        learned = parameters.learned_parameter(problem, PGVB(dispersion_mode=mode))
+        assert learned is not None
+        groups, used = learned.groups, problem.entries.weight > 0
+        pairs = np.stack([groups.of_entry[used], problem.entries.y[used]])
+        expected, times = np.unique(pairs, axis=1, return_counts=True)
+        sums = np.bincount(groups.of_entry.ravel(), values.ravel(), minlength=groups.size)
+        with monkeypatch.context() as patch:
+            patch.setattr(parameters, "LINES", 7)
+            patch.setattr(meanfield, "LINES", 7)
+            assert same(groups.totals(lambda at: values[at]), sums)
+            assert same(
+                meanfield._counts(learned, problem), (expected[0].astype(int), expected[1], times.astype(float))
+            )
 
 
 def test_stored_values_are_single_only_where_nothing_is_lost(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.
 
 def model_of(method: str, **params: Any) -> tc.CPRegressor:
     """The model that is fitted."""
-    engine: Any = tc.Gibbs(n_chains=2) if method == "gibbs" else method
+    engines: dict[str, Any] = {"gibbs": tc.Gibbs(n_chains=2), "cep": tc.CEP(n_starts=1, n_ensemble=1, anneal=2)}
+    engine = engines.get(method, method)
     how = {"method": engine, "init": "random", "max_iter": 12, "interactions": "cp", "random_state": 0, "tol": 0.0}
     return tc.CPRegressor(2, **{**how, **params})
 

@@ -170,7 +170,7 @@ class BaseCP(
             one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
             of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as ``data/*.parquet``,
             or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
-            A dask.dataframe is read by the workers of the active client, which do the row updates of "gibbs" and "vmp",
+            A dask.dataframe is read by the workers of the active client, which do the work of every method but "wopt",
             too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
             Values of the entries; left out with a SparseTensor, and where `value` names their column.
@@ -192,10 +192,10 @@ class BaseCP(
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
             "gibbs" takes them for real values without a limit.
         scratch : folder, optional
-            Where files without names are to lie instead of memory, for real values by "gibbs" and "vmp", and labels by
-            these or "pg-gibbs" and "pg-vb". Of real values a sweep reads them from front to back, 4 K^2 bytes per entry
-            if single precision holds the values; labels, and a limit, take 100 more, 16 of them in every mode's order.
-            The bits are those of a fit in memory; of more than a million entries, starts are found from a sample.
+            Where files without names are to lie instead of memory, for methods that need no message of every entry and
+            one noise: "gibbs", "vmp", "pg-gibbs", "pg-vb", ``CEP(messages="averaged")``. Of real values a sweep reads
+            4 K^2 bytes per entry from front to back, if single precision holds them; others take 100 more, 16 of them
+            in every mode's order. Bits are those of memory; of more than a million entries, a sample tells the start.
         memory : str or number, optional
             How much memory the fit may take, such as "8GB" or 2e9. It is added up from the numbers of entries, rows and
             columns before any work: if all fit, they lie in memory; otherwise on `scratch`, or the fit is refused.
@@ -233,7 +233,7 @@ class BaseCP(
         begin_fit(self, X, y)
         given, (X, extents, column) = (X, y), self._split_extents(X, others)
         alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
-        place = checked_place(self, scratch, memory, alone)
+        place = checked_place(self, scratch, memory, alone if scratch is None else alone | others)
         if are_files(X) and y is None:
             entries, coding = entries_of_files(self, X, modes, value, place)
         else:

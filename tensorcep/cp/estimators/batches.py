@@ -20,6 +20,7 @@ from tensorcep.cp.estimators.options import RunOptions, checked_options, with_nu
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import (
     BatchProblem,
     Stream,

@@ -12,6 +12,8 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, word_or_range
+from tensorcep.core.scratch import beside, filled
+from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.count_parameters import CountParameters
 from tensorcep.cp.estimators.defaults import Chosen
@@ -27,7 +29,9 @@ from tensorcep.cp.estimators.overdispersion import (
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import observed_moments
+from tensorcep.cp.sampled import sampled_columns
 from tensorcep.cp.settings.names import checked_method
+from tensorcep.cp.stored import Columns
 from tensorcep.entries.tables import UNSAID
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.binomial import deviance
@@ -128,7 +132,8 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
-            `scratch`, `memory` and `warm_start_fraction`, as there.
+            `scratch`, `memory` and `warm_start_fraction`, as there; `scratch` without exposures, trials and structural
+            zeros.
 
         Returns
         -------
@@ -180,6 +185,8 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         """That of the counts, its dispersion starting where main effects leave it."""
+        if isinstance(coords, Columns):  # all counts are checked where they are packed
+            coords, y = sampled_columns(coords, y)
         y, inflated = get_likelihood("poisson").check_y(y), self._asks_for_zeros()
         told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
         if self._given_name() == "binomial":
@@ -216,10 +223,11 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         if likelihood.extent == "trials":
             return np.asarray(logit(y))
-        return np.asarray(np.log(y + 0.5)) - log_dispersion(likelihood)
+        shift = log_dispersion(likelihood)
+        return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
 
     def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(float(np.mean(y**2)), order, rank)
+        return matching_scale(mean_square(y), order, rank)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None, n_trials: Any = None) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.

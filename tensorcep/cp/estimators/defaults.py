@@ -45,10 +45,14 @@ SWEEPS = 200
 STREAM_RANK = 8
 # Methods for entries on scratch, of these likelihoods.
 STORABLE = {
-    "gaussian": ("gibbs", "vmp"),
+    "gaussian": ("gibbs", "vmp", "cep"),
     "tobit": ("gibbs", "vmp"),
-    "probit": ("gibbs", "vmp"),
-    "logit": ("pg-gibbs", "pg-vb"),
+    "probit": ("gibbs", "vmp", "cep"),
+    "logit": ("pg-gibbs", "pg-vb", "cep"),
+    "poisson": ("vmp", "cep"),
+    "negbinomial": ("pg-vb", "vmp", "cep"),
+    "ordinal_probit": ("gibbs", "vmp", "cep"),
+    "ordinal_logit": ("cep",),
 }
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
@@ -135,7 +139,8 @@ def choose(
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     options = list(options_of(model, model._asked_likelihood(), rank, streaming))
-    for option in [one for one in options if not stored or is_storable(one[0], model._asked_likelihood())] or options:
+    asked = model._asked_likelihood()
+    for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
         chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
@@ -170,12 +175,13 @@ def _chosen(
     return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least)
 
 
-def is_storable(method: str, likelihood: Likelihood) -> bool:
-    """Whether the method takes entries of this likelihood from scratch."""
-    return method in STORABLE.get(likelihood.name, ())
+def is_storable(method: str, settings: Settings | None, likelihood: Likelihood) -> bool:
+    """Whether the method with these settings takes entries of this likelihood from scratch."""
+    full = method == "cep" and (settings or CEP()).get_params()["messages"] == "full"
+    return method in STORABLE.get(likelihood.name, ()) and not full
 
 
-def check_storable(method: str, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
+def check_storable(method: str, settings: Settings | None, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
     """Refuse fits, by any method if it is "auto", that need more of every entry than scratch holds.
 
     Raises
@@ -185,14 +191,17 @@ def check_storable(method: str, uneven: Any, likelihoods: Sequence[Likelihood]) 
     """
     known = [one for one in likelihoods if one.name in STORABLE]
     what = "" if known else f"the likelihood {likelihoods[0].name!r}"
-    if known and method != "auto" and not any(is_storable(method, one) for one in known):
-        what = f"method={method!r} for {known[0].name!r}"
+    if known and method != "auto" and not any(is_storable(method, settings, one) for one in known):
+        full = any(method in STORABLE[one.name] for one in known)
+        what = "a message of every entry" if full else f"method={method!r} for {known[0].name!r}"
+    if known and all(one.zeros is not None for one in known):
+        what = what or "structural zeros"
     what = what or ("noise that differs" if uneven is not None else "")
     if what:
         methods = "; ".join(f"{name!r} by {' or '.join(own)}" for name, own in STORABLE.items())
         fail_value(
-            f"scratch= is for one noise and {methods}; got {what}; use a CPRegressor or CPClassifier with one of "
-            "these, or leave scratch= out."
+            f"scratch= is for one noise, no structural zeros, and {methods}, where cep is CEP(messages='averaged'); "
+            f"got {what}; use one of these, or leave scratch= out."
         )
 
 

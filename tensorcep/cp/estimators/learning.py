@@ -54,6 +54,10 @@ class LearningCP(CPPredictions):
     _unseen_mean: np.ndarray
     _unseen_cov: np.ndarray
 
+    def _code_columns(self, values: np.ndarray) -> dict[str, Any]:
+        """Code the values of files in place; gives the fitted attributes that say how."""
+        return {}
+
     def __getattr__(self, name: str) -> Any:
         if name in LAZY and "_stream" in self.__dict__:
             self._unfold()

@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.executor import threads_of
+from tensorcep.core.scratch import beside, filled
+from tensorcep.core.sums import leaves
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
@@ -107,8 +109,17 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         """A step up the log likelihood from the constant."""
         levels, constant = _levels(likelihood), self._intercept(y, likelihood)
-        low, high = levels.between(y, levels.start)
-        return constant + log_density(likelihood.loglik, low, constant, high)[1]
+
+        def guessed(at: slice) -> np.ndarray:
+            low, high = levels.between(y[at], levels.start)
+            return np.asarray(constant + log_density(likelihood.loglik, low, constant, high)[1])
+
+        return filled(beside(y), guessed)
+
+    def _code_columns(self, values: np.ndarray) -> dict[str, Any]:
+        classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
+        filled(values, lambda at: coded(values[at], classes))
+        return {"_classes": classes}
 
     def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
         given = X.values if isinstance(X, SparseTensor) and y is None else y

@@ -133,7 +133,9 @@ def plan_fit(
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     check_memory(settings, size, chosen.max_iter)
-    packed, values = _packed(model, (coords, values, shape, labels), likelihood, (chosen.method, uneven), extent)
+    packed, values = _packed(
+        model, (coords, values, shape, labels), likelihood, (chosen.method, chosen.settings, uneven), extent
+    )
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
@@ -164,7 +166,7 @@ def _packed(
     model: BaseCP,
     entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
     likelihood: Likelihood,
-    how: tuple[str, Any],
+    how: tuple[str, Any, Any],
     extent: np.ndarray | None,
 ) -> tuple[Entries, np.ndarray]:
     """The entries in their order, and their values: sums over them then do not depend on the order of the input."""

@@ -186,10 +186,7 @@ class CPPredictions(CPComponents):
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator
     ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
-        """Draws of all rows, the model's and then the unknown ones of X, of the parameter, and of X's latent values.
-
-        The packed rows of X come last.
-        """
+        """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows."""
         check_is_fitted(self, "posterior_")
         found = placed(self, X, joint=True)
         belief, rows = found.belief, found.rows(packed_rows(found.coords, *self._row_knowledge()))

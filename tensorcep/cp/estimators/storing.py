@@ -64,10 +64,10 @@ def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, An
         return place
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
-        name = checked_method(model.method)[0]
+        name, settings = checked_method(model.method)
         asked = model._asked_likelihood()
         even = getattr(model, "noise", "one") == "one"
-        check_storable(name, None if even else model.noise, [asked, *model._likelihoods()])
+        check_storable(name, settings, None if even else model.noise, [asked, *model._likelihoods()])
     return place
 
 
@@ -98,7 +98,8 @@ def entries_of_files(
         if not fits:
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
-        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), {}  # type: ignore[return-value]
+        coding = model._code_columns(found.values)
+        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
     cells = np.stack(found.columns, axis=1).astype(np.int64)
     if files.distinct:
         merge_duplicates(cells, found.values, shape, "error")

@@ -51,7 +51,7 @@ def draw_dispersion(
     record = (entries.y, used, state.theta(c, f.shape), key, tables)
     executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
     softplus = counting.softplus(f)  # type: ignore[union-attr]
-    law = Gamma(a + groups.totals(tables), b + groups.totals(used * softplus))
+    law = Gamma(a + groups.totals(lambda at: tables[at]), b + groups.totals(lambda at: used[at] * softplus[at]))
     chains.theta[c, : groups.size] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
 
 

@@ -144,7 +144,10 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     left_out = state.held if sweeps < options.burn_in else None
     state = state._replace(leaves_out=left_out is not None)
     even = sweeps < EVEN_SHARE * options.burn_in
-    score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
+    if chains.sites is None:
+        score = np.array(executor.apart(_sweep_chain, len(chains.factors), state, problem, even))
+    else:  # chains take turns with the room for sites
+        score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
     if left_out is not None:
         uneven, (given, likelihood) = None if even else of_held(state), state.told_at(left_out.place, problem)

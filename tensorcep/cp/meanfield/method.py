@@ -29,6 +29,7 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.scratch import LINES
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
@@ -118,10 +119,17 @@ def _counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]
     """The distinct pairs of a parameter and a count, and how many entries have each; none for a precision."""
     if learned is None or learned.parameter.is_precision:
         return ()
-    used = problem.entries.weight > 0
-    pairs = np.stack([learned.groups.of_entry[used], problem.entries.y[used]])
-    pairs, multiplicity = np.unique(pairs, axis=1, return_counts=True)
-    return pairs[0].astype(np.int64), pairs[1], multiplicity.astype(float)
+    entries, groups = problem.entries, learned.groups
+    pairs: np.ndarray = np.zeros((2, 0))
+    times: np.ndarray = np.zeros(0)
+    for first in range(0, len(entries.y), LINES):
+        at = slice(first, first + LINES)
+        used = entries.weight[at] > 0
+        some = np.stack([groups.of_entry[at][used], entries.y[at][used]])
+        every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
+        pairs, place = np.unique(every, axis=1, return_inverse=True)
+        times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
+    return pairs[0].astype(np.int64), pairs[1], times
 
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -212,7 +220,7 @@ def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) ->
         law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
         return _with_law(state, law, problem, executor)
     counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-    rate = groups.totals(present * counting.softplus(sites.f, sites.square))  # type: ignore[union-attr]
+    rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
     law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
     return _with_law(state, law, problem, executor)
 

@@ -94,7 +94,8 @@ def _groups(factors: UnevenFactors, squares: np.ndarray, power: np.ndarray, prob
     if problem.uneven.mode is None:  # type: ignore[union-attr]
         used = power > 0.0
         return Groups(np.array(1.0), squares[used], power[used])
-    return Groups(factors.groups.totals(power), factors.groups.totals(power * squares))
+    groups = factors.groups
+    return Groups(groups.totals(lambda at: power[at]), groups.totals(lambda at: power[at] * squares[at]))
 
 
 def uneven_result(state: MeanFieldState, problem: Problem) -> dict[str, GammaNoise | UnevenNoise]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.executor import Executor
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.state import MessageState
 from tensorcep.cp.problem import Problem
@@ -15,7 +16,7 @@ from tensorcep.priors.record import per_row
 MAX_HALVINGS = 40
 
 
-def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
+def shrink(state: MessageState, problem: Problem, first: int, last: int, executor: Executor) -> int:
     """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
 
     Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
@@ -43,8 +44,8 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int) -> int:
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    stored = len(state.messages.Lam)
-    scale_messages(factor, problem.entries.rows[:stored], state.messages.Lam, state.messages.eta)
+    Lam, eta = state.messages[:2]
+    executor.run(scale_messages, 0, len(Lam), factor, problem.entries.rows, Lam, eta)
     return int(bad.size)
 
 

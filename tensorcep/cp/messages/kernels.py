@@ -149,9 +149,9 @@ def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
 
 
 @block_kernel
-def scale_messages(factor, rows, Lam, eta):
-    """Multiply every message to row i by factor[i]; a factor of 0 also removes what is not a number."""
-    for b in range(rows.shape[0]):
+def scale_messages(first, last, factor, rows, Lam, eta):
+    """Multiply every message to row i by factor[i], of the blocks first:last; 0 also removes what is not a number."""
+    for b in range(first, last):
         for k in range(rows.shape[1]):
             for w in range(LANES):
                 s = factor[rows[b, k, w]]

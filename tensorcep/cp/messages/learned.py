@@ -58,7 +58,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(max_variance=MAX_VARIANCE_RATIO * widest)
-    return state, shrink(state, problem, 0, len(rows.eta))
+    return state, shrink(state, problem, 0, len(rows.eta), executor)
 
 
 def _moved(state: MessageState, before: Conditional, k: int, problem: Problem) -> MessageState:

@@ -18,7 +18,8 @@ from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.kernels import add_sums
 from tensorcep.cp.messages.learned import told_by_entries, with_joint_rows, with_learned_prior
-from tensorcep.cp.messages.state import MessageState, Pace, latent_values, unsend
+from tensorcep.cp.messages.sent import unsend
+from tensorcep.cp.messages.state import MessageState, Pace, latent_values
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
@@ -67,7 +68,7 @@ def sweep(
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.sums.skipped.sum())
-        shrunk += shrink(state, problem, *_rows_of(modes, problem))
+        shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
@@ -76,8 +77,11 @@ def sweep(
     # the change an undamped update would make, so that damping does not look like convergence
     change = relative_change(f, state.f) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
-    cut = None if state.cut is None else state.cut.thresholds
-    y, theta_of_entries = in_places_of(problem, np.full(f.shape, theta), cut)
+    y: np.ndarray | None = None
+    theta_of_entries: float | np.ndarray = theta
+    if problem.likelihood.levels is not None:
+        cut = None if state.cut is None else state.cut.thresholds
+        y, theta_of_entries = in_places_of(problem, np.zeros(0), cut)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
@@ -118,7 +122,7 @@ def settle_mode(
         for sent in (state.messages.a, state.messages.b):
             sent[:] = 0.0  # the noise is known without these entries
         state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
-        shrink(state, problem, *_rows_of((k, k + 1), problem))
+        shrink(state, problem, *_rows_of((k, k + 1), problem), executor)
         f = latent_values(state.rows.mean, problem, executor)
         change, state = relative_change(f, state.f) / step, state._replace(f=f)
         if change < tol:

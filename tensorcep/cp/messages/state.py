@@ -14,6 +14,7 @@ from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
+from tensorcep.cp.messages.sent import Messages, Sums, empty_sums, first_messages, sent_first, total_of, unsend
 from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import with_unseen_rows
@@ -39,36 +40,6 @@ from tensorcep.priors.record import Conditional, RowPrior
 MAX_VARIANCE_RATIO = 1e3
 # Bytes that the cavities of all entries may take: beyond the caches, reading them saves nothing.
 MOST_KEPT = 32e6
-
-
-class Messages(NamedTuple):
-    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
-
-    Attributes
-    ----------
-    Lam : (n_blocks, K, P, LANES)
-    eta : (n_blocks, K, R, LANES)
-    a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-
-
-class Sums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
-
-    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    noise: np.ndarray
-    skipped: np.ndarray
-    counts: np.ndarray
 
 
 class Cavities(NamedTuple):
@@ -186,9 +157,11 @@ def first_state(
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
     in_free = learning(free_problem(problem))
-    messages, sums = _first_messages(in_free, dtype, precision, noise_message, stored), _empty_sums(in_free)
+    first, sums = first_messages(in_free, precision, noise_message), empty_sums(in_free)
+    messages = sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)
-    R = in_free.rank
+    R, keeps = in_free.rank, keeps_cavities and not executor.keeps_state
+    n_kept = len(in_free.entries.rows) if keeps else 0
     if precision:
         rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
     if in_free.start is not None:
@@ -198,13 +171,8 @@ def first_state(
     refresh_rows(rows, 0, len(rows.good), executor)
     noise = (0.0, 1.0)
     if problem.noise_prior is not None:
-        times = np.maximum(in_free.weights, 1.0)
-        noise = (
-            problem.noise_prior.a + float((times * messages.a).sum()),
-            problem.noise_prior.b + float((times * messages.b).sum()),
-        )
-    if not stored:
-        messages = messages._replace(a=np.zeros((0, LANES)), b=np.zeros((0, LANES)))
+        a, b = problem.noise_prior
+        noise = (a + total_of(first.a, in_free), b + total_of(first.b, in_free))
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
     return MessageState(
         messages=messages,
@@ -221,44 +189,12 @@ def first_state(
         max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
         columns=columns,
         rule=rule,
-        cavities=first_cavities(len(in_free.entries.rows) if keeps_cavities else 0, len(in_free.shape), R),
+        cavities=first_cavities(n_kept, len(in_free.shape), R),
         rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
         joint=(None,) * len(problem.shape),
         found=(None,) * len(problem.shape),
         cut=first_thresholds(problem),
     )
-
-
-def _first_messages(
-    problem: Problem, dtype: str, precision: float, noise_message: tuple[float, float] | None, stored: bool
-) -> Messages:
-    entries, R = problem.entries, problem.rank
-    n_blocks, K, _ = entries.rows.shape
-    n_stored, weight = n_blocks if stored else 0, np.minimum(problem.weights, 1.0)
-    Lam = lane_zeros((n_stored, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
-    eta = lane_zeros((n_stored, K, R, LANES), np.dtype(dtype))
-    if precision and stored:
-        Lam[:, :, diagonal(R)] = precision * weight[:, None, None]
-    if problem.noise_prior is None:
-        return Messages(Lam, eta, np.zeros((0, LANES)), np.zeros((0, LANES)))
-    mean_square = float(np.vdot(entries.y, problem.weights * entries.y)) / max(1.0, problem.weights.sum())
-    a, b = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
-    return Messages(Lam, eta, a * weight, b * weight)
-
-
-def unsend(messages: Messages, problem: Problem) -> None:
-    """Take back what was sent to rows that are not learned."""
-    for k in range(len(problem.shape)):
-        if problem.is_fixed(k):
-            messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
-
-
-def _empty_sums(problem: Problem) -> Sums:
-    entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
-    C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    weight = np.broadcast_to(problem.weights[:, None, :], entries.rows.shape)
-    counts = np.bincount(entries.rows.ravel(), weight.ravel(), minlength=n_rows)
-    return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
 
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.cp.messages.state import Messages
+from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.predict import latent
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of

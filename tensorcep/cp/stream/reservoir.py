@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from tensorcep.core.records import Sized
-from tensorcep.cp.messages.state import Messages
+from tensorcep.cp.messages.sent import Messages
 from tensorcep.kernels.slots import LANES
 
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.

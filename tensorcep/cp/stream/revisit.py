@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.cp.messages.state import Messages
+from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import diagonal
 from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of

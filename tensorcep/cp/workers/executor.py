@@ -9,7 +9,9 @@ orders of additions are those of one process, and so are the bits.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +28,8 @@ from tensorcep.cp.model import sum_chunks, sum_squares
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
 from tensorcep.cp.workers.parts import Part, cuts_of, write_part
+from tensorcep.cp.workers.passing import Passing
+from tensorcep.cp.workers.shelf import Shelf
 from tensorcep.cp.workers.tasks import Draw, Order, Range, Source, draw_range, sum_range
 from tensorcep.kernels.rows import arrange
 
@@ -51,10 +55,15 @@ class ClusterExecutor:
         Of the parts, which workers see, too.
     n_threads : int
         Of this process.
+    shelf : Shelf
+        Of the messages of methods that send them.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, n_threads: int):
+    keeps_state = True
+
+    def __init__(self, cluster: Cluster, folder: Path, n_threads: int, shelf: Shelf):
         self._cluster, self._folder, self._n_parts = cluster, folder, 1
+        self._passing = Passing(cluster, folder, shelf, self._blocks_of)
         self._local = ThreadExecutor(n_threads)
         self._first: np.ndarray | None = None
         self._problem: Problem | None = None
@@ -63,10 +72,12 @@ class ClusterExecutor:
         self._arranged: list[Arranged] = []
         self._drawn: list[tuple[Any, KernelName, bool]] = []
         self._entries: dict[tuple[int, int], tuple[np.ndarray, Held]] = {}
+        self._own_workers, self._lock = False, threading.Lock()
 
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
         self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
+        self._passing.begin(problem)
         known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
         names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]
         self._drawn = [(kernel, name, weighted) for kernel, name, weighted in names if name is not None]
@@ -74,8 +85,24 @@ class ClusterExecutor:
     def close(self) -> None:
         """End the threads, and let the workers forget the rows."""
         self._local.close()
+        self._passing.close()
         self._blocks.clear()
         self._entries.clear()
+
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+        """As `Executor.apart`, at the same time; where all workers get as many of them, each has a worker of its own.
+
+        Of chains rows then go to one worker instead of all.
+        """
+        if self._first is None or n == 1:
+            return [task(i, *args, self) for i in range(n)]
+        self._own_workers = n % max(1, self._cluster.n_workers) == 0
+        with ThreadPoolExecutor(n) as pool:
+            futures = [pool.submit(task, i, *args, self) for i in range(n)]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                self._own_workers = False
 
     def run(
         self,
@@ -87,6 +114,8 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
+        if self._passing.run(kernel, record, scratch):
+            return
         if self._first is not None and kernel is draw_parts:
             self._draw(*record[1:])
         elif self._first is not None and kernel is sum_chunks:
@@ -116,9 +145,11 @@ class ClusterExecutor:
         mode, n, stay = self._mode_at(offset), len(fit), len(target) == len(others)
         ranges = self._ranges_of(others, lambda: (start, others, target if stay else NOTHING))[mode]
         own = slice(offset, offset + n)
-        sizes = None if np.array_equal(end, start[1:]) else self._sent("sizes", mode, (end - start[:-1])[own])
-        lines = [one if len(one) == 1 else self._sent(name, mode, one) for name, one in (("Lam", Lam), ("eta", eta))]
-        blocks = self._blocks_of("factors", key[1] % CHAINS, factors)
+        chain = key[1] % CHAINS  # chains that are drawn at the same time have nothing in common on workers
+        sizes = None if np.array_equal(end, start[1:]) else self._sent(f"sizes {chain}", mode, (end - start[:-1])[own])
+        given = (("Lam", Lam), ("eta", eta))
+        lines = [one if len(one) == 1 else self._sent(f"{name} {chain}", mode, one) for name, one in given]
+        blocks = self._blocks_of("factors", chain, factors)
         draw = Draw(columns, precision, key, tuple(block.name for block in blocks))
         calls = []
         for one in ranges:
@@ -126,7 +157,8 @@ class ClusterExecutor:
             sites = None if stay else self._kept((weight[mine] if len(weight) else None, target[mine]))
             calls.append((one, draw, blocks, *lines, sizes, sites))
         self._arranged.clear()
-        told = self._cluster.run(draw_range, calls, f"rows-of-mode-{mode}", spread=True)
+        at = chain if self._own_workers else None
+        told = self._cluster.run(draw_range, calls, f"rows-of-mode-{mode}", spread=True, at=at)
         for one, (rows, squares) in zip(ranges, (each.value for each in told), strict=True):
             factors[offset + one.first : offset + one.last] = rows
             fit[one.first : one.last] = squares
@@ -244,12 +276,13 @@ class ClusterExecutor:
 
         `arrays` gives starts and other rows as `EntriesByRow` has them, and the values in their order.
         """
-        known = self._ranges.get(id(others))
-        if known is None:
-            given = arrays()
-            known = (others, [self._written(k, *given) for k in range(len(self._offsets))])
-            self._ranges[id(others)] = known
-        return known[1]
+        with self._lock:
+            known = self._ranges.get(id(others))
+            if known is None:
+                given = arrays()
+                known = (others, [self._written(k, *given) for k in range(len(self._offsets))])
+                self._ranges[id(others)] = known
+            return known[1]
 
     def _written(self, k: int, start: np.ndarray, others: np.ndarray, value: np.ndarray) -> list[Range]:
         a, b = (int(row) for row in np.asarray(self._first)[k : k + 2])

@@ -45,8 +45,11 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
             named = value is not UNSAID and value is not None
             X = frame_of_dask(X, rest.get("modes"), value, named, cluster)
             rest["modes"] = [name for name in X.columns if not named or name != value]
-        with hosted_by(ClusterHost(cluster, parts, runs, n_parts, every, strict)):
-            return model.fit(X, y, **rest)
+        host = ClusterHost(cluster, parts, runs, n_parts, every, strict)
+        with hosted_by(host):
+            model.fit(X, y, **rest)
+        host.end()
+        return model
 
 
 def active_client() -> Any:

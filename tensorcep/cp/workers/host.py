@@ -25,12 +25,14 @@ from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.executor import ClusterExecutor
 from tensorcep.cp.workers.parts import parts_for
-from tensorcep.cp.workers.snapshot import ChainsNow, RowsNow, kept_of, restored, snapshot_of
+from tensorcep.cp.workers.passing import can_be_passed
+from tensorcep.cp.workers.shelf import Shelf
+from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_of, restored, snapshot_of, stored_by
 from tensorcep.priors.record import clocks_of
 
 KIND, VERSION = "tensorcep.checkpoint", 1
-METHODS = ("gibbs", "pg-gibbs", "vmp", "pg-vb")
-SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow}
+METHODS = ("gibbs", "pg-gibbs", "vmp", "pg-vb", "cep", "laplace")
+SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow, "MessagesNow": MessagesNow}
 # Entries hashed at a time.
 BLOCKS = 1 << 16
 
@@ -65,6 +67,7 @@ class ClusterHost:
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
         self._n_parts, self._every, self._n_runs, self._n_kept = n_parts, every, 0, 0
         self._method, self._strict, self._here = "", strict, False
+        self._shelf = Shelf((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a fit that workers cannot do, or that is not the one in the folder.
@@ -97,7 +100,7 @@ class ClusterHost:
         """Who runs the kernels of a run."""
         if self._here:
             return ThreadExecutor(n_threads)
-        return ClusterExecutor(self._cluster, self._folder, n_threads)
+        return ClusterExecutor(self._cluster, self._folder, n_threads, self._shelf)
 
     def begin(self, method: Any, problem: Problem, state: Any, executor: Any, kept: bool) -> Begun:
         """The next run, up to the last sweep that is stored."""
@@ -124,7 +127,14 @@ class ClusterHost:
         for d in range(getattr(stored.state, "n_kept", 0)):
             kept.append(read_archive(str(self._path("draw", d)), KIND, VERSION)[1]["rows"])
         self._n_kept = len(kept)
-        return stored._replace(state=restored(stored.state, tuple(kept), state, problem, executor))
+        found = restored(stored.state, tuple(kept), state, problem, executor)
+        if isinstance(stored.state, MessagesNow):
+            self._hold(stored.state, found, moved=True)
+        return stored._replace(state=found)
+
+    def end(self) -> None:
+        """The fit has ended, and nobody needs messages any more."""
+        self._shelf.end()
 
     def keep(self, run: Begun) -> None:
         """Store a new draw, and every few sweeps and at the end of a run the rest of its state."""
@@ -136,12 +146,23 @@ class ClusterHost:
         self._n_kept = len(kept)
         path = self._path("run")
         if path is not None and (run.ended or run.stopped or len(run.sweeps) % self._every == 0):
-            snapshot = snapshot_of(run.state)
+            snapshot = snapshot_of(run.state, self._shelf)
             tree, arrays = split(tree_of(snapshot))
             header = {"method": self._method, "kind_of_state": type(snapshot).__name__, "state": tree}
             header |= {"ended": run.ended, "stopped": run.stopped}
             lines = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
             write_archive(path, KIND, VERSION, header, {**arrays, "sweeps": lines, "seconds": np.array(run.seconds)})
+            if isinstance(snapshot, MessagesNow):
+                self._hold(snapshot, run.state, moved=False)
+
+    def _hold(self, snapshot: MessagesNow, state: Any, moved: bool) -> None:
+        """Keep the files of a snapshot's messages; `moved`: they are those of the state from now on."""
+        own = stored_by(snapshot, self._shelf, state)
+        if own is None:
+            return
+        if moved:
+            self._shelf.move(state.messages.Lam, own)
+        self._shelf.hold(self._n_runs, own)
 
     def _path(self, what: str, *number: int) -> Path | None:
         numbers = "".join(f"-{n:04d}" for n in (self._n_runs, *number))
@@ -155,6 +176,10 @@ def _why_not(plan: Plan) -> str | None:
         return f"workers fit by {', '.join(METHODS[:-1])} and {METHODS[-1]}, not {likelihood!r} by {name!r}"
     if problem.uneven is not None or problem.fixed is not None:
         return "workers fit entries of one noise, without fixed modes"
+    if problem.uneven is None and name in ("cep", "laplace") and not can_be_passed(problem.likelihood):
+        return f"workers pass no messages of the likelihood {likelihood!r}"
+    if getattr(plan.settings, "keep_messages", False):
+        return "workers do not hand over the messages that keep_messages=True keeps"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series or a graph"
     if on_scratch(problem.entries.y):

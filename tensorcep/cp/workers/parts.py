@@ -12,13 +12,15 @@ import os
 import shutil
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.core.files import atomic_write
 from tensorcep.kernels.slots import LANES
+
+Record = TypeVar("Record", bound=tuple[Any, ...])
 
 # A range has about so many entries, and each mode so many ranges, if it is not said.
 ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
@@ -58,8 +60,8 @@ def cuts_of(start: np.ndarray, n_parts: int) -> np.ndarray:
     return np.unique(np.concatenate([[0], np.minimum(inner, n), [n]]))
 
 
-def write_part(folder: Path, part: Part) -> str:
-    """Write a part into the folder, unless it is there; gives its path.
+def write_part(folder: Path, part: Any) -> str:
+    """Write a record of arrays into the folder, unless it is there; gives its path.
 
     Raises
     ------
@@ -97,12 +99,12 @@ def _sum(array: np.ndarray) -> str:
     return found.hexdigest()
 
 
-_OPEN: dict[str, Part] = {}
+_OPEN: dict[str, Any] = {}
 _LOCK = threading.Lock()
 
 
-def open_part(path: str) -> Part:
-    """A part, mapped into memory; its content is checked when a process opens it first.
+def open_part(path: str, kind: type[Record]) -> Record:
+    """A record of this type, mapped into memory; its content is checked when a process opens it first.
 
     Raises
     ------
@@ -111,19 +113,20 @@ def open_part(path: str) -> Part:
     """
     with _LOCK:
         if path not in _OPEN:
-            _OPEN[path] = _opened(path)
-        return _OPEN[path]
+            _OPEN[path] = _opened(path, kind)
+        found: Record = _OPEN[path]
+        return found
 
 
-def _opened(path: str) -> Part:
+def _opened(path: str, kind: Any) -> Any:
     hint = "remove the folder, and fit again"
     try:
         sums = json.loads(Path(path, "sums.json").read_bytes())
         # copies on writing: arrays that must not be written are of another type, for which kernels compile again
-        arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in Part._fields}
+        arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in kind._fields}
     except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"the entries in '{path}' cannot be read ({reason_of(error)}); {hint}.") from None
-    part = Part(**{name: np.asarray(array) for name, array in arrays.items()})
+    part = kind(**{name: np.asarray(array) for name, array in arrays.items()})
     damaged = [name for name, array in part._asdict().items() if sums.get(name) != _sum(array)]
     if damaged:
         fail_value(f"the entries in '{os.path.join(path, damaged[0])}.npy' are damaged (another checksum); {hint}.")

@@ -13,8 +13,11 @@ from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.messages.state import MessageState, Pace, latent_values
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState
+from tensorcep.cp.workers.kept import Version
+from tensorcep.cp.workers.shelf import Shelf, Stored
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw
@@ -57,8 +60,32 @@ class RowsNow(NamedTuple):
     cut: ThresholdLaw | None
 
 
-def snapshot_of(state: Any) -> ChainsNow | RowsNow:
+class MessagesNow(NamedTuple):
+    """Of a method that passes messages, which are in files: where, their versions and checksums, (C, K + 1) each.
+
+    `pace` has the numbers of `Pace`, `noise` the (a, b) of the noise; Lam, eta and modes are of the rows' prior.
+    """
+
+    rows: RowState
+    Lam: np.ndarray
+    eta: np.ndarray
+    modes: ModePrior | None
+    noise: np.ndarray
+    law: Gamma
+    sweeps: int
+    pace: np.ndarray
+    max_variance: float
+    cut: ThresholdLaw | None
+    folder: str
+    latest: int
+    numbers: np.ndarray
+    checksums: np.ndarray
+
+
+def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
     """What changes in a state."""
+    if isinstance(state, MessageState):
+        return _messages_now(state, shelf)
     if isinstance(state, GibbsState):
         own = state.chains
         return ChainsNow(
@@ -92,17 +119,56 @@ def snapshot_of(state: Any) -> ChainsNow | RowsNow:
     )
 
 
+def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
+    stored, prior = shelf.get(state.messages.Lam), state.prior
+    versions = () if stored is None else stored.versions
+    return MessagesNow(
+        rows=state.rows,
+        Lam=prior.Lam,
+        eta=prior.eta,
+        modes=prior.modes,
+        noise=np.array(state.noise),
+        law=state.law,
+        sweeps=state.sweeps,
+        pace=np.array(state.pace),
+        max_variance=state.max_variance,
+        cut=state.cut,
+        folder="" if stored is None else stored.folder,
+        latest=0 if stored is None else stored.latest,
+        numbers=np.array([[one.number for one in own] for own in versions], dtype=np.int64),
+        checksums=np.array([[one.checksum for one in own] for own in versions], dtype=np.int64),
+    )
+
+
+def stored_by(now: MessagesNow, shelf: Shelf, state: MessageState) -> Stored | None:
+    """Where the messages of a state were when the snapshot was taken; None if it has none."""
+    began = shelf.get(state.messages.Lam)
+    if began is None:
+        return None
+    versions = tuple(
+        tuple(Version(*pair) for pair in zip(*own, strict=True))
+        for own in zip(now.numbers.tolist(), now.checksums.tolist(), strict=True)
+    )
+    return began._replace(folder=now.folder, latest=now.latest, versions=versions)
+
+
 def kept_of(state: Any) -> tuple[np.ndarray, ...]:
     """The draws that a sampler has kept."""
     return state.chains.kept if isinstance(state, GibbsState) else ()
 
 
 def restored(
-    now: ChainsNow | RowsNow, kept: tuple[np.ndarray, ...], state: Any, problem: Problem, executor: Executor
+    now: ChainsNow | RowsNow | MessagesNow,
+    kept: tuple[np.ndarray, ...],
+    state: Any,
+    problem: Problem,
+    executor: Executor,
 ) -> Any:
     """The state that the snapshot is of; `state` is that with which the run began."""
     if isinstance(now, ChainsNow):
         return _with_chains(now, kept, state, problem, executor)
+    if isinstance(now, MessagesNow):
+        return _with_messages(now, state, problem, executor)
     return _with_rows(now, state, problem, executor)
 
 
@@ -124,6 +190,20 @@ def _with_chains(
     if f.size:
         f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(len(now.factors))])
     return state._replace(chains=chains, f=f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
+
+
+def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    return state._replace(
+        rows=now.rows,
+        prior=state.prior._replace(Lam=now.Lam, eta=now.eta, modes=now.modes),
+        noise=(float(now.noise[0]), float(now.noise[1])),
+        law=now.law,
+        sweeps=now.sweeps,
+        pace=Pace(*now.pace.tolist()),
+        max_variance=now.max_variance,
+        cut=now.cut,
+        f=latent_values(now.rows.mean, problem, executor),
+    )
 
 
 def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:

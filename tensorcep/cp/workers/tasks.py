@@ -136,7 +136,7 @@ def draw_range(
     Lam and eta have a line for each row of the mode, or one for all. `sizes` says how many entries of each row of the
     mode count, the first ones; None: all.
     """
-    part, (first, last) = open_part(where.path), (where.first, where.last)
+    part, (first, last) = open_part(where.path, Part), (where.first, where.last)
     columns = ModeColumns(*(np.array(one) for one in draw.columns))
     everything = Order(0, sum(len(block) for block in blocks), columns.order)
     source = all_rows(Source("factors", "factors", draw.names, [everything]), blocks)
@@ -163,7 +163,7 @@ def sum_range(
     where: Range, sources: tuple[Source, Source], blocks: list[np.ndarray], sites: Sites | None = None
 ) -> list[np.ndarray]:
     """`sum_products` of two sources over the entries of the range: with weights, and with values."""
-    part, n = open_part(where.path), where.last - where.first
+    part, n = open_part(where.path, Part), where.last - where.first
     N, none = len(part.others), np.zeros(0, dtype=np.int64)
     weight, target = _own(sites, part)
     lists = part.start, part.start[1:], np.arange(N, dtype=np.int32), np.empty(0), part.others

@@ -19,6 +19,7 @@ from tensorcep.cp import stored
 from tensorcep.cp.estimators import storing
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 
+AVERAGED = tc.CEP(messages="averaged", n_starts=2, anneal=2)
 SHAPE, NAMES = (60, 40, 8), ["user", "item", "hour"]
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -65,9 +66,16 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
-    """A model whose entries have auxiliary variables, and values for it."""
+    """A model whose entries have auxiliary variables, or messages, and values for it."""
     how: dict[str, Any] = {"method": method, "max_iter": 6, "random_state": 1}
     y = data()[1]
+    if kind == "values":
+        return tc.CPRegressor(2, **how), y
+    if kind in ("levels", "logistic levels"):
+        link = "probit" if kind == "levels" else "logit"
+        return tc.CPOrdinalClassifier(2, link=link, **how), np.clip(np.round(y), 1.0, 4.0)
+    if kind in ("counts", "poisson", "negbinomial"):
+        return tc.CPCountRegressor(2, likelihood="auto" if kind == "counts" else kind, **how), np.floor(np.exp(y / 2.0))
     if kind == "limit":
         return tc.CPRegressor(2, lower_limit=2.5, **how), np.maximum(y, 2.5)
     return tc.CPClassifier(2, link=kind, **how), (y > 3.0).astype(int)
@@ -84,6 +92,20 @@ def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
         pytest.param("auto", "vmp", marks=pytest.mark.slow),
         pytest.param("limit", "auto", marks=pytest.mark.slow),
         pytest.param("limit", "vmp", marks=pytest.mark.slow),
+        ("values", AVERAGED),
+        ("logit", AVERAGED),
+        ("counts", "auto"),
+        ("negbinomial", "pg-vb"),
+        ("levels", "vmp"),
+        pytest.param("levels", Gibbs(n_chains=2), marks=pytest.mark.slow),
+        pytest.param("levels", AVERAGED, marks=pytest.mark.slow),
+        pytest.param("logistic levels", AVERAGED, marks=pytest.mark.slow),
+        pytest.param("probit", tc.CEP(messages="averaged", order=2, warm_up=2), marks=pytest.mark.slow),
+        pytest.param("poisson", AVERAGED, marks=pytest.mark.slow),
+        pytest.param("negbinomial", AVERAGED, marks=pytest.mark.slow),
+        pytest.param("negbinomial", "vmp", marks=pytest.mark.slow),
+        pytest.param("negbinomial", tc.PGVB(dispersion_mode=2), marks=pytest.mark.slow),
+        pytest.param("poisson", "vmp", marks=pytest.mark.slow),
     ],
 )
 def test_fit_with_auxiliary_variables_on_scratch_has_the_bits_of_memory(kind: str, method: Any, tmp_path: Path) -> None:
@@ -133,6 +155,18 @@ def test_fit_of_files_is_that_of_their_table_in_any_order(kind: str, tmp_path: P
             found = model().fit(source, value="y", scratch=place)
             np.testing.assert_array_equal(found.predict(cells), expected.predict(cells))
             assert [list(own) for own in found.labels_] == [list(own) for own in expected.labels_]
+
+
+def test_levels_in_files_are_those_of_their_table(tmp_path: Path) -> None:
+    found: list[Any] = []
+    table = frame().assign(y=lambda part: np.clip(np.round(part["y"]), 1.0, 4.0))
+    table.to_parquet(tmp_path / "all.parquet", index=False)
+    for source, place in ((table, None), (tmp_path / "all.parquet", tmp_path)):
+        levels = tc.CPOrdinalClassifier(2, method="vmp", max_iter=6, random_state=1)
+        found.append(levels.fit(source, value="y", scratch=place))
+    assert found[0].classes_.tolist() == found[1].classes_.tolist() == [1.0, 2.0, 3.0, 4.0]
+    cells = table[NAMES][:50]
+    np.testing.assert_array_equal(found[0].predict_proba(cells), found[1].predict_proba(cells))
 
 
 def test_fit_of_tns_files_counts_rows(tmp_path: Path) -> None:
@@ -200,12 +234,15 @@ def test_fit_that_is_interrupted_leaves_no_file_and_no_model(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("refused", "options", "match"),
     [
-        (model("cep"), {}, "got method='cep' for 'gaussian'"),
+        (model("cep"), {}, "got a message of every entry"),
         (model(noise="entry"), {}, "got noise that differs"),
         (model("cep", lower_limit=0.0), {}, "got method='cep' for 'tobit'"),
         (tc.CPClassifier(2, method="gibbs", link="logit"), {}, "got method='gibbs' for 'logit'"),
-        (tc.CPCountRegressor(2), {}, "got the likelihood 'poisson'"),
-        (tc.CPOrdinalClassifier(2), {}, "got the likelihood 'ordinal_probit'"),
+        (tc.CPCountRegressor(2, likelihood="binomial"), {"n_trials": np.ones(3000)}, "does not go with n_trials="),
+        (tc.CPCountRegressor(2), {"exposure": np.ones(3000)}, "scratch= does not go with exposure="),
+        (tc.CPCountRegressor(2, zero_inflation=True), {}, "got structural zeros"),
+        (tc.CPCountRegressor(2, likelihood="binomial"), {}, "got the likelihood 'binomial'"),
+        (tc.CPOrdinalClassifier(2, method="laplace"), {}, "got method='laplace' for 'ordinal_probit'"),
         (model(), {"sample_weight": np.ones(3000)}, "scratch= does not go with sample_weight="),
         (model(), {"fixed_modes": "user"}, "scratch= does not go with fixed_modes="),
     ],

@@ -1,4 +1,4 @@
-"""How a batch is learned: boldly where it bears that, as the settings say where not, and with positive messages last."""
+"""How a batch is learned: boldly where it bears that, else as the settings say, and with positive messages last."""
 
 from __future__ import annotations
 

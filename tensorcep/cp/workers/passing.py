@@ -1,0 +1,196 @@
+"""Passes of methods that send messages, on the workers of a cluster: sums come back, messages stay in files.
+
+The chunks of the entries are those of one process, and their sums are added here in the same order, so bits are the
+same; there are `tensorcep.cp.model.MAX_CHUNKS` of them at most, and fewer where rows have few entries each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.cluster import Cluster, Held
+from tensorcep.core.executor import Rooms
+from tensorcep.cp.cep.averaged import averaged_chunks
+from tensorcep.cp.cep.sweep import cep_chunks
+from tensorcep.cp.laplace.sweep import laplace_chunks
+from tensorcep.cp.messages.kernels import scale_messages
+from tensorcep.cp.messages.sent import Sums, send_first
+from tensorcep.cp.model import Entries
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.workers.entrywise import KernelName, name_of_kernel
+from tensorcep.cp.workers.kept import Memory, Version, Where
+from tensorcep.cp.workers.messages import Chunk, ChunkPart, Found, Work, pass_chunk, scale_chunk
+from tensorcep.cp.workers.parts import write_part
+from tensorcep.cp.workers.shelf import Shelf, Stored
+from tensorcep.cp.workers.tasks import Source
+from tensorcep.kernels.nearest import narrow
+from tensorcep.likelihoods.record import Likelihood
+
+PASSES = (cep_chunks, averaged_chunks, laplace_chunks)
+# Fields of a rule that are addresses.
+ADDRESSES = ("tilted", "loglik", "narrow", "second", "clamped")
+NOWHERE = KernelName("", "")  # of parts that the rule's columns make
+
+
+class Passing:
+    """Passes over the entries of a problem, on workers.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    folder : Path
+        Of entries.
+    shelf : Shelf
+    blocks_of : callable
+        ``blocks_of(what, which, rows)``: the rows of every mode as workers have them.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path, shelf: Shelf, blocks_of: Callable[..., list[Held]]):
+        self._cluster, self._folder, self._shelf, self._blocks_of = cluster, folder, shelf, blocks_of
+        self._likelihood: Likelihood | None = None
+        self._chunks: tuple[Any, list[Chunk]] | None = None
+        self._memory: tuple[str, Held] | None = None
+
+    def begin(self, problem: Problem) -> None:
+        """Passes are over the entries of this problem from now on."""
+        self._likelihood = problem.likelihood
+
+    def close(self) -> None:
+        """Let workers forget messages."""
+        self._memory = None
+
+    def run(self, kernel: Any, record: tuple[Any, ...], scratch: Any) -> bool:
+        """Do what a kernel does with these arguments, after the blocks, if it is a matter of messages on workers."""
+        if kernel is send_first:
+            first, _, messages = record
+            self._shelf.add(messages.Lam, first)
+        elif kernel is scale_messages and self._shelf.get(record[2]) is not None:
+            self._scale(record[0], record[2], record[3].shape[2])
+        elif self._likelihood is not None and any(kernel is one for one in PASSES):
+            self._pass(kernel, record, scratch)
+        else:
+            return False
+        return True
+
+    def _pass(self, kernel: Any, record: tuple[Any, ...], scratch: Any) -> None:
+        (modes, entries, columns, *rows), (messages, _, sums, noise, rule) = record[:-5], record[-5:]
+        chunks, stored = self._chunks_of(entries), self._shelf.get(messages.Lam)
+        every: list[Held] = []
+        sources = tuple(
+            {name: self._source(f"{n} {name}", getattr(own, name), every) for name in names}
+            for n, (own, names) in enumerate(zip(rows, _fields(kernel, rule), strict=True))
+        )
+        names = _addresses(rule, self._likelihood)
+        work = Work(
+            kernel=_named(kernel),
+            modes=modes,
+            offsets=entries.offsets,
+            columns=columns,
+            sources=sources,
+            R=sums.eta.shape[2],
+            noise=noise,
+            rule=rule._replace(**{name: 0 for name in ADDRESSES if hasattr(rule, name)}),
+            addresses=names,
+            scratch=scratch.make if isinstance(scratch, Rooms) else scratch,
+        )
+        calls = [(chunk, work, every, *self._where(stored, chunk)) for chunk in chunks]
+        told = self._cluster.run(pass_chunk, calls, "messages-" + "-".join(map(str, range(*modes))), spread=True)
+        found: list[Found] = [one.value for one in told]
+        for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
+            self._take(c, chunk, modes, entries.offsets, one, sums)
+        if stored is not None:
+            moved = stored._replace(latest=stored.latest + 1, versions=tuple(one.versions for one in found))
+            self._shelf.move(messages.Lam, moved)
+
+    def _take(
+        self, c: int, chunk: Chunk, modes: tuple[int, int], offsets: np.ndarray, found: Found, sums: Sums
+    ) -> None:
+        """What the pass over a chunk gave, into the sums."""
+        mine = slice(int(offsets[modes[0]]), int(offsets[modes[1]]))
+        for whole, parts in zip((sums.Lam[c], sums.eta[c]), zip(*found.sums, strict=True), strict=True):
+            whole[mine] = 0.0
+            for (a, b), part in zip(chunk.rows[slice(*modes)], parts, strict=True):
+                whole[a:b] = part
+                self._cluster.received += part.nbytes
+        sums.noise[c], sums.skipped[c] = found.noise, found.skipped
+
+    def _scale(self, factor: np.ndarray, Lam: np.ndarray, R: int) -> None:
+        """Scale messages that workers have."""
+        stored = self._shelf.get(Lam)
+        if stored is None or self._chunks is None:
+            return
+        entries, chunks = self._chunks
+        bounds = zip(entries.offsets[:-1].tolist(), entries.offsets[1:].tolist(), strict=True)
+        modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
+        sent = self._cluster.put(factor)
+        calls = [(chunk, sent, modes, *self._where(stored, chunk), R) for chunk in chunks]
+        told = self._cluster.run(scale_chunk, calls, "scaled-messages", spread=True)
+        versions = tuple(one.value for one in told)
+        self._shelf.move(Lam, stored._replace(latest=stored.latest + 1, versions=versions))
+
+    def _where(self, stored: Stored | None, chunk: Chunk) -> tuple[Where | None, Held | None]:
+        if stored is None:
+            return None, None
+        if self._memory is None or self._memory[0] != stored.folder:
+            self._memory = (stored.folder, self._cluster.put(Memory()))
+        none = (Version(),) * (len(chunk.rows) + 1)
+        versions = stored.versions[chunk.number] if stored.versions else none
+        where = Where(stored.folder, chunk.number, versions, stored.latest + 1, stored.first, stored.dtype)
+        return where, self._memory[1]
+
+    def _source(self, kind: str, rows: np.ndarray, every: list[Held]) -> Source:
+        blocks = self._blocks_of(kind, 0, rows)
+        every += blocks
+        return Source(kind, kind, tuple(block.name for block in blocks), None, len(every) - len(blocks))
+
+    def _chunks_of(self, entries: Entries) -> list[Chunk]:
+        """The chunks of the entries, which are written when they are first needed."""
+        known = self._chunks
+        if known is not None and all(a is b for a, b in zip(known[0], entries, strict=True)):
+            return known[1]
+        bounds = zip(entries.chunk_start[:-1].tolist(), entries.chunk_start[1:].tolist(), strict=True)
+        chunks = [self._written(entries, c, a, b) for c, (a, b) in enumerate(bounds)]
+        self._chunks = (entries, chunks)
+        return chunks
+
+    def _written(self, entries: Entries, number: int, first: int, last: int) -> Chunk:
+        part = ChunkPart(*(getattr(entries, name)[first:last] for name in ChunkPart._fields))
+        used, touched = part.weight > 0.0, []
+        for k, offset in enumerate(entries.offsets[:-1].tolist()):
+            rows = part.rows[:, k][used]
+            touched.append((int(rows.min()), int(rows.max()) + 1) if len(rows) else (offset, offset))
+        return Chunk(write_part(self._folder, part), number, tuple(touched))
+
+
+def _named(kernel: Any) -> KernelName:
+    name = name_of_kernel(kernel)
+    if name is None:
+        raise ValueError(f"workers cannot find the kernel {kernel!r} by its name; fit it in one process.")
+    return name
+
+
+def _fields(kernel: Any, rule: Any) -> tuple[tuple[str, ...], ...]:
+    """The fields of every record of rows that a pass uses."""
+    if kernel is laplace_chunks:
+        return (("Lam", "eta", "mean"),)
+    if kernel is cep_chunks:
+        return (("Lam", "eta", "mean", "cov") if rule.from_posterior else ("Lam", "eta"),)
+    cavity = ("good",) if rule.gaussian and rule.order == 1 else ("Lam", "eta", "good")
+    return ("mean", "cov"), cavity, ("Lam", "eta")
+
+
+def _addresses(rule: Any, likelihood: Likelihood | None) -> dict[str, KernelName]:
+    """The kernels behind the addresses of a rule."""
+    kernels = {name: getattr(likelihood, name) for name in ("tilted", "loglik")} | {"narrow": narrow}
+    used = [name for name in ADDRESSES if getattr(rule, name, 0)]
+    return {name: _named(kernels[name]) if name in kernels else NOWHERE for name in used}
+
+
+def can_be_passed(likelihood: Likelihood) -> bool:
+    """Whether workers find the kernels of a likelihood."""
+    kernels = (likelihood.tilted, likelihood.loglik)
+    return all(kernel is None or name_of_kernel(kernel) is not None for kernel in kernels)
