@@ -163,7 +163,7 @@ class Labels:
             codes, found = pd.factorize(index.to_numpy())
             with contextlib.suppress(TypeError):
                 order = sorted(range(len(found)), key=found.__getitem__)
-                codes, found = np.argsort(order)[codes], found[order]
+                codes, found = in_natural_order(np.argsort(order)[codes], found[order])
         else:
             codes, found = dense_codes(index) or in_natural_order(*pd.factorize(index, sort=True))
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)

@@ -69,7 +69,8 @@ def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     off = np.full(2 * len(left), -1e-3 / n)
     matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
     how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
-    found = spilu((matrix + sparse.eye_array(n)).tocsc(), **how)
+    diagonal = sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))
+    found = spilu((matrix + diagonal).tocsc(), **how)
     return np.asarray(found.perm_c, dtype=np.int64)
 
 

@@ -96,8 +96,7 @@ def start_chains(
     columns = mode_columns(free_columns)
     factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
     for c in range(options.n_chains):
-        given = c == 0 and small.start is not None
-        start = small.start if given else _draws_from_prior(small, c)
+        start = small.start if c == 0 and small.start is not None else _draws_from_prior(small, c)
         for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]

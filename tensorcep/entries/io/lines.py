@@ -216,7 +216,8 @@ def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
         with _lines(path, name) as lines:
             yield lines
     except csv.Error as error:
-        raise ValueError(f"{error} of '{name or path}' {LONG_FIELD}.") from error
+        what = NOT_TEXT if "NUL" in str(error.__cause__) else LONG_FIELD  # the former up to Python 3.10
+        raise ValueError(f"{error} of '{name or path}' {what}.") from error
 
 
 @contextlib.contextmanager
