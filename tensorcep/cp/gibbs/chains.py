@@ -99,7 +99,7 @@ def start_chains(
         start = small.start if c == 0 and small.start is not None else _draws_from_prior(small, c)
         for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
             used = free.free >= 0
-            factors[c, a:b, free.free[used]] = start[a:b, used].T  # type: ignore[index]
+            factors[c, a:b, free.free[used]] = start[a:b, used].T
     priors = tuple(initial_prior(small) for _ in range(options.n_chains))
     drawn = drawn or problem.power is not None
     by_row = by_row_of(problem, left_out, values=not drawn)

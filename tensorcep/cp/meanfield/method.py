@@ -38,6 +38,7 @@ from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
 from tensorcep.cp.parameters import (
+    counts_of,
     first_thresholds,
     learned_levels,
     learned_parameter,
