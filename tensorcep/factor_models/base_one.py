@@ -170,6 +170,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _read_new(self, X: Any) -> Matrix:
         """New rows of a fitted matrix."""
         check_is_fitted(self, "posterior_")
+        refuse_rows_alone(self.posterior_)
         return self._read(X, self._links[0].kind, reset=False)
 
     def _fitted(
@@ -202,7 +203,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
     def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
         """The conditional posterior of new rows, all else as fitted."""
-        refuse_rows_alone(self.posterior_)
         link = self._links[0]._replace(matrix=matrix)
         return new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
 

@@ -174,11 +174,12 @@ def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_features_give_the_same_bits_on_any_number_of_threads():
+@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)])
+def test_features_give_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
     y, items = rng.standard_normal(len(X)), tc.Features(rng.standard_normal((200, 3)))
-    how = {"rank": 30, "max_iter": 4, "random_state": 0, "method": tc.Gibbs(n_chains=1), "init": "random"}
+    how = {"rank": 30, "max_iter": 4, "random_state": 0, "method": method, "init": "random"}
     one, two = (tc.CPRegressor(prior={1: items}, n_jobs=n, **how).fit(X, y) for n in (1, 2))
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
