@@ -29,7 +29,6 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.core.scratch import LINES
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
@@ -39,7 +38,7 @@ from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
 from tensorcep.cp.parameters import (
-    Learned,
+    distinct_counts,
     first_thresholds,
     learned_levels,
     learned_parameter,
@@ -100,7 +99,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         sites=as_observed(problem, augmentation),
         learned=learned,
         law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        counts=_counts(learned, problem),
+        counts=distinct_counts(learned, problem),
         sweeps=0,
         cut=first_thresholds(problem),
         found=(None,) * len(problem.shape),
@@ -113,23 +112,6 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         state = state._replace(square=first_square(state, orders, problem, executor))
     state = _with_latent(state, problem, executor)
     return _with_sites(state, problem, executor) if state.weighted else state
-
-
-def _counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
-    """The distinct pairs of a parameter and a count, and how many entries have each; none for a precision."""
-    if learned is None or learned.parameter.is_precision:
-        return ()
-    entries, groups = problem.entries, learned.groups
-    pairs: np.ndarray = np.zeros((2, 0))
-    times: np.ndarray = np.zeros(0)
-    for first in range(0, len(entries.y), LINES):
-        at = slice(first, first + LINES)
-        used = entries.weight[at] > 0
-        some = np.stack([groups.of_entry[at][used], entries.y[at][used]])
-        every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
-        pairs, place = np.unique(every, axis=1, return_inverse=True)
-        times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
-    return pairs[0].astype(np.int64), pairs[1], times
 
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
