@@ -65,8 +65,6 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
     permutation = lexical_places(coords, tuple(shape))
-    if n < np.iinfo(np.int32).max:  # one type, for which kernels compile once
-        permutation = permutation.astype(np.int32, copy=False)
     rows = np.zeros((n_blocks, order, LANES), dtype=np.int32)
     values, weight, column = (
         np.zeros(n_blocks * LANES),
