@@ -39,8 +39,11 @@ def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lexical_places(columns: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """The places of the lines of columns (n, K), whole numbers from 0, in lexical order, stable."""
+    """The places of the lines of columns (n, K), whole numbers from 0, in lexical order, stable.
+
+    They are int32 where that holds them, however few they are: kernels compile for each type.
+    """
     place, _ = sorted_places(columns[:, -1], sizes[-1])
     for k in range(len(sizes) - 2, -1, -1):
         place = place[sorted_places(columns[place, k], sizes[k])[0]]
-    return place
+    return place.astype(np.int32 if len(place) < np.iinfo(np.int32).max else np.int64, copy=False)

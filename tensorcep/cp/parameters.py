@@ -109,6 +109,23 @@ class Learned(NamedTuple):
         return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b)}
 
 
+def distinct_counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
+    """The distinct pairs of a parameter and a count, and how many entries have each; none for a precision."""
+    if learned is None or learned.parameter.is_precision:
+        return ()
+    entries, groups = problem.entries, learned.groups
+    pairs: np.ndarray = np.zeros((2, 0))
+    times: np.ndarray = np.zeros(0)
+    for first in range(0, len(entries.y), LINES):
+        at = slice(first, first + LINES)
+        used = entries.weight[at] > 0
+        some = np.stack([groups.of_entry[at][used], entries.y[at][used]])
+        every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
+        pairs, place = np.unique(every, axis=1, return_inverse=True)
+        times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
+    return pairs[0].astype(np.int64), pairs[1], times
+
+
 def own_law(theta: float) -> Gamma:
     """The law of a parameter that is not learned."""
     return Gamma(np.array([theta]), np.ones(1))
@@ -213,20 +230,3 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
             )
     return Learned(parameter, getattr(options, f"{parameter.name}_prior", parameter.prior), groups_of(problem, mode))
-
-
-def counts_of(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
-    """The distinct pairs of a parameter and a count, and how many entries have each; none for a precision."""
-    if learned is None or learned.parameter.is_precision:
-        return ()
-    entries, groups = problem.entries, learned.groups
-    pairs: np.ndarray = np.zeros((2, 0))
-    times: np.ndarray = np.zeros(0)
-    for first in range(0, len(entries.y), LINES):
-        at = slice(first, first + LINES)
-        used = entries.weight[at] > 0
-        some = np.stack([groups.of_entry[at][used], entries.y[at][used]])
-        every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
-        pairs, place = np.unique(every, axis=1, return_inverse=True)
-        times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
-    return pairs[0].astype(np.int64), pairs[1], times

@@ -13,7 +13,6 @@ from helpers import problems
 from tensorcep.core.scratch import Scratch, on_scratch
 from tensorcep.cp import parameters, read_stored, sampled, stored
 from tensorcep.cp.columns import free_columns
-from tensorcep.cp.meanfield import method as meanfield
 from tensorcep.cp.meanfield import stored as meanfield_stored
 from tensorcep.cp.messages import state
 from tensorcep.cp.model import Entries, EntriesByRow, entries_by_row
@@ -101,10 +100,10 @@ def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.
         sums = np.bincount(groups.of_entry.ravel(), values.ravel(), minlength=groups.size)
         with monkeypatch.context() as patch:
             patch.setattr(parameters, "LINES", 7)
-            patch.setattr(meanfield, "LINES", 7)
             assert same(groups.totals(lambda at: values[at]), sums)
             assert same(
-                meanfield._counts(learned, problem), (expected[0].astype(int), expected[1], times.astype(float))
+                parameters.distinct_counts(learned, problem),
+                (expected[0].astype(int), expected[1], times.astype(float)),
             )
 
 

@@ -35,7 +35,8 @@ def budget(n_entries: int, limit: float = float("inf")) -> float:
 def within(size: Size, limit: float | None, stored: bool) -> Size:
     """The size of a fit that may take so many bytes; where entries lie on scratch, in memory are those of a sample."""
     sorting = SORTING_BYTES * min(size.n_entries, PIECE) if stored else 0
-    size = size._replace(n_entries=min(size.n_entries, MOST_SAMPLED)) if stored else size
+    if stored:
+        size = size._replace(n_entries=min(size.n_entries, MOST_SAMPLED), n_stored=size.n_entries)
     return size if limit is None else size._replace(beside=PROGRAM + sorting, limit=limit)
 
 

@@ -38,7 +38,7 @@ from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
 from tensorcep.cp.parameters import (
-    counts_of,
+    distinct_counts,
     first_thresholds,
     learned_levels,
     learned_parameter,
@@ -99,7 +99,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         sites=as_observed(problem, augmentation),
         learned=learned,
         law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        counts=counts_of(learned, problem),
+        counts=distinct_counts(learned, problem),
         sweeps=0,
         cut=first_thresholds(problem),
         found=(None,) * len(problem.shape),

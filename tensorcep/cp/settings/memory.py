@@ -21,6 +21,8 @@ class Size(NamedTuple):
         Bytes of what goes before, and of what is there whatever is fitted, where these are counted.
     limit : float
         Bytes that the user allows.
+    n_stored : int
+        Entries on scratch, of which memory holds `n_entries`; 0 where there are none.
     """
 
     n_entries: int
@@ -30,6 +32,7 @@ class Size(NamedTuple):
     cp: int
     beside: int = 0
     limit: float = float("inf")
+    n_stored: int = 0
 
     @property
     def n_rows(self) -> int:

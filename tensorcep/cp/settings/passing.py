@@ -192,7 +192,8 @@ class Laplace(Settings):
 def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) -> Memory:
     """Bytes of methods that pass messages; `averages` is how many more sets of rows a kernel gets in their place."""
     K, P, starts = len(size.shape), packed(size.Q) + size.Q, min(2, options.n_starts)
-    sums = size.n_rows * P * (2 + min(MAX_SUMS, size.n_entries * K // (4 * size.n_rows)))
+    n = max(size.n_entries, size.n_stored)
+    sums = size.n_rows * P * (2 + min(MAX_SUMS, n * K // (4 * size.n_rows)))
     state = 8 * (sums + size.n_rows * (packed(size.Q) + 4 * size.Q))
     of_entry = 8 + (0 if averages else 16 + K * P * np.dtype(options.dtype).itemsize)
     beside = size.posterior + max(8 * averages * size.n_rows * P, size.posterior)

@@ -125,7 +125,7 @@ def with_new(
     reservoir : Reservoir
     arrived : tuple of (n, K) int64, (n,) float64, float
         Coordinates, values and time of the new entries: the first n of the batch.
-    permutation : (N,) int64
+    permutation : (N,) int32 or int64
         Entry of the batch that each lane holds. Its order is that of the draws, so that the order of the input does
         not matter.
     sent : Messages

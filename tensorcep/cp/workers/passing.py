@@ -51,13 +51,13 @@ class Passing:
 
     def __init__(self, cluster: Cluster, folder: Path, shelf: Shelf, blocks_of: Callable[..., list[Held]]):
         self._cluster, self._folder, self._shelf, self._blocks_of = cluster, folder, shelf, blocks_of
-        self._likelihood: Likelihood | None = None
+        self._problem: Problem | None = None
         self._chunks: tuple[Any, list[Chunk]] | None = None
         self._memory: tuple[str, Held] | None = None
 
     def begin(self, problem: Problem) -> None:
         """Passes are over the entries of this problem from now on."""
-        self._likelihood = problem.likelihood
+        self._problem = problem
 
     def close(self) -> None:
         """Let workers forget messages."""
@@ -68,15 +68,17 @@ class Passing:
         if kernel is send_first:
             first, _, messages = record
             self._shelf.add(messages.Lam, first)
+        elif self._problem is None:
+            return False
         elif kernel is scale_messages and self._shelf.get(record[2]) is not None:
-            self._scale(record[0], record[2], record[3].shape[2])
-        elif self._likelihood is not None and any(kernel is one for one in PASSES):
-            self._pass(kernel, record, scratch)
+            self._scale(record[0], record[2], record[3].shape[2], self._problem.weighted_entries)
+        elif any(kernel is one for one in PASSES):
+            self._pass(kernel, record, scratch, self._problem.likelihood)
         else:
             return False
         return True
 
-    def _pass(self, kernel: Any, record: tuple[Any, ...], scratch: Any) -> None:
+    def _pass(self, kernel: Any, record: tuple[Any, ...], scratch: Any, likelihood: Likelihood) -> None:
         (modes, entries, columns, *rows), (messages, _, sums, noise, rule) = record[:-5], record[-5:]
         chunks, stored = self._chunks_of(entries), self._shelf.get(messages.Lam)
         every: list[Held] = []
@@ -84,7 +86,6 @@ class Passing:
             {name: self._source(f"{n} {name}", getattr(own, name), every) for name in names}
             for n, (own, names) in enumerate(zip(rows, _fields(kernel, rule), strict=True))
         )
-        names = _addresses(rule, self._likelihood)
         work = Work(
             kernel=_named(kernel),
             modes=modes,
@@ -94,7 +95,7 @@ class Passing:
             R=sums.eta.shape[2],
             noise=noise,
             rule=rule._replace(**{name: 0 for name in ADDRESSES if hasattr(rule, name)}),
-            addresses=names,
+            addresses=_addresses(rule, likelihood),
             scratch=scratch.make if isinstance(scratch, Rooms) else scratch,
         )
         calls = [(chunk, work, every, *self._where(stored, chunk)) for chunk in chunks]
@@ -118,12 +119,11 @@ class Passing:
                 self._cluster.received += part.nbytes
         sums.noise[c], sums.skipped[c] = found.noise, found.skipped
 
-    def _scale(self, factor: np.ndarray, Lam: np.ndarray, R: int) -> None:
+    def _scale(self, factor: np.ndarray, Lam: np.ndarray, R: int, entries: Entries) -> None:
         """Scale messages that workers have."""
-        stored = self._shelf.get(Lam)
-        if stored is None or self._chunks is None:
+        chunks, stored = self._chunks_of(entries), self._shelf.get(Lam)
+        if stored is None:
             return
-        entries, chunks = self._chunks
         bounds = zip(entries.offsets[:-1].tolist(), entries.offsets[1:].tolist(), strict=True)
         modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
         sent = self._cluster.put(factor)
@@ -183,7 +183,7 @@ def _fields(kernel: Any, rule: Any) -> tuple[tuple[str, ...], ...]:
     return ("mean", "cov"), cavity, ("Lam", "eta")
 
 
-def _addresses(rule: Any, likelihood: Likelihood | None) -> dict[str, KernelName]:
+def _addresses(rule: Any, likelihood: Likelihood) -> dict[str, KernelName]:
     """The kernels behind the addresses of a rule."""
     kernels = {name: getattr(likelihood, name) for name in ("tilted", "loglik")} | {"narrow": narrow}
     used = [name for name in ADDRESSES if getattr(rule, name, 0)]
