@@ -100,6 +100,12 @@ def test_a_model_that_deviates_is_saved(data, name, request, tmp_path):
     np.testing.assert_array_equal(
         again.log_score(cells(data.gaps), data.gaps["y"]), model.log_score(cells(data.gaps), data.gaps["y"])
     )
+    row = model.posterior_.deviations.row
+    row[0] += PARKS
+    model.save(tmp_path / "model.npz")
+    row[0] -= PARKS
+    with pytest.raises(ValueError, match="its deviations do not fit its shape"):
+        tc.load(tmp_path / "model.npz")
 
 
 @BOTH
