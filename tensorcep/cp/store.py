@@ -150,7 +150,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         numbers = member.eta if isinstance(member, Posterior) else member.rows
         if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
-        if getattr(member, "deviations", None) is not None and not _fits(member, member.deviations):
+        if not _fits(member, getattr(member, "deviations", None)):
             raise ValueError("its deviations do not fit its shape")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
@@ -161,8 +161,10 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         raise ValueError(f"there is no method {method!r}")
 
 
-def _fits(member: Any, of: Deviations) -> bool:
-    """Whether deviations are those of rows of the result, in order, for each of its components."""
+def _fits(member: Any, of: Deviations | None) -> bool:
+    """Whether deviations, if there are some, are those of rows of the result, in order, in each of its components."""
+    if of is None:
+        return True
     n = 1 if isinstance(member, Posterior) else member.rows.shape[0] * member.rows.shape[1]
     shape, first = member.shape, offsets(member.shape)
     if len(of.mean) != n or not all(0 <= k < len(shape) for k in of.modes):
