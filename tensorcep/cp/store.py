@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior, Result
+from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import RECORD, Sized, read_as
 from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
@@ -161,6 +162,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         numbers = member.eta if isinstance(member, Posterior) else member.rows
         if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
+        if not _fits(member, getattr(member, "deviations", None)):
+            raise ValueError("its deviations do not fit its shape")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
     for name in ("lower_limit_", "_sampled_rate"):
@@ -168,6 +171,20 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
+
+
+def _fits(member: Any, of: Deviations | None) -> bool:
+    """Whether deviations, if there are some, are those of rows of the result, in order, in each of its components."""
+    if of is None:
+        return True
+    n = 1 if isinstance(member, Posterior) else member.rows.shape[0] * member.rows.shape[1]
+    shape, first = member.shape, offsets(member.shape)
+    if len(of.mean) != n or not all(0 <= k < len(shape) for k in of.modes):
+        return False
+    sizes = (of.size, len(of.times)) == tuple(shape[k] for k in of.modes)
+    known = bool((of.row >= 0).all() and (of.row < of.size).all() and _is_positive(of.precision))
+    in_order = bool((np.lexsort((of.time, of.row)) == np.arange(len(of.row))).all())
+    return sizes and known and in_order and tuple(of.first) == tuple(int(first[k]) for k in of.modes)
 
 
 def _parts_of(member: Any) -> list[Any]:

@@ -16,8 +16,9 @@ from tensorcep.cp.gibbs.streams import generator
 from tensorcep.cp.gibbs.uneven import _draw_factors_of_rows, even_draws
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
 from tensorcep.cp.problem import Uneven
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.uneven import ALPHAS, Groups, log_evidence
+from tensorcep.likelihoods.uneven import ALPHAS, Groups, log_evidence, sums_of_squares
 
 GAUSSIAN = get_likelihood("gaussian")
 PRIOR = (0.5, 0.3)
@@ -32,6 +33,16 @@ def chain_of_noise(groups, p, bug=0.0, n=1300):
         _draw_factors_of_rows(0, uneven, seen, PRIOR, generator(0, 4, sweep))
         out[sweep] = np.log(uneven.own[0]), np.log(ALPHAS[uneven.place[0]]), np.log(uneven.factor[0, 0])
     return out[100:]
+
+
+def test_sums_of_squares_are_those_of_the_entries_in_use(rng):
+    y, f, weight = rng.standard_normal((3, 5, LANES))
+    present = np.ones((5, LANES))
+    present[-1, 2:] = 0.0
+    used, sums = present * (rng.random((5, LANES)) < 0.7), np.empty((5, 2))
+    sums_of_squares(0, 5, y, f, weight, used, present, sums)
+    rest = (y - f) ** 2
+    np.testing.assert_allclose(sums.sum(axis=0), [(used * weight * rest).sum(), (present * rest).sum()])
 
 
 def exact_noise(groups):
