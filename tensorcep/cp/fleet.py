@@ -28,7 +28,7 @@ def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     Of more entries than `MOST_FLOWN` a sample tells which pilot is the best, which then goes on with all of them.
     """
     packed = entries_in_memory(plan.problem, place)
-    if len(packed.permutation) <= MOST_FLOWN or SCOUTED < SCOUTED_PER_ROW * sum(plan.problem.shape):
+    if len(packed.permutation) <= MOST_FLOWN or SCOUTED_PER_ROW * sum(plan.problem.shape) > SCOUTED:
         return _fly(plan, place, packed)  # a sample of a few entries a row costs as much, and tells little
     own = np.sort(generator(plan.problem.seed, Stream.SCOUTS).permutation(len(packed.permutation))[:SCOUTED])
     scouts = _fly(plan, place, some_entries(plan.problem._replace(entries=packed), own))
