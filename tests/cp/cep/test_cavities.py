@@ -7,7 +7,7 @@ import pytest
 from helpers.problems import fit, problem
 
 from tensorcep import CPClassifier
-from tensorcep.cp.messages import state
+from tensorcep.cp.settings import passing
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, optio
     _, _, p = problem(rng, likelihood=likelihood)
     kept = fit(p, 5, method=method, **options)
     assert len(kept.state.cavities.moments) == len(p.entries.rows)
-    monkeypatch.setattr(state, "MOST_KEPT", 0)
+    monkeypatch.setattr(passing, "MOST_KEPT", 0)
     anew = fit(p, 5, method=method, **options)
     assert not len(anew.state.cavities.moments)
     for part in ("Lam", "eta"):
@@ -34,8 +34,8 @@ def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, optio
 def test_kept_cavities_are_those_before_the_prior_is_learned_no_more(rng, monkeypatch):
     coords, y, _ = problem(rng, likelihood="probit")
     fits = []
-    for most in (state.MOST_KEPT, 0):
-        monkeypatch.setattr(state, "MOST_KEPT", most)
+    for most in (passing.MOST_KEPT, 0):
+        monkeypatch.setattr(passing, "MOST_KEPT", most)
         model = CPClassifier(2, method="cep", prior="learned", interactions="cp", max_iter=6, tol=0.0, random_state=0)
         fits.append(model.fit(coords, (y > 0.0).astype(float)).posterior_.members[0])
     np.testing.assert_array_equal(fits[0].eta, fits[1].eta)
