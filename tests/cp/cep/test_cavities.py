@@ -17,7 +17,6 @@ from tensorcep.cp.settings import passing
         ("cep", "gaussian", {}),
         ("cep", "tobit", {"damping": "adaptive"}),
         ("cep", "poisson", {"damping": 0.5}),
-        ("laplace", "probit", {"damping": 0.5}),
     ],
 )
 def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, options):
