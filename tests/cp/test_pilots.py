@@ -140,7 +140,7 @@ def test_what_rows_leave_over_is_seen_in_main_effects(rng):
 
 
 def scouted(monkeypatch, n):
-    for name, value in (("MANY", 0), ("MOST_FLOWN", 0), ("SCOUTED", n)):
+    for name, value in (("MANY", 0), ("MOST_FLOWN", 0), ("SCOUTED", n), ("SCOUTED_PER_ROW", 0)):
         monkeypatch.setattr(fleet, name, value)
 
 
@@ -191,3 +191,11 @@ def test_the_smallest_pilot_that_is_as_good_as_the_best_goes_on(rng, loss, name)
         for number, pilot in enumerate(plan.pilots)
     ]
     assert fleet._smallest_of_best(flown).pilot.name == name
+
+
+def test_a_sample_of_few_entries_a_row_is_not_asked(rng, monkeypatch):
+    plan = plan_of(*entries(rng))
+    scouted(monkeypatch, 900)
+    monkeypatch.setattr(fleet, "SCOUTED_PER_ROW", 20)
+    monkeypatch.setattr(fleet, "_fly", lambda plan, place, packed: [len(packed.permutation)])
+    assert fleet.fly_all(plan, held_places(plan.problem)) == [len(plan.problem.entries.permutation) * 9 // 10]

@@ -20,7 +20,6 @@ from tensorcep.cp.estimators.options import RunOptions, checked_options, with_nu
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import SETTINGS, checked_method
-from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import (
     BatchProblem,
     Stream,
@@ -32,7 +31,7 @@ from tensorcep.cp.stream.adf import (
     uniform_means,
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
-from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream.attempts import learn, may_be_bold
 from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
@@ -201,9 +200,8 @@ def engine_of(model: BaseCP) -> BatchEngine:
     method = get_method(model.method_, likelihood)
     _, given = checked_method(model.method)
     settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
-    bold = isinstance(settings, CEP) and settings.damping == "auto" and settings.schedule == "modewise"
-    settings = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
-    return BatchEngine(method, settings, options, max_iter, bold)
+    numbers = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
+    return BatchEngine(method, numbers, options, max_iter, may_be_bold(settings))
 
 
 def _checked_time(time: float | None, last: float, n_batches: int) -> float:

@@ -31,10 +31,10 @@ class StreamingCP(LearningCP):
 
         The first batch is learned as `fit` would. After a fit by a method that learns no streams, such as a sampler,
         batches are learned by "cep", from Gaussians of the rows; of draws these are made after their alignment, and
-        refused where draws do not agree on the components. Later batches get messages of their own, damped sweeps until
-        `tol` or `max_iter`, without annealing. Only the rows that a batch touches cost anything. An index or label that
-        was not seen before gets a row with its prior, unless the parameter `shape` fixes the rows. A batch that is
-        refused, interrupted or ended by an exception leaves the model as it was.
+        refused where draws do not agree on the components. Later batches get messages of their own, sweeps until `tol`
+        or `max_iter`, damped where they need it, without annealing. Only the rows that a batch touches cost anything.
+        An index or label that was not seen before gets a row with its prior, unless the parameter `shape` fixes the
+        rows. A batch that is refused, interrupted or ended by an exception leaves the model as it was.
 
         Parameters
         ----------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, lat
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, free_values, mode_columns, room_for
+from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
 from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import in_pieces
@@ -105,7 +104,7 @@ def start_chains(
     by_row = by_row_of(problem, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
-    rooms = tuple(Rooms(partial(room_for, small.rank, mine)) for mine in columns)
+    rooms = rooms_of(small.rank, columns)
     return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
 
 

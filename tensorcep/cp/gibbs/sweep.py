@@ -9,11 +9,12 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.executor import Rooms
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
@@ -120,6 +121,11 @@ def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
     rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int64)
     return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
+
+
+def rooms_of(R: int, columns: tuple[ModeColumns, ...]) -> tuple[Rooms, ...]:
+    """Work space for every mode, which one sweep after the other takes."""
+    return tuple(Rooms(partial(room_for, R, mine)) for mine in columns)
 
 
 @inlined

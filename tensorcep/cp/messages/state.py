@@ -28,6 +28,7 @@ from tensorcep.cp.rows import (
     refresh_rows,
     rows_at_prior,
 )
+from tensorcep.cp.settings.passing import bytes_of_cavities
 from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameter import Gamma
@@ -38,8 +39,6 @@ from tensorcep.priors.record import Conditional, RowPrior
 
 # A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
 MAX_VARIANCE_RATIO = 1e3
-# Bytes that the cavities of all entries may take: beyond the caches, reading them saves nothing.
-MOST_KEPT = 32e6
 
 
 class Cavities(NamedTuple):
@@ -132,7 +131,7 @@ class MessageState(NamedTuple):
 def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
     """Room for the moments of every entry, if it is little; nothing is known yet."""
     slots = R * (R + 1) // 2 + R + R * R + 1
-    kept = n_blocks if 8 * LANES * n_blocks * K * slots <= MOST_KEPT else 0
+    kept = n_blocks if bytes_of_cavities(LANES * n_blocks, K, R) else 0
     return Cavities(lane_zeros((kept, K, slots, LANES)), np.zeros(K))
 
 

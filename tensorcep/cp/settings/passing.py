@@ -15,6 +15,9 @@ from tensorcep.cp.settings.memory import Memory, Size, packed
 SCHEDULES, DTYPES = ("modewise", "parallel"), ("float64", "float32")
 # Sums per row are kept for at most so many chunks of the entries (`tensorcep.cp.model.pack_entries`).
 MAX_SUMS = 16
+# Moments of cavities are kept from pass to pass where those of all entries take no more bytes: beyond the caches,
+# reading them saves nothing.
+MOST_KEPT = 32_000_000
 
 
 @dataclass(repr=False, kw_only=True)
@@ -43,7 +46,8 @@ class CEP(Settings):
         propagation), which has the same mean and a smaller variance. With order=1; of real values both are the same.
     damping : float in [0, 1), "auto" or "adaptive", default="auto"
         Fraction of the old natural parameters kept in an update; the paper's rho is 1 - damping. "auto" is 0.5, and for
-        real values, modewise, 0, or "adaptive" where some are censored.
+        real values, modewise, 0, or "adaptive" where some are censored. Batches of a stream are then tried without any
+        first.
     dtype : {"float64", "float32"}, default="float64"
         Storage of the messages. Arithmetic is float64 always.
     positive : bool, default=True
@@ -197,4 +201,11 @@ def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) ->
     state = 8 * (sums + size.n_rows * (packed(size.Q) + 4 * size.Q))
     of_entry = 8 + (0 if averages else 16 + K * P * np.dtype(options.dtype).itemsize)
     beside = size.posterior + max(8 * averages * size.n_rows * P, size.posterior)
-    return Memory(starts * size.n_entries * of_entry + 40 * size.n_entries, starts * state + beside)
+    kept = 0 if averages else bytes_of_cavities(size.n_entries, K, size.Q)
+    return Memory(starts * (size.n_entries * of_entry + kept) + 40 * size.n_entries, starts * state + beside)
+
+
+def bytes_of_cavities(n_entries: int, K: int, Q: int) -> int:
+    """Bytes of what is kept of the cavities of so many entries: 0 where it would be too much."""
+    needed = 8 * n_entries * K * (packed(Q) + Q + Q * Q + 1)
+    return needed if needed <= MOST_KEPT else 0

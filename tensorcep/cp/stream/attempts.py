@@ -20,6 +20,13 @@ from tensorcep.cp.settings.passing import CEP
 LEAST_FALL = 0.5
 
 
+def may_be_bold(settings: Any) -> bool:
+    """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
+    if not isinstance(settings, CEP) or settings.damping != "auto":
+        return False
+    return settings.schedule == "modewise" and settings.order == 1
+
+
 def learn(
     method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
 ) -> Run:

@@ -84,9 +84,10 @@ def test_a_bold_batch_goes_on_while_its_changes_fall(rng, first, damping):
     assert seen == damping
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("method", "bold"),
-    [("cep", True), (CEP(damping=0.5), False), (CEP(schedule="parallel"), False), (CEP(order=2), True)],
+    [("cep", True), (CEP(damping=0.5), False), (CEP(schedule="parallel"), False), (CEP(order=2), False)],
 )
 def test_streams_are_bold_where_the_damping_is_left_to_them(rng, method, bold):
     model = CPClassifier(2, method=method, prior="fixed", interactions="cp", random_state=0, max_iter=5)
