@@ -19,7 +19,7 @@ def frame():
     columns = {
         "user": [f"u{n}" for n in u],
         "item": [f"i{n}" for n in i],
-        "month": pd.PeriodIndex.from_ordinals(m, freq="M"),
+        "month": pd.PeriodIndex([pd.Period(ordinal=int(i), freq="M") for i in m]),
     }
     return pd.DataFrame({"note": "x", **columns, "rating": tensor.values})
 
