@@ -53,7 +53,7 @@ def test_cli_fit_of_several_files_is_that_of_one(
         (["--memory", "much"], "--memory must be a number of bytes"),
         (["--scratch", ".", "--duplicates", "sum"], "--duplicates sum is for one file that is read whole"),
         (["--scratch", ".", "--shape", "9,9,9"], "--shape is for one file that is read whole"),
-        (["--scratch", ".", "--likelihood", "poisson"], "scratch=? is for one noise and"),
+        (["--scratch", ".", "--noise", "entry"], "scratch= is for one noise"),
         (["--scratch", ".", "--model", "pca"], "are for one tensor"),
     ],
 )

@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from tensorcep import CPCountRegressor, load, read_tensor
+from tensorcep import CPCountRegressor, CPRegressor, load, read_tensor
 from tensorcep.core.store import open_model
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.settings.names import params_of_file
@@ -41,6 +41,8 @@ CLOSE, AFTER_SWEEPS = 1e-10, 1e-8
 TWENTY_NODES, BY_NODES = 5e-3, ("inverse", "missing", "training", "reconstruct", "view")
 # EP of linear models swept one row at a time in 0.1, and stops at a change of 1e-4 of a standard deviation.
 BY_ROWS = 1e-5
+# Batches of labels and counts are damped only where they need it: they end elsewhere within the tolerance of a batch.
+BOLDLY = 1e-2
 
 
 @cache
@@ -230,7 +232,8 @@ def compare(found: np.ndarray, expected: np.ndarray, rtol: float, what: str) -> 
     if expected.dtype.kind in "US":
         assert found.tolist() == expected.tolist(), what
     else:
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-2 * rtol, err_msg=what)
+        atol = 0.5 * rtol if rtol == BOLDLY else 1e-2 * rtol
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=what)
 
 
 def check_answers(version: str, name: str, path: Path, rtol: float) -> None:
@@ -263,6 +266,8 @@ def tolerance(model: Any, call: str, rtol: float) -> float:
         return TWENTY_NODES
     if call == "after_points" and getattr(model, "method", None) in ("ep", "is", EP(), IS()):
         return BY_ROWS
+    if call in LEARNING and getattr(model, "method_", None) == "cep" and not isinstance(model, CPRegressor):
+        return BOLDLY
     return AFTER_SWEEPS if call in LEARNING else rtol
 
 

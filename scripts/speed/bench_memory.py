@@ -28,7 +28,7 @@ def derived_bytes(rank: int, dtype: str) -> dict[str, float]:
     """Bytes per entry of everything that a Gaussian fit keeps."""
     messages = ORDER * (rank * (rank + 1) // 2 + rank) * np.dtype(dtype).itemsize
     noise_messages, latent_means = 2 * 8, 8
-    packed = ORDER * 4 + 8 + 8 + 8  # rows, value, weight, permutation
+    packed = ORDER * 4 + 8 + 8 + 4  # rows, value, weight, permutation
     return {"messages": messages, "all": messages + noise_messages + packed + latent_means}
 
 

@@ -95,6 +95,8 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method can learn the rows' prior (`Problem.prior`).
     takes_features : bool
         Whether the rows' prior can depend on their features, and rows on each other.
+    takes_pairs : bool
+        Whether rows may deviate along another mode, each by itself.
     takes_limits : bool
         Whether the method knows what a censored value says.
     takes_levels : bool
@@ -115,6 +117,7 @@ class Method(Generic[Prob, Opts, State]):
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     learns_prior: bool = False
     takes_features: bool = False
+    takes_pairs: bool = False
     takes_limits: bool = False
     takes_levels: bool = False
     takes_zeros: bool = False

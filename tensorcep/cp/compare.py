@@ -20,7 +20,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import choose
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.cp.estimators.row_features import knows_rows
+from tensorcep.cp.estimators.row_features import is_local, knows_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.tensor import SparseTensor
 
@@ -155,7 +155,8 @@ def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     chosen = choose(model, train.nnz, train.shape, streaming=False)
     method = METHODS[chosen.method]
     learns = method.learns_prior or not chosen.learns_prior
-    return learns and (method.takes_features or knows_rows(model.prior) is None)
+    knows = method.takes_features or knows_rows(model.prior) is None
+    return learns and knows and (method.takes_pairs or not is_local(model.prior))
 
 
 def measure(model: Any, train: SparseTensor, test: SparseTensor, coverage: float) -> dict[str, float]:

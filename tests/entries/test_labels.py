@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.ordering import natural_key
 
-TEXT = st.text(st.characters(exclude_characters="\0"))  # which pandas 2.1 takes for the end of a text
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))  # which pandas 2.1 takes for the end of a text
 
 
 def test_labels_map_both_ways() -> None:

@@ -46,7 +46,7 @@ def told(x, V):
 
 def test_rows_of_a_series_are_smoothed_as_by_a_dense_gaussian_process(rng, monkeypatch):
     """One component, known loadings: a dynamic factor model, whose moments and evidence a dense GP has, too."""
-    monkeypatch.setattr("tensorcep.priors.axis.lengths_of", lambda clock, times: np.array([LENGTH]))
+    monkeypatch.setattr("tensorcep.priors.axis.lengths_of", lambda *_: np.array([LENGTH]))
     monkeypatch.setattr("tensorcep.factor_models.known_rows.PINNED", 1e10)
     times = np.cumsum(1.0 + rng.random(N))
     times[0] = times[1] - 1.0  # the step, so that a length is one in units of time

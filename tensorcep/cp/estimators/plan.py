@@ -19,7 +19,7 @@ from tensorcep.cp.estimators.row_features import (
     Designs,
     are_large,
     are_many,
-    check_in_memory,
+    check_deviating,
     check_number,
     check_pairs,
     described,
@@ -127,7 +127,7 @@ def plan_fit(
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
-        check_in_memory(stored)
+        check_deviating(method, stored)
         size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import Components
+from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.estimators.modes import by_mode, mode_of, names_of
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan import Local
@@ -133,13 +134,16 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
     return belief
 
 
-def check_in_memory(stored: bool) -> None:
-    """Refuse rows that deviate where entries lie on scratch.
+def check_deviating(method: AnyMethod, stored: bool) -> None:
+    """Refuse rows that deviate to methods that cannot learn them, and where entries lie on scratch.
 
     Raises
     ------
     ValueError
     """
+    if not method.takes_pairs:
+        fits = [m.name for m in METHODS.values() if m.takes_pairs]
+        fail_value(f"method {method.name!r} cannot take a Series with local=; use one of the methods {fits}.")
     if stored:
         fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
 

@@ -276,6 +276,7 @@ GIBBS = Method(
     sampler=True,
     learns_prior=True,
     takes_features=True,
+    takes_pairs=True,
     takes_limits=True,
     takes_levels=True,
 )

@@ -272,6 +272,7 @@ VMP = Method(
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
     takes_features=True,
+    takes_pairs=True,
     takes_limits=True,
     takes_levels=True,
     takes_zeros=True,

@@ -204,7 +204,7 @@ def test_a_model_that_deviates_starts_warm_and_forgets(data, smooth):
 
 
 REFUSED = [
-    ({"method": "cep"}, "method 'cep' cannot take a Series"),
+    ({"method": "cep"}, "method 'cep' cannot take a Series with local="),
     ({"prior": {"day": tc.Series(local="day")}}, "local of the Series of mode 'day' must name another mode; got 'day'"),
     ({"prior": {"day": tc.Series(local="city")}}, "mode must be one of"),
     ({"prior": {"hour": tc.Series(cyclic=True, local="park")}}, "is cyclic, along which rows have no local"),

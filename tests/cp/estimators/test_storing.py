@@ -75,7 +75,8 @@ def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
         link = "probit" if kind == "levels" else "logit"
         return tc.CPOrdinalClassifier(2, link=link, **how), np.clip(np.round(y), 1.0, 4.0)
     if kind in ("counts", "poisson", "negbinomial"):
-        return tc.CPCountRegressor(2, likelihood="auto" if kind == "counts" else kind, **how), np.floor(np.exp(y / 2.0))
+        counts = np.floor(np.exp(y / (4.0 if kind == "poisson" else 2.0)))  # of wilder ones Poisson's law is too sure
+        return tc.CPCountRegressor(2, likelihood="auto" if kind == "counts" else kind, **how), counts
     if kind == "limit":
         return tc.CPRegressor(2, lower_limit=2.5, **how), np.maximum(y, 2.5)
     return tc.CPClassifier(2, link=kind, **how), (y > 3.0).astype(int)
