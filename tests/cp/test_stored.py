@@ -14,7 +14,7 @@ from tensorcep.core.scratch import Scratch, on_scratch
 from tensorcep.cp import parameters, read_stored, sampled, stored
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.meanfield import stored as meanfield_stored
-from tensorcep.cp.messages import state
+from tensorcep.cp.messages import sent
 from tensorcep.cp.model import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
@@ -30,7 +30,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "PIECE", 4 * LANES)
     monkeypatch.setattr(read_stored, "READ", 100)
     monkeypatch.setattr(meanfield_stored, "BLOCKS", 7)
-    monkeypatch.setattr(state, "BLOCKS", 7)
+    monkeypatch.setattr(sent, "BLOCKS", 7)
 
 
 def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool = False) -> tuple[Problem, Problem]:
