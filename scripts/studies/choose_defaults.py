@@ -90,7 +90,7 @@ def estimator(split: Split, setting: Setting, seed: int) -> Any:
     chosen: dict[str, Any] = {"method": setting.method, "prior": setting.prior, "interactions": interactions}
     chosen |= {"rank": rank, "random_state": seed, "shape": split.shape}
     if setting.sweeps_factor != 1.0:
-        sweeps = sampler_sweeps(n, split.shape) if METHODS[setting.method].sampler else SWEEPS
+        sweeps = sampler_sweeps(n) if METHODS[setting.method].sampler else SWEEPS
         chosen["max_iter"] = max(1, round(setting.sweeps_factor * sweeps))
     if split.data in LABELLED:
         return CPClassifier(**chosen)

@@ -55,26 +55,16 @@ class Found(NamedTuple):
     beside: Beside | None = None
 
 
-def grown(
-    pilot: Pilot,
-    plan: Plan,
-    rounds: int = ROUNDS,
-    place: np.ndarray | None = None,
-    start: np.ndarray | None = None,
-) -> Found | None:
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
-    With a start, row means that an earlier flight led to, it goes on from there.
     With entries that it was not given, at these places of the plan's problem, it ends where they gain no more. None
     where it leaves the finite numbers, as wild counts can make it.
     """
 
     def fit() -> Found:
         again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-        if start is None:
-            found = _fitted(pilot, pilot.settings, with_spectral_start(pilot.problem), plan, place)
-        else:
-            found = _fitted(pilot, again, pilot.problem._replace(start=start), plan, place)
+        found = _fitted(pilot, pilot.settings, with_spectral_start(pilot.problem), plan, place)
         for _ in range(rounds):
             more = with_more_components(pilot.problem, found.belief)
             if more is None:

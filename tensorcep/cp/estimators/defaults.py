@@ -34,12 +34,9 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. The upper one falls to the last
-# number where there are not so many entries for each sweep: rows that few entries tell of mix quickly.
-VISITS, SAMPLER_SWEEPS, ENTRIES_PER_SWEEP, SWEEPS_OF_FEW = 8e6, (150, 1000), 5, 300
-# The lower one falls to so many where all rows have so many entries on average: the noise of what is left of draws is
-# that of the rows' posterior, which so many entries make small.
-SWEEPS_OF_SURE, SURE_PER_ROW = 80, 200
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. Fewer for few entries were tried:
+# 300 for a thousand labels predict worse.
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
@@ -167,7 +164,7 @@ def _chosen(
     if _is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
-    sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries, shape) if method.sampler else SWEEPS)
+    sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
     uniform = isinstance(model.prior_mean, str)
@@ -265,12 +262,9 @@ def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     return {"main": 1, "pair": pairs, "cp": rank}
 
 
-def sampler_sweeps(n_entries: int, shape: Sequence[int]) -> int:
+def sampler_sweeps(n_entries: int) -> int:
     """Sweeps of every chain."""
-    fewest, most = SAMPLER_SWEEPS
-    fewest = SWEEPS_OF_SURE if n_entries >= SURE_PER_ROW * sum(shape) else fewest
-    most = min(most, max(SWEEPS_OF_FEW, n_entries // ENTRIES_PER_SWEEP))
-    return int(np.clip(VISITS / max(1, n_entries), fewest, most))
+    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
 
 
 def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool) -> Iterator[Option]:

@@ -26,7 +26,6 @@ class Stream(IntEnum):
     GAPS = 9
     EVENNESS = 10
     ZEROS = 11
-    SCOUTS = 12
     AUGMENTATION = 1 << 20
     TABLES = 1 << 21
     FACTORS = 1 << 22

@@ -65,14 +65,11 @@ def test_interactions_are_all_with_fewer_columns_for_pairs(rank, shape, parts):
     assert chosen(rank=rank, shape=shape).parts == parts
 
 
-@pytest.mark.parametrize(
-    ("n", "sweeps"), [(10, 300), (1330, 300), (3000, 600), (8000, 1000), (40_000, 200), (10**6, 80)]
-)
-def test_sweeps_of_samplers_are_fewer_of_few_entries_and_of_many(n, sweeps):
+@pytest.mark.parametrize(("n", "sweeps"), [(10, 1000), (1330, 1000), (8000, 1000), (40_000, 200), (10**6, 150)])
+def test_sweeps_of_samplers_are_fewer_of_many_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
     assert chosen(n=n, method="cep").max_iter == _defaults.SWEEPS == 200
     assert chosen(n=n, max_iter=7).max_iter == 7
-    assert chosen(n=10**6, shape=(5000, 2000, 1000)).max_iter == 150  # of rows that few entries tell of
 
 
 @pytest.mark.parametrize(
