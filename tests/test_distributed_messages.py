@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.clusters import local_client
+from helpers.kinds import check_bits, kinds_of, of_kind
 
 import tensorcep as tc
 from tensorcep import distributed
@@ -16,24 +17,12 @@ from tensorcep import distributed
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # So many entries for so few rows that there are two chunks.
 TENSOR = tc.simulate_cp((20, 16, 12), 2, 2200, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
-LABELS = tc.SparseTensor(TENSOR.coords, (TENSOR.values > np.median(TENSOR.values)).astype(float), TENSOR.shape)
-COUNTS = tc.SparseTensor(TENSOR.coords, np.floor(np.exp(0.7 * TENSOR.values)), TENSOR.shape)
-LIMIT = float(np.quantile(TENSOR.values, 0.3))
-CUT = tc.SparseTensor(TENSOR.coords, np.maximum(TENSOR.values, LIMIT), TENSOR.shape)
-LEVELS = tc.SparseTensor(TENSOR.coords, np.digitize(TENSOR.values, [LIMIT, LIMIT + 1.0]).astype(float), TENSOR.shape)
+KINDS = kinds_of(TENSOR)
 AVERAGED, FULL, LAPLACE = (
     tc.CEP(messages="averaged", anneal=2, n_starts=2, n_ensemble=1),
     tc.CEP(anneal=2, n_starts=2, n_ensemble=1),
     tc.Laplace(anneal=2, n_starts=2),
 )
-KINDS: dict[str, tuple[Any, tc.SparseTensor, dict[str, Any]]] = {
-    "values": (tc.CPRegressor, TENSOR, {}),
-    "labels": (tc.CPClassifier, LABELS, {}),
-    "probit": (tc.CPClassifier, LABELS, {"link": "probit"}),
-    "counts": (tc.CPCountRegressor, COUNTS, {"likelihood": "negbinomial"}),
-    "limits": (tc.CPRegressor, CUT, {"lower_limit": LIMIT}),
-    "levels": (tc.CPOrdinalClassifier, LEVELS, {}),
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,31 +31,16 @@ def client() -> Iterator[Any]:
         yield found
 
 
-def of_kind(kind: str, method: Any, **params: Any) -> tuple[Any, tc.SparseTensor]:
-    """A model of a kind of data, and the data."""
-    make, tensor, own = KINDS[kind]
-    how = {"rank": 2, "init": "random", "max_iter": 5, "interactions": "cp", "random_state": 0, "method": method}
-    return make(**{**how, **own, **params}), tensor
-
-
 def check_kind(client: Any, kind: str, method: Any, **params: Any) -> None:
     """A fit on workers and here."""
-    model, tensor = of_kind(kind, method, **params)
+    model, tensor = of_kind(KINDS, kind, method, **params)
     here = model.fit(tensor)
-    there = distributed.fit(of_kind(kind, method, **params)[0], tensor, client=client)
+    there = distributed.fit(of_kind(KINDS, kind, method, **params)[0], tensor, client=client)
     if kind == "counts":  # their kernels round differently in a process that compiles them
         for a, b in zip(here.factors_, there.factors_, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
         return
-    check_same(here, there)
-
-
-def check_same(here: Any, there: Any) -> None:
-    """Factors and traces to the bit."""
-    for a, b in zip(here.factors_, there.factors_, strict=True):
-        np.testing.assert_array_equal(a, b)
-    for name in set(here.trace_) - {"seconds"}:
-        np.testing.assert_array_equal(here.trace_[name], there.trace_[name], err_msg=name)
+    check_bits(here, there, TENSOR.coords[:20])
 
 
 @pytest.mark.parametrize(
@@ -131,16 +105,16 @@ def test_messages_that_were_ended_go_on_to_the_same_bits(client: Any, tmp_path: 
 
     folder = tmp_path / "fit"
     how: dict[str, Any] = {"client": client, "checkpoint": folder, "every": 2}
-    model, tensor = of_kind(kind, method)
+    model, tensor = of_kind(KINDS, kind, method)
     here = model.fit(tensor)
     with pytest.raises(EndedError):
-        distributed.fit(of_kind(kind, method, callbacks=end)[0], tensor, **how)
+        distributed.fit(of_kind(KINDS, kind, method, callbacks=end)[0], tensor, **how)
     assert calls == [1, 2, 1, 2, 3, 4]  # two starts, of which the better one goes on
     # of each start the versions at its end, two for the last sweep that was stored, and those after it
     assert len(files_of(folder)) <= 2 * 4 * 4
-    check_same(here, distributed.fit(of_kind(kind, method)[0], tensor, **how))
+    check_bits(here, distributed.fit(of_kind(KINDS, kind, method)[0], tensor, **how), TENSOR.coords[:20])
     assert not files_of(folder)
-    check_same(here, distributed.fit(of_kind(kind, method)[0], tensor, **how))
+    check_bits(here, distributed.fit(of_kind(KINDS, kind, method)[0], tensor, **how), TENSOR.coords[:20])
 
 
 def test_damaged_messages_end_with_a_sentence(client: Any, tmp_path: Path) -> None:
@@ -150,19 +124,19 @@ def test_damaged_messages_end_with_a_sentence(client: Any, tmp_path: Path) -> No
 
     how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "every": 1}
     with pytest.raises(EndedError):
-        distributed.fit(of_kind("values", cep(), callbacks=end)[0], TENSOR, **how)
+        distributed.fit(of_kind(KINDS, "values", cep(), callbacks=end)[0], TENSOR, **how)
     for path in files_of(tmp_path / "fit"):
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"messages in '.*npy' are damaged \(another checksum\); remove the folder"):
-        distributed.fit(of_kind("values", cep())[0], TENSOR, **how)
+        distributed.fit(of_kind(KINDS, "values", cep())[0], TENSOR, **how)
     for path in files_of(tmp_path / "fit"):
         path.unlink()
     with pytest.raises(ValueError, match=r"messages in '.*npy' cannot be read \(.*No such file.*\); remove the folder"):
-        distributed.fit(of_kind("values", cep())[0], TENSOR, **how)
+        distributed.fit(of_kind(KINDS, "values", cep())[0], TENSOR, **how)
 
 
 def test_messages_that_are_to_be_kept_are_refused(client: Any) -> None:
     with pytest.raises(ValueError, match="workers do not hand over the messages that keep_messages=True keeps"):
-        distributed.fit(of_kind("values", cep(keep_messages=True))[0], TENSOR, client=client)
+        distributed.fit(of_kind(KINDS, "values", cep(keep_messages=True))[0], TENSOR, client=client)
