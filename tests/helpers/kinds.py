@@ -1,4 +1,4 @@
-"""Values, labels, counts, limits and levels of the same cells, models of them, and whether two fits agree to the bit."""
+"""Values, labels, counts, limits and levels of the same cells, models of them, and a comparison of the bits of fits."""
 
 from __future__ import annotations
 
