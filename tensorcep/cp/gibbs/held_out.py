@@ -80,6 +80,8 @@ class HeldOut(NamedTuple):
         Its parameter of the likelihood; of ordered levels its thresholds.
     constant_shape : float
         Where noise differs, the shape of its factors' law.
+    doubt : float
+        Variance of latent values beside the constant, held by its noise.
     known : (n,) float64
         What is known of their latent values beside the rows.
     """
@@ -102,6 +104,7 @@ class HeldOut(NamedTuple):
     constant: float = 0.0
     constant_theta: Any = 1.0
     constant_shape: float = EVEN
+    doubt: float = 0.0
     known: np.ndarray = np.zeros(1)
 
     @property
@@ -172,21 +175,19 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     place = held_places(problem)
     if not len(place):
         return None
-    rows = rows_of(problem.entries, place)
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
-    noises, unknown = np.full(n_chains, noise), zeros[0] + np.nan
-    density = np.full_like(zeros, -np.inf)
+    unknown = zeros[0] + np.nan
     return HeldOut(
         place=place,
-        rows=rows,
+        rows=rows_of(problem.entries, place),
         y=y,
         known=problem.entries.known.ravel()[place] if len(problem.entries.known) else zeros[0],
         mean=zeros,
         spread=zeros,
-        noise=noises,
+        noise=np.full(n_chains, noise),
         factor=np.ones_like(zeros),
         noise_ratio=1.0,
-        log_density=density,
+        log_density=np.full_like(zeros, -np.inf),
         weights=None,
         beside=zeros[0, :0],
         score=unknown,

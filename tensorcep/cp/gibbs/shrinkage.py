@@ -3,13 +3,16 @@
 Chains and pilots that follow the noise of few entries predict with the right spread, perhaps, but worse than the
 constant. The mean m of all of them is then better multiplied by the slope b of the values left out on it, between 0 and
 1. As few entries with large m can make b large by chance, it counts as b (1 - (se / b)^2), with its standard error from
-the entries' own squared residuals (White 1980, Econometrica 48, p. 817). Where nothing is to be shrunk this costs about
-1 / (2 n) of the squared error for n entries.
+the residuals of the entries had each been left out (HC3; MacKinnon and White 1985, Journal of Econometrics 29, p. 305).
+Where nothing is to be shrunk this costs about 1 / (2 n) of the squared error for n entries. Predictions are products of
+rows and err the more the larger they are: se / b is also found with weights 1 / (c^2 + m^2), c being the median of |m|,
+and the larger of both counts. Chains that have found nothing can get the signs of the few largest values right.
 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
 scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
 
-In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves.
+In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Of values
+part of this noise may be what no draw could tell of the latent values: as much as these vary in the draws.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
-from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import evidence_of_shares, mean_share
@@ -33,6 +36,10 @@ from tensorcep.likelihoods.uneven import Groups, fitted, student_logpdf
 from tensorcep.priors.ahead import constant_lines
 from tensorcep.priors.record import RowPrior, clocks_of
 
+# What is not noise of the variance about the constant is at most this share of it, as of the chains' own
+# (`held_out.LEAST_SHARE`).
+MOST_DOUBT = 1.0 - LEAST_SHARE
+TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
@@ -57,6 +64,8 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
+    square = float(np.mean(held.mean_of_all**2 + held.spread_of_all))
+    held = held._replace(doubt=min(square, MOST_DOUBT / law.theta))
     return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
 
 
@@ -104,11 +113,31 @@ def _mixed(held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw) -
 
 def _slope(y: np.ndarray, mean: np.ndarray) -> float:
     """The share of a prediction that counts, between 0 and 1."""
-    square = float(mean @ mean)
-    slope = float(y @ mean) / square if square > 0.0 else 0.0
+    typical = float(np.median(np.abs(mean)))
+    slope, sure = _regressed(y, mean, np.ones_like(mean))
+    _, also = _regressed(y, mean, 1.0 / (typical**2 + mean**2 + TINY))
+    return float(np.clip(slope * min(sure, also), 0.0, 1.0))
+
+
+def _regressed(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """The slope of y on the mean by weighted least squares, and how much of it its standard error leaves."""
+    square = float(weight @ mean**2)
+    slope = float(weight @ (y * mean)) / square if square > 0.0 else 0.0
+    if slope <= 0.0:
+        return 0.0, 0.0
+    without = np.maximum(1.0 - weight * mean**2 / square, TINY)  # the residual of an entry that did not tell the slope
+    variance = float(np.sum((weight * mean * (y - slope * mean) / without) ** 2)) / square**2
+    return slope, max(0.0, 1.0 - variance / slope**2)
+
+
+def _counted(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> float:
+    """The slope of y on the mean by weighted least squares, less what its standard error takes from it."""
+    square = float(weight @ mean**2)
+    slope = float(weight @ (y * mean)) / square if square > 0.0 else 0.0
     if slope <= 0.0:
         return 0.0
-    variance = float(mean**2 @ (y - slope * mean) ** 2) / square**2
+    without = np.maximum(1.0 - weight * mean**2 / square, TINY)  # the residual of an entry that did not tell the slope
+    variance = float(np.sum((weight * mean * (y - slope * mean) / without) ** 2)) / square**2
     return float(np.clip(slope - variance / slope, 0.0, 1.0))
 
 
@@ -141,6 +170,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
     if theta is not None:
         theta = theta.copy()
         theta[off] = held.constant_theta
+    doubt = np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None
     drifts, uneven = draws.drifts, draws.uneven
     if drifts is not None and prior is not None:
         lines = [constant_lines(own, row) for own, row in zip(clocks_of(prior), one, strict=True) if own is not None]
@@ -149,7 +179,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
     if uneven is not None:
         uneven = uneven.copy()
         uneven[off] = held.constant_theta, held.constant_shape
-    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven)
+    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven, doubt=doubt)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.held import held_of
 from helpers.problems import build, cells, settings_of
-from scipy.stats import norm
 
-from tensorcep.core.belief import Draws
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.held_out import (
     Beside,
-    HeldOut,
     held_places,
     hold_out,
     law_of_noise,
@@ -24,10 +21,8 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
-from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.methods import METHODS
-from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
 
@@ -57,26 +52,6 @@ def latent(posterior, coords):
 
 def error(posterior, coords, f):
     return np.sqrt(np.mean((latent(posterior, coords).mean(axis=0) - f) ** 2))
-
-
-def held_of(y, mean, log_density):
-    """Entries left out with these running means (C, n) and log densities (C, n), before they are weighed."""
-    n, zeros = len(y), np.zeros_like(mean)
-    rows, unknown = np.arange(n)[:, None], np.full(n, np.nan)
-    return HeldOut(
-        np.arange(n),
-        rows,
-        y,
-        mean,
-        zeros,
-        np.ones(len(mean)),
-        zeros + 1.0,
-        1.0,
-        log_density,
-        None,
-        y[:0],
-        *[unknown] * 3,
-    )
 
 
 def test_no_chain_interpolates_where_parameters_outnumber_entries(rng):
@@ -202,92 +177,6 @@ def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):
 def test_noise_must_be_a_known_word():
     with pytest.raises(ValueError, match="noise must be one of"):
         settings_of("gibbs", noise="cv")
-
-
-def weighed_of(y, mean):
-    """What is known of values left out that all together predict by this mean."""
-    held = held_of(y, mean[None], np.zeros((1, len(y))))
-    held = held._replace(weights=np.ones(1), score=np.zeros(len(y)), mean_of_all=mean)
-    return shrunk(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
-
-
-def test_predictions_of_noise_are_shrunk_to_the_constant(rng):
-    y = rng.standard_normal(400)
-    assert weighed_of(y, -0.1 * y + rng.standard_normal(400)).share == 0.0
-    assert weighed_of(y, np.zeros(400)).share == 0.0
-    shares = [weighed_of(rng.standard_normal(400), rng.standard_normal(400)).share for _ in range(200)]
-    assert np.mean(shares) < 0.02
-    assert max(shares) < 0.2
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_predictions_too_wide_are_shrunk_by_their_slope_and_good_ones_stay(rng, scale):
-    f = scale * rng.standard_normal(4000)
-    y = f + 0.2 * scale * rng.standard_normal(4000)
-    assert weighed_of(y, f).share == pytest.approx(1.0, abs=0.02)
-    assert weighed_of(y, 0.5 * f).share == 1.0
-    wide = weighed_of(y, 2.0 * f)
-    assert wide.share == pytest.approx(0.5, abs=0.01)
-    nothing = -0.5 * y**2 / np.mean(y**2) - 0.5 * np.log(2.0 * np.pi * np.mean(y**2))
-    np.testing.assert_allclose(wide.score, np.log(wide.share + (1.0 - wide.share) * np.exp(nothing)), rtol=1e-10)
-
-
-def test_a_share_of_the_draws_says_the_constant(rng):
-    held = weighed_of(rng.standard_normal(50), np.zeros(50))._replace(share=0.75)
-    free = np.array([[True, True], [True, False]])
-    draws = Draws((3, 2), 2, rng.standard_normal((2, 10, 5, 2)), np.full((2, 10, 1), 9.0), None, np.ones(5, bool))
-    mixed = with_constant(draws, held, free)
-    off = (mixed.rows != draws.rows).any(axis=(2, 3)).ravel()
-    assert off.sum() == 5
-    assert np.all(np.diff(np.flatnonzero(off)) == 4)
-    said = mixed.rows.reshape(-1, 5, 2)[off]
-    np.testing.assert_array_equal(said, np.broadcast_to([[0, 0]] * 3 + [[0, 1]] * 2, said.shape))
-    np.testing.assert_allclose(mixed.theta.ravel()[off], 1.0 / np.mean(held.y**2))
-    assert np.all(mixed.theta.ravel()[~off] == 9.0)
-
-
-@pytest.mark.parametrize("link", ["logit", "probit"])
-def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(rng, link):
-    n = 1000
-    y = np.where(rng.random(n) < 0.3, 1.0, -1.0)
-    p = build(rng.integers(0, 9, (n, 2)), y, (9, 9), 2, link)
-    p = p._replace(free=np.array([[True, True], [True, False]]))
-    held = held_of(y[:300], np.zeros((1, 300)), np.zeros((1, 300)))._replace(weights=np.ones(1))
-    good, bad = (np.log(np.where((y[:300] > 0) == sure, 0.9, 0.1)) for sure in (y[:300] > 0, np.zeros(300)))
-    assert shrunk(held._replace(score=good), p).share == 1.0
-    mixed = shrunk(held._replace(score=bad), p)
-    ones = (np.count_nonzero(y[300:] > 0) + 0.5) / 701.0
-    assert mixed.share < 0.5
-    assert mixed.constant == pytest.approx(np.log(ones / (1.0 - ones)) if link == "logit" else norm.ppf(ones))
-    rows = rng.standard_normal((1, 8, 18, 2))
-    said = with_constant(Draws((9, 9), 2, rows, None, None, np.ones(18, bool)), mixed._replace(share=0.0), p.free)
-    np.testing.assert_array_equal(said.rows[0, 0], [[0.0, mixed.constant]] * 9 + [[0.0, 1.0]] * 9)
-    assert shrunk(held._replace(score=bad), p._replace(free=None)).share == 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", False)]
-)
-def test_values_and_labels_are_shrunk(name, expected):
-    assert is_shrunk(get_likelihood(name)) is expected
-
-
-def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
-    """Of the censored kind: its latent value and precision are those of the law that the values were drawn from."""
-    y = np.maximum(0.3 + 0.5 * rng.standard_normal(2000), 0.0)
-    p = build(rng.integers(0, 9, (2000, 2)), y, (9, 9), 2, "tobit")
-    p = p._replace(free=np.array([[True, True], [True, False]]))
-    held = hold_out(p, 1, 1.0)
-    assert held is not None
-    held = held._replace(weights=np.ones(1))
-    law = constant_law(p.likelihood, y, 0.0)
-    said = law.logpdf(p.likelihood, held.y)
-    bad = shrunk(held._replace(score=said - 1.0), p)
-    assert bad.share < 0.05
-    assert (bad.constant, bad.constant_theta) == pytest.approx((0.3, 4.0), rel=0.15)
-    assert shrunk(held._replace(score=said + 1.0), p).share == 1.0
-    nothing = p._replace(entries=p.entries._replace(y=np.zeros_like(p.entries.y)))
-    assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
 
 
 def test_labels_are_left_out_of_both_classes_alike(rng):
