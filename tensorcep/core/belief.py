@@ -161,6 +161,8 @@ class Draws(NamedTuple):
         Whether counts have structural zeros: `theta` is then a dispersion and their share.
     deviations : Deviations or None
         What pairs of rows add to latent values, in the draws of one chain after the other.
+    doubt : (n_chains, n_draws) float64 or None
+        Variances of latent values that rows do not show; the noise variances of `theta` hold them already.
     """
 
     shape: tuple[int, ...]
@@ -175,6 +177,7 @@ class Draws(NamedTuple):
     uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
     has_share: bool = False
     deviations: Deviations | None = None
+    doubt: Annotated[np.ndarray, Sized("chains draws")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -196,7 +199,8 @@ class Draws(NamedTuple):
             each = self.theta.reshape(-1, self.theta.shape[-1])
             uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
             theta = EntryTheta(each, self.theta_mode, first_row(self.shape, self.theta_mode), uneven=uneven)
-        return Components(values, None, theta, len(self.rows), self.deviations)
+        doubt = None if self.doubt is None else self.doubt.ravel()
+        return Components(values, None, theta, len(self.rows), self.deviations, doubt=doubt)
 
     def _whole(self) -> np.ndarray | None:
         """The array of which known and unknown rows are the parts (see `room_for_draws`), if there is one."""

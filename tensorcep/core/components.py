@@ -183,6 +183,8 @@ class Components(NamedTuple):
         What pairs of rows add to latent values.
     later : (q,) float64
         Where pairs do, the times of rows that follow all others (`tensorcep.cp.given`).
+    doubt : (C,) float64 or None
+        Variances of latent values that rows do not show; those of observations, which `theta` tells, hold them already.
     """
 
     mean: np.ndarray
@@ -191,6 +193,7 @@ class Components(NamedTuple):
     n_chains: int = 0
     deviations: Deviations | None = None
     later: np.ndarray = np.zeros(0)
+    doubt: np.ndarray | None = None
 
     @property
     def size(self) -> int:

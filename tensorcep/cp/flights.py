@@ -15,19 +15,19 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
 from tensorcep.cp.from_spectra import NOTHING, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
-from tensorcep.cp.plan import Pilot, Plan
+from tensorcep.cp.plan import REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods import get_likelihood
 
-# Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries, and the annealed ones of these.
-PILOT_SWEEPS, REFIT_SWEEPS, REFIT_ANNEAL = 40, 10, 2
+# Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries.
+PILOT_SWEEPS, REFIT_SWEEPS = 40, 10
 # After so many sweeps each time the entries left out are asked; a pilot ends where their mean log score has not gained
 # so much for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
 ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
 # Times that a pilot looks for more components.
-ROUNDS = 4
+ROUNDS = 6
 # From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
 LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
@@ -69,7 +69,9 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | No
             more = with_more_components(pilot.problem, found.belief)
             if more is None:
                 break
-            found = _fitted(pilot, again, more, plan, place)
+            before, found = found, _fitted(pilot, again, more, plan, place)
+            if found.beside is not None and before.beside is not None and _score(found.beside) < _score(before.beside):
+                return before
         return found
 
     return _guarded(fit, lambda found: found.belief)
@@ -155,10 +157,15 @@ class _Asked:
         """Keep what is known after this sweep if it is the best so far: its means, since covariances are large."""
         belief = posterior.components()
         beside = beside_chains(belief, self.whole, self.place)
-        score = float(np.nan_to_num(beside.log_density.mean(), nan=-np.inf))
+        score = _score(beside)
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
             self.score, self.best = score, Found(belief._replace(cov=None), sweep - self.anneal, beside)
+
+
+def _score(beside: Beside) -> float:
+    """The mean log score of the entries left out."""
+    return float(np.nan_to_num(beside.log_density.mean(), nan=-np.inf))
 
 
 def beside_chains(belief: Components, problem: Problem, place: np.ndarray) -> Beside:

@@ -11,7 +11,7 @@ from tensorcep.core.components import Components
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import coords_of, latent_of_entries
-from tensorcep.cp.spectral import SURE, spectral_start
+from tensorcep.cp.spectral import MIN_SIZE, SURE, most_vectors, spectral_start
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
 
@@ -20,11 +20,11 @@ MAIN_SWEEPS = 3
 # The columns of a start that the data do not show, as a share of their size were all shown: an engine then finds weak
 # components in them, which it does not in smaller ones, and does not follow the noise, as it does in larger ones.
 SPARE = 0.5
-# A column of less than this share of the strongest is weak.
-WEAK = 0.1
 # Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
 SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
 NOTHING = np.zeros((0, LANES))
+# Eigenvectors of each mode in a wide search; with fewer entries it takes as long as everything else in a fit.
+WIDE, LEAST_WIDE = 40, 10_000
 
 
 def with_spectral_start(problem: Problem) -> Problem:
@@ -58,26 +58,39 @@ def modes_of_products(free: np.ndarray) -> np.ndarray:
 
 
 def with_more_components(problem: Problem, fitted: Components) -> Problem | None:
-    """The problem with a start at a fit's means, where weak columns of all modes hold what it has left over.
+    """The problem with a start at a fit's means, where its weakest columns hold what it has left over.
 
-    None where nothing more is found. Against less noise, spectra show what was hidden beside stronger components.
+    None where nothing stronger is found than the columns that would make room. Against less noise, spectra show what
+    was hidden beside stronger components; a column that started empty has followed the noise.
     """
     entries, free, start = problem.entries, _free(problem), fitted.mean[0].copy()
     every = modes_of_products(free)
     columns = np.flatnonzero(free[every].all(axis=0))
-    first, strength = entries.offsets, strengths(problem, start)[columns]
-    weak = np.flatnonzero(strength <= WEAK * strength.max(initial=0.0))
-    if not len(weak):
+    if not len(columns):
         return None
+    first, old = entries.offsets, strengths(problem, start)
+    columns = columns[np.argsort(old[columns], kind="stable")]
     coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
     problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
     rest = working_values(problem, f) - f
     sizes = [problem.shape[k] for k in every]
-    more = spectral_start(coords[:, every], rest, sizes, len(columns), seed=problem.seed)
-    n = min(len(weak), more.n_found)
-    for k, factor in zip(every, more.factors, strict=True):
-        start[first[k] : first[k + 1], columns[weak[:n]]] = factor[:, :n]
-    return problem._replace(start=start) if n else None
+    for size in _sizes(len(rest), len(every)):
+        more = spectral_start(coords[:, every], rest, sizes, len(columns), seed=problem.seed, least_size=size)
+        found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
+        n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
+        if n:
+            for k, factor in zip(every, more.factors, strict=True):
+                start[first[k] : first[k + 1], columns[:n]] = factor[:, :n]
+            return problem._replace(start=start)
+    return None
+
+
+def _sizes(N: int, K: int) -> tuple[int, ...]:
+    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing.
+
+    A component that is hardly stronger than noise is spread over many of them.
+    """
+    return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
 
 
 def _with_thresholds_of(fitted: Components, likelihood: Likelihood) -> Likelihood:

@@ -11,6 +11,11 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.problem import Problem
 from tensorcep.priors.series import Clock
 
+# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
+PILOTS = ("vmp", "pg-vb")
+# Annealed sweeps of a mean-field fit that starts where another has ended: more of them lose what that has found.
+REFIT_ANNEAL = 2
+
 
 class Pilot(NamedTuple):
     """A quick fit of all columns, or of some.
@@ -62,6 +67,8 @@ class Plan(NamedTuple):
         As `tensorcep.core.loop.run` takes them.
     local : Local or None
         Of rows that deviate, each by itself.
+    after_pilot : Settings or None
+        Of a fit that starts where a pilot has ended; None is `settings`.
     """
 
     method: AnyMethod
@@ -77,6 +84,7 @@ class Plan(NamedTuple):
     callbacks: tuple[Callback, ...]
     verbose: bool
     local: Local | None = None
+    after_pilot: Settings | None = None
 
     @property
     def how(self) -> dict[str, Any]:

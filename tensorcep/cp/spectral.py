@@ -17,12 +17,17 @@ from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import mode_basis
 
-# The core has at most this many elements, and this many multiplications are spent on it; modes of high order get fewer
-# vectors than the rank (rank 20: 20 in orders 2 to 4 up to some 500,000 entries, 11 in order 5, 7 in order 6).
+# The core has at most this many elements; for each vector of a mode this many multiplications are spent on it. Modes of
+# high order get fewer vectors than the rank (rank 20: 20 in orders 2 to 4 up to 500,000 entries, 11 and 7 in 5 and 6).
 MAX_CORE = 200_000
-MAX_WORK = 8e10
-# Weak components are spread over more eigenvectors than one: at least so many are taken where the core allows it.
+MAX_WORK = 4e9
+# Weak components are spread over more eigenvectors than one: at least so many are taken where the core allows it, and
+# as many columns are sought as well.
 MIN_SIZE = 20
+# They must explain so much more, as a share of the weakest component that is found without them: else one was parted.
+LEAST_MORE = 0.5
+# Columns of a search where more of them show nothing.
+FEW = 5
 # Regressions of every mode on the others after the core.
 SWEEPS = 8
 # Elements of the arrays that a pass over the entries works with.
@@ -67,6 +72,7 @@ def spectral_start(
     *,
     seed: int,
     spare: float = 0.1,
+    least_size: int = MIN_SIZE,
 ) -> SpectralStart:
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
@@ -83,6 +89,8 @@ def spectral_start(
     spare : float, default=0.1
         Standard deviation of the columns that the data do not show, and of rows without entries, as a share of that of
         factors whose product has the standard deviation of the values.
+    least_size : int, default=20
+        Eigenvectors of each mode, where `rank` is not more.
 
     Returns
     -------
@@ -100,10 +108,9 @@ def spectral_start(
         order = rng.permutation(len(values))
         held, used = np.sort(order[: len(order) // HELD_OUT]), np.sort(order[len(order) // HELD_OUT :])
         clipped = np.clip(centred / spread, -LARGEST, LARGEST)
-        found = _components(coords[used], clipped[used], shape, rank, rng)
-        found = _spread_out(found, coords[used], clipped[used])
-        strength, correlation = _strengths(found, coords[held], clipped[held])
-    order, n_found = np.argsort(-np.abs(strength), kind="stable"), int(np.count_nonzero(strength))
+        found, strength, correlation = _best_components(coords, clipped, (used, held), shape, rank, least_size, rng)
+    order = np.argsort(-np.abs(strength), kind="stable")[:rank]
+    n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
     scale[n_found:] = spare * unit  # what is not sure may be there all the same
     for k, factor in enumerate(factors):
@@ -114,18 +121,59 @@ def spectral_start(
     return SpectralStart(factors, n_found, correlation)
 
 
+def most_vectors(N: int, K: int) -> int:
+    """Eigenvectors of each of K modes that there is time and memory for, given N entries."""
+    return int(min(MAX_CORE ** (1.0 / K), (MAX_WORK / N) ** (1.0 / (K - 1))) + 1e-9)
+
+
+def _best_components(
+    coords: np.ndarray,
+    values: np.ndarray,
+    parts: tuple[np.ndarray, np.ndarray],
+    shape: Sequence[int],
+    rank: int,
+    least_size: int,
+    rng: np.random.Generator,
+) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """Factors from some entries, the strength of each and the correlation reached on the others; `parts` are both.
+
+    A decomposition of no more columns than there are components leaves some of these without one. Where it needs all of
+    its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise. A
+    matrix has no such local optima.
+    """
+    used, held = parts
+    N, K = len(used), len(shape)
+    size = max(1, min(max(rank, least_size), most_vectors(N, K)))
+    bases = [mode_basis(coords[used], values[used], k, n, size, rng) for k, n in enumerate(shape)]
+    best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
+    if min(basis.shape[1] for basis in bases) == 0:
+        return best
+    core = _core(bases, coords[used], values[used])
+    width: int | None = rank
+    while width is not None:
+        found = _components(bases, core, coords[used], values[used], width, rng)
+        crowded = found[0].shape[1] == width
+        found = _spread_out(found, coords[used], values[used])
+        strength, correlation = _strengths(found, coords[held], values[held], rank)
+        weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
+        if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
+            best = found, strength, correlation
+        others = MIN_SIZE if crowded and rank < MIN_SIZE else FEW if rank > FEW and not strength.any() else None
+        width = others if width == rank and K > 2 else None
+    return best
+
+
 def _components(
-    coords: np.ndarray, values: np.ndarray, shape: Sequence[int], rank: int, rng: np.random.Generator
+    bases: list[np.ndarray],
+    core: np.ndarray,
+    coords: np.ndarray,
+    values: np.ndarray,
+    rank: int,
+    rng: np.random.Generator,
 ) -> list[np.ndarray]:
     """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
     N, K = coords.shape
-    size = max(1, min(max(rank, MIN_SIZE), int(min(MAX_CORE, MAX_WORK / N) ** (1.0 / K) + 1e-9)))
-    bases = [mode_basis(coords, values, k, n, size, rng) for k, n in enumerate(shape)]
-    sizes = [basis.shape[1] for basis in bases]
-    if min(sizes) == 0:
-        return [np.zeros((n, 0)) for n in shape]
-    core = _core(bases, coords, values)
-    parts = decompose(core, rank, _penalty(sum(sizes), N, K), rng)
+    parts = decompose(core, rank, _penalty(sum(core.shape), N, K), rng)
     real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
     factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
     return _regress(factors, coords, values) if real.any() else factors
@@ -172,17 +220,31 @@ def products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]
 
 
 def _core(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K)."""
-    sizes = [basis.shape[1] for basis in bases]
-    half = len(bases) // 2
-    core = np.zeros((int(np.prod(sizes[:half])), int(np.prod(sizes[half:]))))
-    step = max(1, CHUNK // sum(core.shape))
-    for first in range(0, len(values), step):
-        part = slice(first, first + step)
-        rows = [basis[coords[part, k]] for k, basis in enumerate(bases)]
-        rows[0] = rows[0] * values[part, None]
-        core += _outer(rows[:half]).T @ _outer(rows[half:])
-    return (core / len(values)).reshape(sizes)
+    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
+
+    Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
+    """
+    sizes: list[int] = [basis.shape[1] for basis in bases]
+    last = int(np.argmin([len(basis) for basis in bases]))
+    others = [k for k in range(len(bases)) if k != last]
+    half = (len(others) + 1) // 2
+    order = np.argsort(coords[:, last], kind="stable")
+    coords, values = coords[order], values[order]
+    first = np.searchsorted(coords[:, last], np.arange(len(bases[last]) + 1))
+    shape = [int(np.prod([sizes[k] for k in part])) for part in (others[:half], others[half:])]
+    core = np.zeros((shape[0] * shape[1], sizes[last]))
+    step, most = max(1, CHUNK // len(core)), max(1, CHUNK // sum(shape))
+    for start in range(0, len(bases[last]), step):
+        own = bases[last][start : start + step]
+        sums = np.zeros((len(own), *shape))
+        for i in range(len(own)):
+            for at in range(first[start + i], first[start + i + 1], most):
+                part = slice(at, min(at + most, first[start + i + 1]))
+                rows = [bases[k][coords[part, k]] for k in others]
+                rows[0] *= values[part, None]
+                sums[i] += _outer(rows[:half]).T @ (_outer(rows[half:]) if rows[half:] else np.ones((len(rows[0]), 1)))
+        core += sums.reshape(len(own), -1).T @ own
+    return np.moveaxis((core / len(values)).reshape(*[sizes[k] for k in others], sizes[last]), -1, last)
 
 
 def _outer(rows: list[np.ndarray]) -> np.ndarray:
@@ -203,11 +265,13 @@ def _spread_out(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarra
     return [factor[:, kept] for factor in factors]
 
 
-def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+def _strengths(
+    factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, most: int
+) -> tuple[np.ndarray, float]:
     """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
 
-    Components enter one by one, the one that explains most first, while it lies `SURE` standard errors above noise; the
-    weight of the others is 0.
+    Components enter one by one, the one that explains most first, while it lies `SURE` standard errors above noise, and
+    at most so many; the weight of the others is 0.
     """
     strength = np.zeros(factors[0].shape[1])
     z = products(factors, coords, range(len(factors)))
@@ -215,7 +279,7 @@ def _strengths(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray
     norm[norm == 0.0] = np.inf
     chosen: list[int] = []
     residual = values
-    while len(chosen) < min(len(strength), len(values) - 1):
+    while len(chosen) < min(len(strength), most, len(values) - 1):
         gain = np.abs(residual @ z) / norm
         gain[chosen] = 0.0
         if gain.max() <= SURE * np.sqrt(np.mean(residual**2)):

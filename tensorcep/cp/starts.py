@@ -14,6 +14,7 @@ from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import Pilot, Plan, continued
+from tensorcep.cp.problem import Problem
 from tensorcep.cp.sampled import problem_in_memory
 
 
@@ -30,6 +31,7 @@ def run_plan(plan: Plan) -> Run:
     if pilot is not None:
         start = pilot.belief.mean[0]
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
+        plan = plan._replace(settings=plan.after_pilot or plan.settings)
     elif plan.spectral and not plan.pilots:
         start = with_spectral_start(problem_in_memory(plan.problem)).start
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
@@ -54,7 +56,16 @@ def run_from_starts(plan: Plan) -> Run:
         runs.append(one if plan.members == 1 else one._replace(state=None))  # states hold all messages
         if one.stopped:
             break
-    return mixed(runs)
+    return mixed(runs, overfit(plan.problem))
+
+
+def overfit(problem: Problem) -> float:
+    """What the mean log score of training entries gains at most where fits of so many numbers follow the noise.
+
+    Half a nat per number, as the chi-square law of the likelihood ratio says.
+    """
+    numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
+    return 0.5 * numbers / max(1, len(problem.entries.permutation))
 
 
 def _best_run(plan: Plan) -> Run:
@@ -76,22 +87,25 @@ def _best_run(plan: Plan) -> Run:
     return continued(plan, best)
 
 
-def mixed(runs: Sequence[Run]) -> Run:
+def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
     """One result of runs from different starts: their mixture, the one with the best train score first.
 
-    Sweeps are counted over all runs, and the trace, which then also tells the member, holds one run after the other. It
-    has converged if every run has.
+    Runs that fall short of it by more than `slack` have not found what is there, and are no members. Sweeps are counted
+    over all runs, and the trace, which then also tells the member, holds one run after the other. It has converged if
+    every member has.
     """
     if len(runs) == 1:
         return runs[0]
     order = sorted(runs, key=lambda one: -one.trace["train_score"][-1])
-    members = tuple(one.posterior for one in order if isinstance(one.posterior, Posterior))
+    least = order[0].trace["train_score"][-1] - slack
+    found = [one for one in order if one is order[0] or one.trace["train_score"][-1] >= least]
+    members = tuple(one.posterior for one in found if isinstance(one.posterior, Posterior))
     trace = {name: np.concatenate([one.trace[name] for one in order]) for name in order[0].trace}
     trace["member"] = np.repeat(np.arange(len(order)), [one.n_iter for one in order])
     return Run(
-        Mixture(members),
+        Mixture(members) if len(members) > 1 else order[0].posterior,
         sum(one.n_iter for one in order),
-        all(one.converged for one in order),
+        all(one.converged for one in found),
         any(one.stopped for one in order),
         trace,
         order[0].state,

@@ -1,7 +1,7 @@
 """What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
 
-The rules look at the numbers of entries, rows and modes alone, never at how a fit scores.
-`scripts/studies/choose_defaults.py` studies their constants on held-out training entries.
+The rules look at the numbers of entries, rows and modes alone; `scripts/studies/choose_defaults.py` studies their
+constants on held-out training entries. Which columns CEP has, entries left out may decide (`tensorcep.cp.choice`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
-from tensorcep.cp.estimators.memory import PILOTS, fits, within
+from tensorcep.cp.estimators.memory import fits, within
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.estimators.row_features import check_mode_priors
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan import PILOTS
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.settings.passing import CEP
@@ -34,8 +35,7 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. Fewer for few entries were tried:
-# 300 for a thousand labels predict worse.
+# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
 VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
@@ -62,9 +62,9 @@ SAMPLERS = {
     "binomial": "pg-gibbs",
     "ordinal_probit": "gibbs",
 }
-# Counts: variational message passing fits them as well as CEP in a tenth of the time.
+# Counts: mean field fits them as well as CEP in a tenth of the time.
 OTHERWISE = {"poisson": "vmp", "negbinomial": "vmp"}
-# Likelihoods that CEP fits best by the CP component, and by main effects and pairs.
+# Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
 # A method, its settings if they are not the default, and the rank.
@@ -127,12 +127,7 @@ def choose(
     """What the fit of an estimator to so many entries is to be; `streaming`: to the first ones of a stream.
 
     `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take, and `stored`
-    says that the entries lie on scratch.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is neither "auto" nor allowed.
+    says that the entries lie on scratch. Raises ValueError or TypeError for what is neither "auto" nor allowed.
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
     options = list(options_of(model, model._asked_likelihood(), rank, streaming))
@@ -251,8 +246,20 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
     if method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2:
         return parts_of("cp", rank)
     if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
-        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
+        return _main_and_pairs(rank, shape)
     return parts_of("main+cp", rank)
+
+
+def other_parts(model: BaseCP, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:
+    """The same fit in other columns, where it may choose them: by CEP, which is harmed by too many."""
+    parts = parts_of("main+cp", chosen.rank)
+    if chosen.method != "cep" or len(shape) < 3 or not _is_auto(model.interactions) or parts == chosen.parts:
+        return []
+    return [chosen._replace(parts=parts)]
+
+
+def _main_and_pairs(rank: int, shape: Sequence[int]) -> dict[str, int]:
+    return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
 
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:

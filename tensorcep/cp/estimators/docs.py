@@ -40,11 +40,12 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
         Each pair and the CP part have `rank` columns; a dict gives them explicitly, for example
         ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers and
-        "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels; otherwise "main+cp";
-        and "cp" in streams, and with a Prior or an `init` of one's own.
+        "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels, or "main+cp" where a
+        quick fit predicts entries left out better so; otherwise "main+cp"; and "cp" in streams, and with a Prior or an
+        `init` of one's own.
     max_iter : int or "auto", default="auto"
-        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 80 and 1000,
-        fewest where there are very many entries, and 300 where there are fewer than 1,500.
+        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 150 and 1000,
+        fewest where there are many entries.
     tol : float, default=3e-3
         Stop when a sweep changes the latent means of the training entries by less than this share of their size.
     init : {{"auto", "random", "prior"}} or list of arrays (n_k, R), default="auto"

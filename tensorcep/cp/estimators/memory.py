@@ -17,8 +17,6 @@ from tensorcep.cp.settings.memory import Memory, Size
 from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
 from tensorcep.cp.stored import PIECE, SORTING_BYTES
 
-# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
-PILOTS = ("vmp", "pg-vb")
 # Bytes for a fit of few entries, for each entry, and at most: 0.9 GB at 100,000 entries, half of a machine of 24 GB.
 LEAST, PER_ENTRY, MOST = 0.5e9, 4_000.0, 12e9
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.scratch import room_of
+from tensorcep.core.settings import Settings
+from tensorcep.cp.choice import best_of_plans
 from tensorcep.cp.columns import columns_within, free_columns
-from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
-from tensorcep.cp.estimators.memory import PILOTS, check_memory, room_for_draws, within
+from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose, other_parts
+from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.priors import Rows, plan_rows
@@ -30,7 +33,7 @@ from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.noise_choice import noise_by_score
-from tensorcep.cp.plan import Pilot, Plan
+from tensorcep.cp.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
@@ -142,14 +145,25 @@ def plan_fit(
     if told.get("noise_") == "auto":
         data = data._replace(uneven=_chosen_noise(model, data, chosen))
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
-    problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts)
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
-    runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
-    work = Plan(method, settings, problem, *runs, *options, local=local)
+
+    def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
+        problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts, seed)
+        pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
+        runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
+        after = _after_pilot(settings, chosen) if pilots else None
+        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after), rows
+
+    if spectral and has_pilots and not streaming:
+        others = other_parts(model, chosen, shape)
+        able = [one for one in others if fits(settings, within(size_of(len(values), shape, one.parts), limit, stored))]
+        if able:
+            chosen = (chosen, *able)[best_of_plans([in_parts(one, seed=0)[0] for one in (chosen, *able)])]
+    work, rows = in_parts(chosen)
+    problem = work.problem
     settled = {
         "method_": chosen.method,
         "rank_": chosen.rank,
@@ -215,6 +229,13 @@ def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
     problem, _ = _in_columns(model, data, chosen, chosen.parts, 1, seed=0)
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
     return noise_by_score(problem, METHODS["vmp"], settings, tol=model.tol)
+
+
+def _after_pilot(settings: Settings, chosen: Chosen) -> Settings:
+    """Settings of a fit that starts where a pilot has ended, where the user has not said how long it is annealed."""
+    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
+        return settings
+    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
 
 
 def _pilots(model: BaseCP, data: Data, seed: int, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:

@@ -73,8 +73,10 @@ class CEP(Settings):
     n_ensemble : int or "auto", default="auto"
         Fits from different random starts (each the best of `n_starts`) whose equally weighted mixture is the posterior.
         Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
-        they disagree in. Factors, components and streams are those of the fit with the best train score. "auto" is up
-        to 4 for `fit` with a learned prior, fewer the more entries there are, and otherwise 1. A stream has one.
+        they disagree in. Fits that have not found what the best one has are left out: their train score falls short of
+        its by more than follows from their freedom, half a nat per free number. Factors, components and streams are
+        those of the fit with the best train score. "auto" is up to 4 for `fit` with a learned prior, fewer the more
+        entries there are, and otherwise 1. A stream has one.
     keep_messages : bool, default=False
         Keep the entries and all their messages after `fit`, of one fit (`n_ensemble` does not count), so that
         `forget_entries` and `forget_rows` can take some out. Files do not hold them.
