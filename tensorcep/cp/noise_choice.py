@@ -14,6 +14,7 @@ import numpy as np
 from tensorcep.core.belief import Posterior
 from tensorcep.core.loop import AnyMethod, run
 from tensorcep.core.settings import Settings
+from tensorcep.cp.choice import best_by_score
 from tensorcep.cp.extents import some_entries
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.gibbs.streams import Stream, generator
@@ -21,8 +22,8 @@ from tensorcep.cp.predict import observed_logpdf
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.rows import rows_of
 
-# Sweeps of a fit after the annealed ones; and the standard errors from which a gain is no chance.
-SWEEPS, SURE = 30, 2.0
+# Sweeps of a fit after the annealed ones.
+SWEEPS = 30
 # Parts of the entries, as many of which are left out in turn as hold so many entries; and the fewest entries.
 FOLDS, ENOUGH, FEWEST = 5, 4000, 100
 
@@ -41,19 +42,14 @@ def noise_by_score(problem: Problem, method: AnyMethod, settings: Settings, **ho
     """
     kinds: list[Uneven | None] = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     sweeps = settings.get_params()["anneal"] + SWEEPS
-    gains = []
+    scores = []
     for place in _folds(problem):
         known = _without(problem, place)
         fits = [run(method, known._replace(uneven=kind), settings, max_iter=sweeps, **how).posterior for kind in kinds]
-        scores = np.stack([_scores(found, problem, place) for found in fits])
-        gains.append(scores[1:] - scores[0])
-    if not gains:
+        scores.append(np.stack([_scores(found, problem, place) for found in fits]))
+    if not scores:
         return None
-    gain = np.concatenate(gains, axis=1)
-    with np.errstate(invalid="ignore"):
-        mean, error = gain.mean(axis=1), gain.std(axis=1) / np.sqrt(gain.shape[1])
-    best = int(np.argmax(np.nan_to_num(mean, nan=-np.inf)))
-    return kinds[1 + best] if mean[best] > SURE * error[best] else None
+    return kinds[best_by_score(np.concatenate(scores, axis=1))]
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:

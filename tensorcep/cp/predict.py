@@ -33,6 +33,8 @@ CELLS_PER_THREAD = 1024
 # A quantile over components takes this many evenly spaced quantiles of each, and at least so many in all.
 LEVELS_PER_DRAW = 16
 LEVELS = 512
+# Points count as Gaussians of this share of the largest variance beside them: equations in steps have no solution.
+LEAST_DOUBT = 1e-4
 ALONE = ThreadExecutor(1)
 
 
@@ -47,7 +49,7 @@ def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> 
             f[part], v[part] = _pooled(*latent_components(belief, rows[part]))
 
     _in_blocks(write, belief, len(rows), executor)
-    return f, v
+    return f, v if belief.doubt is None else v + belief.doubt.mean()
 
 
 def latent_quantiles(
@@ -58,6 +60,8 @@ def latent_quantiles(
 
     def write(part: slice) -> None:
         mean, variance = latent_components(belief, rows[part])
+        if belief.doubt is not None:
+            variance = variance + np.maximum(belief.doubt, LEAST_DOUBT * belief.doubt.max())[:, None]
         if belief.size == 1:
             out[part] = mean[0][:, None] + ndtri(np.asarray(levels)) * np.sqrt(variance[0])[:, None]
             return

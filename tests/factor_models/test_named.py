@@ -36,7 +36,9 @@ def test_cells_are_predicted_by_name_from_a_file(rng, tmp_path):
     again = tc.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(again.predict_cells(cells, 1), mean)
     assert again.components("users x tags")["feature"].unique().tolist() == list(tags.columns)
-    np.testing.assert_array_equal(again.predict_cells([[3, 6]], 1), mean[:1])
+    np.testing.assert_allclose(
+        again.predict_cells([[3, 6]], 1), mean[:1], rtol=1e-14
+    )  # one cell: another order of sums
     with pytest.raises(ValueError, match="nobody"):
         again.predict_cells(pd.DataFrame({"users": ["nobody"], "tags": ["t0"]}), 1)
 

@@ -184,9 +184,12 @@ class CPPredictions(CPComponents):
             return observed_logpdf(likelihood, belief, rows, values, executor, extents)
 
     def _row_draws(
-        self, n_samples: int | None, X: Any, rng: np.random.Generator
+        self, n_samples: int | None, X: Any, rng: np.random.Generator, alone: bool = False
     ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
-        """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows."""
+        """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows.
+
+        Latent values alone, without the noise of an observation, have a spread that this noise would hold.
+        """
         check_is_fitted(self, "posterior_")
         found = placed(self, X, joint=True)
         belief, rows = found.belief, found.rows(packed_rows(found.coords, *self._row_knowledge()))
@@ -199,12 +202,9 @@ class CPPredictions(CPComponents):
             new = rows[:, belief.deviations.modes[0]] >= n_known  # of such rows every one is another
             own = np.where(new, pairs[0] + distinct[:, belief.deviations.modes[0]], pairs[0])
             f = f + drawn(belief.deviations, which, own, pairs[1], rng)
+        if alone and belief.doubt is not None:
+            f = f + np.sqrt(belief.doubt[which])[:, None] * rng.standard_normal(f.shape)
         return values, theta, f, rows
-
-    def _draws(self, n_samples: int, X: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, EntryTheta]:
-        """Latent values (n_samples, n) of the entries X, their packed rows, and draws of the parameter."""
-        _, theta, f, rows = self._row_draws(n_samples, X, rng)
-        return f, rows, theta
 
     def _observations(
         self, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator, extent: Any = None
@@ -237,7 +237,7 @@ class CPPredictions(CPComponents):
         self._check_has_uncertainty("sample_posterior")
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
         if X is not None:
-            return self._draws(n, X, rng)[0] + self._origin
+            return self._row_draws(n, X, rng, alone=True)[2] + self._origin
         draws, *_ = draw(self._fitted_belief(), self._likelihood(), n, rng)
         draws = self._aligned_draws(draws[:, : sum(self.shape_)])
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
@@ -247,7 +247,7 @@ class CPPredictions(CPComponents):
         extents = self._extent_of(X, extent)
         self._check_has_uncertainty("sample_y")
         rng = check_random_state(random_state)
-        f, rows, theta = self._draws(check_int("n_samples", n_samples), X, rng)
+        _, theta, f, rows = self._row_draws(check_int("n_samples", n_samples), X, rng)
         return self._observations(f, rows, theta, rng, extents)
 
     def to_arviz(

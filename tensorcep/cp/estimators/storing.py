@@ -23,7 +23,7 @@ from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.memory import peak, room_for_draws, within
 from tensorcep.cp.estimators.options import with_numbers
 from tensorcep.cp.forget import run_from
-from tensorcep.cp.from_spectra import WEAK, strengths
+from tensorcep.cp.from_spectra import strengths
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.sampled import chosen_by_hash
@@ -37,6 +37,9 @@ from tensorcep.entries.tables import UNSAID
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
+
+# A column of less than this share of the strength that it started with was not shown by the first entries.
+NEXT_TO_NOTHING = 0.1
 
 
 class Place(NamedTuple):
@@ -186,7 +189,7 @@ def _run_from_some(rows: np.ndarray, runner: Any, work: Plan) -> Run:
     """
     start = work.starts[0]
     if start is not None:
-        none = strengths(work.problem, rows) < WEAK * strengths(work.problem, start)
+        none = strengths(work.problem, rows) < NEXT_TO_NOTHING * strengths(work.problem, start)
         rows = np.where(none, start, rows)
     return run_from(rows, work, runner)
 

@@ -18,6 +18,12 @@ EVERY = pytest.mark.parametrize("name", NAMES)
 QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "anneal": 3, "n_starts": 1}
 
 
+@pytest.fixture(autouse=True)
+def every_fit_counts(monkeypatch):
+    """Few sweeps of little data: none is left out."""
+    monkeypatch.setattr("tensorcep.cp.starts.overfit", lambda problem: np.inf)
+
+
 @cache
 def ensemble(name):
     return new(name, n_ensemble=3, prior="learned", **QUICK).fit(*entries(name))
