@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from tensorcep import CPRegressor, Gibbs
+from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp import fleet, flights, pilots
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
@@ -116,6 +117,22 @@ def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, m
         assert (rows[..., clamped[k]] == 1.0).all()
     f = one.posterior.rows[0][:, coords + first[:-1]].prod(axis=2).sum(axis=2).mean(axis=0)
     assert np.sqrt(np.mean((y - f) ** 2)) < 0.25
+
+
+@pytest.mark.slow
+def test_chains_in_the_columns_of_a_pilot_are_beside_it_where_chains_of_all_columns_fail():
+    inside, counted = [], []
+    for seed in (3, 5):  # of which a pilot was all that counted
+        sim = simulate_cp((25, 20, 12), 4, 1800, likelihood="logit", random_state=seed)
+        model = CPClassifier(4, method="pg-gibbs", random_state=0).fit(sim.tensor)
+        cells = np.stack(np.unravel_index(np.arange(6000), (25, 20, 12)), axis=1)
+        truth = np.prod([rows[cells[:, k]] for k, rows in enumerate(sim.factors)], axis=0).sum(axis=1)
+        mean, variance = model.predict_latent(cells)
+        inside.append(float(np.mean(np.abs(truth - mean) < norm.ppf(0.95) * np.sqrt(variance))))
+        chains = [weight for name, weight in model.diagnostics_.weights.items() if name.startswith("chain")]
+        counted.append(sum(chains))
+    assert min(counted) > 0.3
+    assert np.mean(inside) > 0.74  # 0.79; 0.68 by the pilot
 
 
 def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):

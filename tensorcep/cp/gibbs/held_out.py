@@ -275,12 +275,16 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = ()) -> HeldOut:
-    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all."""
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
+    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all.
+
+    Unless the entries left out say otherwise the fits beside the chains count `before`, and chains share the rest.
+    """
     C, count = len(held.mean), options.burn_in - options.burn_in // 2
     log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
-    equal = np.append(np.full(C, 1.0 / C), np.zeros(len(beside)))
-    weights = stacking_weights(log_density, equal) if options.weights == "stacked" else equal
+    others = np.broadcast_to(before, len(beside))
+    weights = np.append(np.full(C, (1.0 - others.sum()) / C), others)
+    weights = stacking_weights(log_density, weights) if options.weights == "stacked" else weights
     means = np.stack([*held.mean, *(one.mean for one in beside)])
     spreads = np.stack([*held.spread, *(one.spread for one in beside)])
     noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))

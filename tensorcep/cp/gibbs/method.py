@@ -163,9 +163,14 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return state._replace(chains=keep(chains, problem, options)), sweep
 
 
-def with_weights(state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = ()) -> GibbsState:
-    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
-    held = weighed(state.held, options, beside)  # type: ignore[arg-type]
+def with_weights(
+    state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0
+) -> GibbsState:
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
+
+    `before` is what the fits beside them count unless the entries left out say otherwise.
+    """
+    held = weighed(state.held, options, beside, before)  # type: ignore[arg-type]
     if state.uneven is not None and state.uneven.mode is None and state.noise_held:
         held = held._replace(noise_ratio=ratio_of_student(held, state, beside))
     if options.weights == "stacked" and is_shrunk(problem.likelihood):

@@ -11,8 +11,8 @@ and the larger of both counts. Chains that have found nothing can get the signs 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
 scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
 
-In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Of values
-part of this noise may be what no draw could tell of the latent values: as much as these vary in the draws.
+In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Latent
+values may be anything that the draws say of them, and of real values at most a share of that noise.
 """
 
 from __future__ import annotations
@@ -64,9 +64,13 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
-    square = float(np.mean(held.mean_of_all**2 + held.spread_of_all))
-    held = held._replace(doubt=min(square, MOST_DOUBT / law.theta))
-    return _mixed(held, _slope(held.y, held.mean_of_all), nothing, law)
+    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), _slope(held.y, held.mean_of_all), nothing, law)
+
+
+def _doubting(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
+    """With what no draw could tell of the latent values, at most so much, beside the constant."""
+    square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
+    return held._replace(doubt=min(square, most))
 
 
 def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
@@ -99,6 +103,7 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
+    held = _doubting(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
     return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen), nothing, law)
 
 
@@ -128,17 +133,6 @@ def _regressed(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[flo
     without = np.maximum(1.0 - weight * mean**2 / square, TINY)  # the residual of an entry that did not tell the slope
     variance = float(np.sum((weight * mean * (y - slope * mean) / without) ** 2)) / square**2
     return slope, max(0.0, 1.0 - variance / slope**2)
-
-
-def _counted(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> float:
-    """The slope of y on the mean by weighted least squares, less what its standard error takes from it."""
-    square = float(weight @ mean**2)
-    slope = float(weight @ (y * mean)) / square if square > 0.0 else 0.0
-    if slope <= 0.0:
-        return 0.0
-    without = np.maximum(1.0 - weight * mean**2 / square, TINY)  # the residual of an entry that did not tell the slope
-    variance = float(np.sum((weight * mean * (y - slope * mean) / without) ** 2)) / square**2
-    return float(np.clip(slope - variance / slope, 0.0, 1.0))
 
 
 def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
