@@ -36,7 +36,8 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+# Of many entries there are fewer chains: pilots find what others would.
+VISITS, SAMPLER_SWEEPS, MANY_ENTRIES, CHAINS_OF_MANY = 8e6, (150, 1000), 500_000, 2
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
@@ -130,8 +131,8 @@ def choose(
     says that the entries lie on scratch. Raises ValueError or TypeError for what is neither "auto" nor allowed.
     """
     rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
-    options = list(options_of(model, model._asked_likelihood(), rank, streaming))
     asked = model._asked_likelihood()
+    options = list(options_of(model, asked, rank, streaming, n_entries))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
         chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
@@ -274,7 +275,7 @@ def sampler_sweeps(n_entries: int) -> int:
     return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
 
 
-def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool) -> Iterator[Option]:
+def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool, n: int) -> Iterator[Option]:
     """What a fit may be, best first: with fewer columns, then by a method that takes less memory, where "auto" lets it.
 
     A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
@@ -291,7 +292,9 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
         yield from ((name, own, rank) for own in (None, CEP(dtype="float32")))
     else:
         others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
-        yield from ((one, None, r) for one in (name, *others[:1]) for r in fewer)
+        many = METHODS[name].sampler and n >= MANY_ENTRIES
+        yield from ((name, SETTINGS[name]().set_params(n_chains=CHAINS_OF_MANY) if many else None, r) for r in fewer)
+        yield from ((one, None, r) for one in others[:1] for r in fewer)
     even = getattr(model, "noise", "one") == "one"  # otherwise CEP would refuse it
     if not likelihood.censored and likelihood.zeros is None and even:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)
