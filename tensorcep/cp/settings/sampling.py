@@ -83,7 +83,7 @@ class Gibbs(Sampler):
     n_chains : int, default=4
         The first chain starts at the estimator's `init`, the others at draws from the prior. The posterior of a
         factorisation has many modes that one chain does not leave in any practical time, so that several chains predict
-        better.
+        better. `method="auto"` has 2 from half a million entries on.
     burn_in : int, optional
         Sweeps at the start that are not kept; by default half of max_iter.
     thin : int, optional

@@ -68,6 +68,15 @@ def test_interactions_are_all_with_fewer_columns_for_pairs(rank, shape, parts):
 @pytest.mark.parametrize(("n", "sweeps"), [(10, 1000), (1330, 1000), (8000, 1000), (40_000, 200), (10**6, 150)])
 def test_sweeps_of_samplers_are_fewer_of_many_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
+
+
+@pytest.mark.parametrize(("n", "chains"), [(10, 4), (499_999, 4), (500_000, 2), (10**7, 2)])
+def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, chains):
+    for name, params, method in (("regressor", {}, "gibbs"), ("classifier", LOGIT, "pg-gibbs")):
+        assert chosen(name, n=n, **params).method == method
+        assert chosen(name, n=n, **params).settings.n_chains == chains
+        assert chosen(name, n=n, method=method, **params).settings.n_chains == 4
+    assert chosen("counts", n=n).method == "vmp"
     assert chosen(n=n, method="cep").max_iter == _defaults.SWEEPS == 200
     assert chosen(n=n, max_iter=7).max_iter == 7
 
