@@ -77,10 +77,12 @@ def _run_beside(flown: list[Flown], plan: Plan) -> Run | None:
             sampled, begun = other, again
     if begun.stopped:
         return _whole(begun, sampled, plan.problem)
-    went_on = continued(sampled.plan, begun) if len(begun.state.chains.factors) else begun
-    if begun.state.held is None or begun.state.held.weights is None:
-        return _whole(went_on, sampled, plan.problem)
-    return _joined(went_on, flown, sampled, plan)
+    weighted = begun.state.held is not None and begun.state.held.weights is not None
+    # no name for the run that went on: its draws are large, and it is done with them before all are joined
+    if not weighted:
+        return _whole(continued(sampled.plan, begun), sampled, plan.problem)
+    goes_on = bool(len(begun.state.chains.factors))
+    return _joined(continued(sampled.plan, begun) if goes_on else begun, flown, sampled, plan)
 
 
 def _burnt_in(sampled: Sampled, flown: list[Flown], before: Any = 0.0) -> Run:
