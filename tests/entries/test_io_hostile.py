@@ -264,6 +264,12 @@ def test_io_parquet_with_an_index_or_damaged_is_read_alike_by_both(tmp_path: Pat
     damaged = tmp_path / "d.parquet"
     importlib.import_module("pyarrow.parquet").write_table(table, damaged)
     both_refuse(damaged, r"'.*d.parquet' is not a parquet file or is damaged \([^\n]*\); write it again")
+    plain = {"compression": None, "use_dictionary": False, "write_statistics": False, "write_page_index": False}
+    importlib.import_module("pyarrow.parquet").write_table(table.replace_schema_metadata(None), damaged, **plain)
+    text = damaged.read_bytes()
+    damaged.write_bytes(text.replace(b"\x01\x00\x00\x00x", b"\x01\x00\x00\x00\xff"))
+    assert damaged.read_bytes() != text
+    both_refuse(damaged, r"'.*d.parquet' is not a parquet file or is damaged \([^\n]*UTF8[^\n]*\); write it again")
     frame.assign(b=np.array([1, 2**64 - 1], dtype=np.uint64), a=1).to_parquet(tmp_path / "u.parquet")
     with pytest.raises(ValueError, match="line 2 of '.*' has the index 18446744073709551615, which is larger than 64"):
         stream(tmp_path / "u.parquet", labels=False)

@@ -26,9 +26,19 @@ def read_parquet(path: str) -> pd.DataFrame:
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the named levels of its index as columns, as its writer saw them."""
+    """Return a frame with the named levels of its index as columns, as its writer saw them.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If a text is no text: pandas may decode it much later.
+    """
     named = [name for name in frame.index.names if name is not None]
-    return frame.reset_index(named) if named else frame
+    frame = frame.reset_index(named) if named else frame
+    for _, column in frame.items():
+        if isinstance(column.dtype, pd.StringDtype) and column.dtype.storage == "pyarrow":
+            optional_module("pyarrow", "reading parquet files").array(column).validate(full=True)
+    return frame
 
 
 @contextlib.contextmanager
