@@ -37,8 +37,7 @@ from tensorcep.likelihoods.uneven import nodes, student_logpdf
 # its value. More than the last number say no more about a handful of chains.
 HELD_FRACTION, MOST_OF_SMALL, MOST_HELD = 0.1, 0.2, 50_000
 FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
-# A share of a number that should be whole is.
-ROUNDING = 1e-6
+ROUNDING = 1e-6  # of a share of a number that should be whole
 # Running means, of the latent values and of the noise, are over about this many sweeps.
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
@@ -276,13 +275,10 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
 
 
 def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
-    """What chains, and what is beside them, count at the end of the burn-in, and the noise given all.
-
-    Unless the entries left out say otherwise the fits beside the chains count `before`, and chains share the rest.
-    """
-    C, count = len(held.mean), options.burn_in - options.burn_in // 2
-    log_density = np.stack([*(held.log_density - np.log(count)), *(one.log_density for one in beside)])
-    others = np.broadcast_to(before, len(beside))
+    """What chains, and what is beside them (`before` if nothing tells), count after the burn-in; the noise given all."""
+    C, others = len(held.mean), np.broadcast_to(before, len(beside))
+    of_chains = held.log_density - np.log(options.burn_in - options.burn_in // 2)
+    log_density = np.stack([*of_chains, *(one.log_density for one in beside)])
     weights = np.append(np.full(C, (1.0 - others.sum()) / C), others)
     weights = stacking_weights(log_density, weights) if options.weights == "stacked" else weights
     means = np.stack([*held.mean, *(one.mean for one in beside)])
@@ -294,8 +290,8 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: 
     spread = float(np.mean(factor * spread_of_all))
     rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
-    held = held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
-    return held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
+    held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
+    return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
 
 
 def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
