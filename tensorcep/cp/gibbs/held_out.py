@@ -275,7 +275,7 @@ def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
 
 
 def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
-    """What chains, and what is beside them (`before` if nothing tells), count after the burn-in; the noise given all."""
+    """What chains and what is beside them (`before` if nothing tells) count after the burn-in; the noise given all."""
     C, others = len(held.mean), np.broadcast_to(before, len(beside))
     of_chains = held.log_density - np.log(options.burn_in - options.burn_in // 2)
     log_density = np.stack([*of_chains, *(one.log_density for one in beside)])
