@@ -183,9 +183,10 @@ def test_accuracy_of_draws_is_that_of_their_distribution(rng):
 
 
 def test_bench_peers_compares_with_every_peer():
+    common = {"data": "alog", "metric": "seconds_per_sweep", "rank": 10, "threads": 1}
     times = {"smurff": (0.8, 1.0), "myfm": (0.4, 0.2), "vmp": (0.1, 0.2)}
     rows = [
-        {"metric": "seconds_per_sweep", "value": value, "fold": fold, "rank": 10, "threads": 1, "method": name}
+        {**common, "value": value, "fold": fold, "method": name}
         for name, values in times.items()
         for fold, value in enumerate(values)
     ]

@@ -66,7 +66,7 @@ class Sweeps:
         self.problem = problem if columns == "cp" else in_default_columns(problem, seed)
         sorting, state = cpu_of(lambda: self.method.init(self.problem, self.options["later"], self.executor))
         self.set_up = packing + sorting
-        self.states = {phase: state for phase in self.options}
+        self.states = dict.fromkeys(self.options, state)
         for phase in ("later", "later", "burn-in"):  # the burn-in of one sweep, its end, and what is compiled
             self.step(phase)
 
