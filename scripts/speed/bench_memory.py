@@ -5,7 +5,9 @@ is not counted), notes the resident memory, fits all N, and reports by how much 
 counts the messages (K modes, R(R+1)/2 + R numbers each, and two numbers for Gaussian noise), the packed entries and the
 latent means; it holds what must stay, the measured one also passing copies and partial sums.
 
-The model is the CEP paper's, with one start, or with --own what the estimator chooses with its CP component alone.
+The model is the CEP paper's, with one start, which no pilot precedes; with --own what the estimator chooses with its CP
+component alone; and with --rows, which spreads the entries over so many rows, its own in the columns that fits have by
+default, from a random start: memory per row, and the microseconds per row that a fit takes beside its sweeps.
 """
 
 from __future__ import annotations
@@ -62,29 +64,36 @@ class Case(NamedTuple):
     sweeps: int
     threads: int
     seed: int
+    rows: int = 0  # of all modes; 0 for as many as the entries ask for
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        unit = max(1, self.rows // 5) if self.rows else max(100, self.n // 1000)
+        return 2 * unit, unit, 2 * unit
 
 
-def model_of(case: Case, shape: tuple[int, ...]) -> Any:
+def model_of(case: Case) -> Any:
     """The model that is fitted."""
     from tensorcep import CPRegressor
+    from tensorcep.cp.estimators.defaults import every_column
 
-    how: dict[str, Any] = {"max_iter": case.sweeps, "n_jobs": case.threads, "random_state": case.seed, "shape": shape}
-    how |= {"tol": 0.0, "dtype": case.dtype, **METHODS[case.method]}
-    if case.own:
-        return CPRegressor(case.rank, interactions="cp", **with_settings(CPRegressor, how))
+    how: dict[str, Any] = {"max_iter": case.sweeps, "n_jobs": case.threads, "random_state": case.seed}
+    how |= {"tol": 0.0, "dtype": case.dtype, "shape": case.shape, "interactions": "cp", **METHODS[case.method]}
+    if case.rows:
+        how |= {"interactions": every_column(case.rank, case.shape), "init": "random"}
+    if case.own or case.rows:
+        return CPRegressor(case.rank, **with_settings(CPRegressor, how))
     return paper_model(CPRegressor, case.rank, damping=0.5, **how)
 
 
 def child(case: Case) -> dict[str, float]:
     """What one fresh process measures."""
-    unit = max(100, case.n // 1000)
-    shape = (2 * unit, unit, 2 * unit)
     rng = np.random.default_rng(case.seed)
     coords = np.empty((case.n, ORDER), dtype=np.int64)
-    for k, size in enumerate(shape):
+    for k, size in enumerate(case.shape):
         coords[:, k] = rng.integers(0, size, case.n)
     y = rng.standard_normal(case.n)
-    model = model_of(case, shape)
+    model = model_of(case)
     warnings.simplefilter("ignore")  # so few sweeps do not converge
     model.fit(coords[:WARM_UP_ENTRIES], y[:WARM_UP_ENTRIES])
     forget_peak()
@@ -92,8 +101,9 @@ def child(case: Case) -> dict[str, float]:
     begin = time.perf_counter()
     model.fit(coords, y)
     seconds = time.perf_counter() - begin
-    sweep_seconds = float(np.min(model.trace_["seconds"]))
-    return {"before": before, "peak": resident("VmHWM"), "seconds": seconds, "sweep_seconds": sweep_seconds}
+    sweeps = np.asarray(model.trace_["seconds"])
+    found = {"before": before, "peak": resident("VmHWM"), "seconds": seconds, "sweep_seconds": float(sweeps.min())}
+    return {**found, "beside_sweeps": seconds - float(sweeps.sum())}
 
 
 def measure(case: Case) -> list[Row]:
@@ -113,6 +123,9 @@ def measure(case: Case) -> list[Row]:
         derived = derived_bytes(case.rank, case.dtype)
         values |= {"bytes_per_entry_derived": derived["all"], "bytes_per_entry_messages": derived["messages"]}
         values["peak_over_derived"] = grown / derived["all"]
+    if case.rows:
+        values["bytes_per_row_peak"] = grown * case.n / sum(case.shape)
+        values["us_per_row_beside_sweeps"] = 1e6 * result["beside_sweeps"] / sum(case.shape)
     values |= {"peak_gigabytes": result["peak"] / 1e9, "seconds_of_a_sweep": result["sweep_seconds"]}
     return [row(metric, value, seconds=result["seconds"], **common) for metric, value in values.items()]
 
@@ -128,8 +141,9 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--dtypes", type=words("float64", "float32"), default="float64,float32")
     p.add_argument("--methods", type=words(*METHODS), default="cep", help="default: %(default)s")
     p.add_argument("--own", action="store_true", help="prior, starts, chains and damping of the estimator's own")
+    p.add_argument("--rows", type=int, default=0, help="rows of all modes (default: as many as Alog has per entry)")
     options = p.parse_args(arguments)
-    rest = (options.own, options.sweeps, options.threads[0], options.seed)
+    rest = (options.own, options.sweeps, options.threads[0], options.seed, options.rows)
     cases = itertools.product(options.entries, options.ranks, options.dtypes, options.methods)
     report([found for case in cases for found in measure(Case(*case, *rest))], options.json)
 

@@ -7,7 +7,7 @@ each run, and "asked" what the ratio or the value should reach. "cpu", "wall" an
 are what the whole bench took, its rivals and the making of its data included. --quick runs once, on smaller data, and
 leaves out what is told at large sizes alone; rows of published data are left out where TENSORCEP_DATA does not hold
 them. Rows of other packages' samplers (--peers) are installed by pip into an environment of their own.
-`table_lines` has the lines.
+`table_benches` has the groups, `table_lines` their lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from scripts.lib.common import ROOT, Row, parser, report, say, words
-from scripts.speed.table_lines import PEERS, TABLE, Bench, Where
+from scripts.speed.table_benches import PEERS, TABLE
+from scripts.speed.table_lines import Bench, Where
 
 
 def matches(item: Row, where: Where) -> bool:
