@@ -17,7 +17,7 @@ from scripts.lib.heldout import Entries, Split
 from scripts.lib.peers import fits
 from scripts.papers import glm_fits
 from scripts.papers.baselines import kjit, sampled_ep
-from scripts.speed import bench_memory, bench_peers
+from scripts.speed import bench_memory, bench_peers, bench_table
 from scripts.studies import measure_gaussian_process
 from tensorcep import GaussianProcessClassifier, datasets
 from tensorcep.core.executor import ThreadExecutor
@@ -183,14 +183,35 @@ def test_accuracy_of_draws_is_that_of_their_distribution(rng):
 
 
 def test_bench_peers_compares_with_every_peer():
+    common = {"data": "alog", "metric": "seconds_per_sweep", "rank": 10, "threads": 1}
     times = {"smurff": (0.8, 1.0), "myfm": (0.4, 0.2), "vmp": (0.1, 0.2)}
     rows = [
-        {"metric": "seconds_per_sweep", "value": value, "fold": fold, "rank": 10, "threads": 1, "method": name}
+        {**common, "value": value, "fold": fold, "method": name}
         for name, values in times.items()
         for fold, value in enumerate(values)
     ]
     found = {(r["method"], r["metric"]): r["value"] for r in bench_peers.ratios(rows)}
     assert found == pytest.approx({("vmp", "times_faster_than_smurff"): 6, ("vmp", "times_faster_than_myfm"): 2})
+
+
+def test_bench_table_leaves_out_what_needs_data_that_are_not_there(monkeypatch, tmp_path):
+    monkeypatch.delenv("TENSORCEP_DATA", raising=False)
+    assert bench_table.is_there("")
+    assert not bench_table.is_there("dblp")
+    monkeypatch.setenv("TENSORCEP_DATA", str(tmp_path))
+    assert bench_table.measure("dblp", quick=False, repeats=1) == []
+    (tmp_path / "dblp").mkdir()
+    assert bench_table.is_there("dblp")
+
+
+def test_bench_table_takes_each_line_from_the_rows_of_its_bench(monkeypatch):
+    found = [
+        {"metric": "us_per_entry", "method": "vmp", "rank": 32, "value": 2.0},
+        {"metric": "us_per_entry", "method": "cep-averaged", "rank": 32, "value": 5.0},
+    ]
+    monkeypatch.setattr(bench_table, "run_bench", lambda *_: (found, 1.0, 1.0, 1.0))
+    (line,) = bench_table.measure("averaged", quick=True, repeats=1)  # of rank 64 there is no row
+    assert (line["value"], line["rival"], line["ratio"], line["asked"]) == (5.0, 2.0, 2.5, "ratio 3")
 
 
 def test_elliptical_slices_find_the_posterior_that_importance_sampling_found():

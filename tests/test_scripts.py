@@ -34,11 +34,13 @@ TINY = {
     "speed.bench_engines": "--methods vmp,wopt --ranks 2 --entries 500 --repeats 1",
     "speed.bench_factor_models": "--shape 40,16 --ranks 3 --sweeps 4",
     "speed.bench_gaussian_process": "--data simulated --points 300 --inducing 8 --repeats 1",
+    "speed.bench_gibbs": "--entries 500 --repeats 1",
     "speed.bench_glm": "--sizes 2000 --columns 10 --sweeps 4 --no-simulations",
     "speed.bench_interactions": (
         "--methods vmp,pg-vb --ranks 2 --interactions main+pairs --shape 12,10,8 --entries 300 --sweeps 4 --repeats 1"
     ),
     "speed.bench_memory": "--entries 3000 --ranks 2 --dtypes float64,float32",
+    "speed.bench_pca": "--shape 60,20 --ranks 3 --sweeps 3",
     "speed.bench_peers": "--peers none --methods vmp,wopt --folds 1 --ranks 2 --sweeps 3",
     "speed.bench_predict": "--entries 300 --cells 100 --sweeps 8 --repeats 1 --threads 1",
     "speed.bench_read": "--lines 300 --repeats 1 --batch-sizes 100",
@@ -49,7 +51,7 @@ TINY = {
         "--revisit 0,50"
     ),
     "speed.bench_sweep": "--ranks 2 --entries 500 --repeats 1 --threads 1,2",
-    "speed.bench_table": "--quick --rows reading",
+    "speed.bench_table": "--quick --rows sweeps-1e7,reading",
     "speed.stream_kill_test": "--kills 1 --entries 600 --batch-sizes 50 --ranks 1 --revisit 40",
     "studies.choose_defaults": (
         "--data alog,enron --folds 1 --entries 300 --methods gibbs,cep --interactions auto,pair1 --priors auto "

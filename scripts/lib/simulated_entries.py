@@ -41,8 +41,8 @@ def shape_of(n: int) -> tuple[int, ...]:
     return 2 * unit, unit, 2 * unit
 
 
-def simulate(case: Case, seed: int) -> Problem:
-    """Random cells, values from the CP model of the same rank, and a start at random factors."""
+def drawn(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Coordinates of random cells in random order, values from the CP model of the same rank, and its factors."""
     rng = np.random.default_rng(seed)
     likelihood = get_likelihood(case.likelihood)
     coords = np.stack([rng.integers(0, size, case.n) for size in case.shape], axis=1)
@@ -55,12 +55,23 @@ def simulate(case: Case, seed: int) -> Problem:
             product *= factor[part[:, k]]
         f[a : a + len(part)] = product.sum(axis=1)
     y = likelihood.check_y(likelihood.sample(rng, f, np.full(case.n, likelihood.default_theta)))
+    return coords, y, factors
+
+
+def problem_of(case: Case, coords: np.ndarray, y: np.ndarray, factors: list[np.ndarray]) -> Problem:
+    """These entries packed, with a prior of rows that explain them and a start at the factors."""
     scale = case.rank ** (-0.5 / ORDER)
     prior = Prior([0.0] * ORDER, [1.0 / scale**2] * ORDER)
     rows_prior = FixedPrior(*natural_prior(prior, case.shape, case.rank))
     noise = GammaNoise(1e-3, 1e-3) if case.likelihood == "gaussian" else None
-    entries = pack_entries(coords, y, case.shape)
-    return Problem(entries, case.shape, case.rank, likelihood, rows_prior, np.concatenate(factors), noise_prior=noise)
+    entries, likelihood = pack_entries(coords, y, case.shape), get_likelihood(case.likelihood)
+    start = np.concatenate(factors)
+    return Problem(entries, case.shape, case.rank, likelihood, rows_prior, start, noise_prior=noise)
+
+
+def simulate(case: Case, seed: int) -> Problem:
+    """Random cells, values from the CP model of the same rank, and a start at its factors."""
+    return problem_of(case, *drawn(case, seed))
 
 
 def damping_of(likelihood: str, schedule: str) -> float:

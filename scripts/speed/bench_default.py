@@ -9,6 +9,7 @@ median of --repeats fits, by turns, from different seeds; "ratio" is that of the
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import warnings
@@ -80,9 +81,9 @@ def score_of(model: Any, case: Case) -> float:
     return float(np.mean(model.log_score(coords, y)))
 
 
-def one_fit(case: Case, method: str, seed: int, options: Any) -> dict[str, float]:
+def one_fit(case: Case, method: str, threads: int, seed: int, options: Any) -> dict[str, float]:
     """Seconds, megabytes and score of one fit."""
-    how: dict[str, Any] = {"shape": case.shape, "random_state": seed, "n_jobs": options.threads[0], "method": method}
+    how: dict[str, Any] = {"shape": case.shape, "random_state": seed, "n_jobs": threads, "method": method}
     if options.sweeps:
         how["max_iter"] = options.sweeps
     forget_peak()
@@ -95,27 +96,32 @@ def one_fit(case: Case, method: str, seed: int, options: Any) -> dict[str, float
     return {"cpu_seconds": cpu, "seconds": seconds, "megabytes": grown, case.metric: score_of(model, case)}
 
 
+def middle(fits: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {key: float(np.median([fit[key] for fit in fits])) for key in fits[0]}
+
+
 def measure(name: str, options: Any) -> list[Row]:
     """The rows of one case."""
     case = case_of(name, options.entries, options.seed)
-    found: dict[str, list[dict[str, float]]] = {}
+    found: dict[tuple[int, str], list[dict[str, float]]] = {}
     methods = [method for method in options.methods if method != "wopt" or name == "values"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for method in methods:  # compiled code is loaded
             model = case.estimator(method=method, shape=case.shape, max_iter=10, random_state=0)
             model.fit(case.train.coords[:WARM_UP], case.train.y[:WARM_UP])
-    for repeat in range(options.repeats):
-        for method in methods:
-            found.setdefault(method, []).append(one_fit(case, method, options.seed + repeat, options))
+    for repeat, threads, method in itertools.product(range(options.repeats), options.threads, methods):
+        fit = one_fit(case, method, threads, options.seed + repeat, options)
+        found.setdefault((threads, method), []).append(fit)
     rows: list[Row] = []
-    medians = {m: {key: float(np.median([fit[key] for fit in fits])) for key in fits[0]} for m, fits in found.items()}
-    for method, values in medians.items():
-        about = {"data": name, "method": method, "entries": len(case.train.y), "threads": options.threads[0]}
-        if "vmp" in medians and method != "vmp":
-            values["ratio"] = values["cpu_seconds"] / medians["vmp"]["cpu_seconds"]
+    medians = {key: middle(fits) for key, fits in found.items()}
+    for (threads, method), values in medians.items():
+        about = {"data": name, "method": method, "entries": len(case.train.y), "threads": threads}
+        if "vmp" in methods and method != "vmp":
+            values["ratio"] = values["cpu_seconds"] / medians[threads, "vmp"]["cpu_seconds"]
         rows += [row(metric, value, **about) for metric, value in values.items()]
-        say(f"{name} {method}: " + ", ".join(f"{metric} {value:.4g}" for metric, value in values.items()))
+        say(f"{name} {method}, {threads} threads: " + ", ".join(f"{m} {value:.4g}" for m, value in values.items()))
     return rows
 
 

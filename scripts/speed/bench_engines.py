@@ -3,7 +3,7 @@
 The entries are random cells of a (200, 100, 200) tensor, N = 21,076 (`scripts.lib.simulated_entries`); one sweep is the
 method's `step`: every update, the latent means, the train score, and the lower bound where there is one. A sweep of
 wopt is one iteration of L-BFGS-B, timed over the first ten of a search. Setting up is not timed, and neither is the
-first step, which may compile.
+first step, which may compile. "cep-averaged" is CEP with one message per row.
 
 Rows: "us_per_entry" (the fastest sweep), its median, and the time as a multiple of that of cep.
 """
@@ -24,19 +24,26 @@ from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import LIKELIHOODS
 
 WOPT_ITERATIONS = 10
+AVERAGED = "cep-averaged"
 TIMED = [name for name in ("gaussian", "probit", "logit", "poisson", "negbinomial") if name in LIKELIHOODS]
 
 
 def options_of(method: str, likelihood: str) -> tuple[Any, int]:
     """A method's settings (of a sampler with one chain), and how many sweeps one step stands for."""
     damping = damping_of(likelihood, "modewise")
-    options = options_with(method, damping=damping, n_chains=1, iterations=WOPT_ITERATIONS)
+    more = {"messages": "averaged"} if method == AVERAGED else {}
+    options = options_with(engine_of(method), damping=damping, n_chains=1, iterations=WOPT_ITERATIONS, **more)
     return options, WOPT_ITERATIONS if method == "wopt" else 1
+
+
+def engine_of(method: str) -> str:
+    """The name that a method has in the package."""
+    return "cep" if method == AVERAGED else method
 
 
 def time_steps(problem: Problem, name: str, n_threads: int, repeats: int) -> list[float]:
     """Seconds of each sweep after the first."""
-    method, threads = METHODS[name], ThreadExecutor(n_threads)
+    method, threads = METHODS[engine_of(name)], ThreadExecutor(n_threads)
     options, stride = options_of(name, problem.likelihood.name)
     seconds = []
     try:
@@ -59,7 +66,7 @@ def measure(case: Case, methods: list[str], threads: list[int], repeats: int, se
     for n_threads in threads:
         best: dict[str, float] = {}
         for name in methods:
-            if METHODS[name].lacks(problem.likelihood):
+            if METHODS[engine_of(name)].lacks(problem.likelihood):
                 continue
             seconds = time_steps(problem, name, n_threads, repeats)
             best[name] = min(seconds)
@@ -79,9 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--likelihoods", type=words(*LIKELIHOODS), default=TIMED)
     p.add_argument("--repeats", type=int, default=20, help="sweeps timed after the first (default: %(default)s)")
     options = p.parse_args(arguments)
-    wrong = [name for name in options.methods if name not in METHODS]
+    wrong = [name for name in options.methods if name not in (*METHODS, AVERAGED)]
     if wrong:
-        p.error(f"argument --methods: {wrong[0]!r} is not among {', '.join(METHODS)}")
+        p.error(f"argument --methods: {wrong[0]!r} is not among {', '.join((*METHODS, AVERAGED))}")
     rows: list[Row] = []
     for data, n in options.entries:
         for likelihood in options.likelihoods:

@@ -5,7 +5,8 @@ module of other packages that tensorcep loads, so what remains is tensorcep's ow
 
 First fit: once with an empty numba cache in a temporary folder (this compiles), then in new processes with that cache
 warm; "first_over_later" is the first fit minus the fastest of the later ones. The method "auto" is the bare estimator
-but for rank and sweeps, "cep" the CEP paper's model.
+but for rank and sweeps, "cep" the CEP paper's model, "stream" a first batch learned by partial_fit, and "usual" four
+fits in one process: by gibbs, cep and vmp, and of labels by default.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from scripts.lib.common import Row, fresh_process, paper_model, parser, report, row, say, words
 
 DEPENDENCIES = ("numpy", "scipy", "numba", "pandas", "sklearn")
+METHODS = ("auto", "cep", "stream", "usual")
 ESTIMATORS = {"gaussian": "CPRegressor", "probit": "CPClassifier", "poisson": "CPCountRegressor"}
 
 # Run with -c in a process where nothing is loaded yet; the names to import come as arguments, the last one timed alone.
@@ -69,22 +71,37 @@ def _import_row(name: str, seconds: float) -> Row:
     return row("import_seconds", seconds, data=name, seconds=seconds)
 
 
-def child(likelihood: str, method: str, rank: int, n: int, fits: int) -> dict[str, Any]:
-    """Seconds of each fit of one likelihood in this process, and the number of compiled kernels it had to write."""
+def use(likelihood: str, method: str, rank: int, coords: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> None:
+    """What a process does first: fits, and predictions of the entries that were fitted."""
     import tensorcep
+
+    estimator = getattr(tensorcep, ESTIMATORS[likelihood])
+    common: dict[str, Any] = {"shape": shape, "random_state": 0}
+    how = {**common, "max_iter": 5, "tol": 0.0}
+    if method == "stream":
+        estimator(rank, **common).partial_fit(coords, y).predict_latent(coords)
+    elif method == "usual":
+        for name in ("gibbs", "cep", "vmp"):
+            tensorcep.CPRegressor(rank, method=name, **how).fit(coords, y).predict_latent(coords)
+        tensorcep.CPClassifier(rank, **how).fit(coords, y > 0.0).predict_latent(coords)
+    else:
+        model = estimator(rank, **how) if method == "auto" else paper_model(estimator, rank, **how)
+        model.fit(coords, y).predict_latent(coords)
+
+
+def child(likelihood: str, method: str, rank: int, n: int, fits: int) -> dict[str, Any]:
+    """Seconds of each fit of one likelihood in this process."""
+    import tensorcep.estimators  # noqa: F401  (its import is timed by itself)
 
     rng = np.random.default_rng(0)
     shape = (50, 40, 30)
     coords = np.stack([rng.integers(0, size, n) for size in shape], axis=1)
     y = rng.standard_normal(n) if likelihood == "gaussian" else rng.integers(0, 2, n)
-    estimator = getattr(tensorcep, ESTIMATORS[likelihood])
-    how: dict[str, Any] = {"max_iter": 5, "tol": 0.0, "shape": shape, "random_state": 0}
-    model = estimator(rank, **how) if method == "auto" else paper_model(estimator, rank, **how)
     warnings.simplefilter("ignore")  # five sweeps do not converge
     seconds = []
     for _ in range(fits):
         begin = time.perf_counter()
-        model.fit(coords, y).predict_latent(coords)
+        use(likelihood, method, rank, coords, y, shape)
         seconds.append(time.perf_counter() - begin)
     return {"seconds": seconds}
 
@@ -129,8 +146,8 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--only-imports", action="store_true", help="leave the fits out")
     options = p.parse_args(arguments)
     for method in options.methods:
-        if method not in ("auto", "cep"):
-            p.error(f"argument --methods: {method!r} is not among auto, cep")
+        if method not in METHODS:
+            p.error(f"argument --methods: {method!r} is not among {', '.join(METHODS)}")
     rows = import_rows(options.repeats)
     if not options.only_imports:
         for likelihood in options.likelihoods:
