@@ -108,8 +108,9 @@ def main(arguments: list[str] | None = None) -> None:
     if len(options.shape) != 2:
         p.error(f"argument --shape: two numbers are allowed; got {len(options.shape)}")
     rows: list[Row] = []
+    n, d = options.shape
     for rank in options.ranks:
-        case = Case(*options.shape, rank, options.sweeps, options.seed)
+        case = Case(n, d, rank, options.sweeps, options.seed)
         rows += [found for method in options.methods for found in measure(method, case)]
     report(rows, options.json)
 
