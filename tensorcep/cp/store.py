@@ -29,6 +29,8 @@ from tensorcep.priors.series import Clock
 
 # What the square of a product of numbers of the rows may reach: beyond it predictions overflow.
 LARGEST = 1e300
+# What a row of logarithms may reach: counts are within 64 bits, and products of several rows may cancel.
+LARGEST_LOG = 1e6
 # The record of each kind of result under format version 1.
 RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
 
@@ -102,7 +104,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
         if missing:
             raise KeyError(missing[0])
-        _check_sense(fitted, labels)
+        _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
         attributes = {
             "posterior_": fitted.posterior,
             "labels_": labels,
@@ -127,8 +129,10 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features)}
 
 
-def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
+def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
     """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
+
+    `of_logs`: the rows say something of logarithms of counts.
 
     Raises
     ------
@@ -162,6 +166,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...]) -> None:
         numbers = member.eta if isinstance(member, Posterior) else member.rows
         if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
+        if of_logs and not _typical_size(member) <= LARGEST_LOG:
+            raise ValueError("its rows are logarithms of numbers that no count reaches")
         if not _fits(member, getattr(member, "deviations", None)):
             raise ValueError("its deviations do not fit its shape")
         if not all(_is_positive(part) for part in _parts_of(member)):
@@ -194,6 +200,14 @@ def _parts_of(member: Any) -> list[Any]:
         shapes = [] if member.uneven is None else [member.uneven.shape]
         return [*shapes, *(part for law in laws for part in (law.a, law.b))]
     return [part for part in (member.theta, getattr(member, "uneven", None)) if part is not None]
+
+
+def _typical_size(member: Any) -> float:
+    """The largest number of the rows, of posteriors that of their natural means beside their precisions."""
+    if not isinstance(member, Posterior):
+        return float(np.abs(member.rows).max(initial=0.0))
+    diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
+    return float((np.abs(member.eta).max(axis=1) / diagonal.max(axis=1)).max(initial=0.0))
 
 
 def _is_positive(numbers: Any) -> bool:

@@ -12,12 +12,14 @@ from tensorcep.core.records import Sized
 from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.factor_models.entity_labels import storable
-from tensorcep.factor_models.layout import Layout, Link, no_data
+from tensorcep.factor_models.layout import Layout, Link, layouts, no_data
 from tensorcep.factor_models.moments import variances
 from tensorcep.factor_models.relations import RelationPosterior
 from tensorcep.factor_models.units import Units
 
 NOTHING = np.zeros((1, 1))
+# What numbers of rows, and of the units of columns, may reach: squares of their products do not overflow.
+LARGEST_ROW, LARGEST_UNIT = 1e70, 1e150
 
 
 class StoredLink(NamedTuple):
@@ -119,6 +121,9 @@ def _check_sense(fitted: FittedRelations) -> None:
     sizes = [moments.mean.shape for moments in posterior.moments]
     if [own.size for own in fitted.where] != [C for _, C in sizes]:
         raise ValueError("the moments do not fit the layout of their coordinates")
+    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
+    if any(own != layouts(links, len(sizes), own.rank)[e] for e, own in enumerate(fitted.where)):
+        raise ValueError("the layout of the coordinates does not fit the matrices")
     if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
         raise ValueError("the moments do not fit the shapes of the matrices")
     if fitted.sums_of_rows is not None and fitted.sums_of_rows.shape != (sizes[0][1], sizes[0][1]):
@@ -133,6 +138,17 @@ def _check_sense(fitted: FittedRelations) -> None:
     learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]
     if any(own is not None and not (own.mean > 0.0).all() for own in learned):
         raise ValueError("a precision or dispersion is not positive")
+    rows = [part for moments in posterior.moments for part in (moments.mean, moments.cov)]
+    if any(not float(np.abs(part).max(initial=0.0)) <= LARGEST_ROW for part in rows):
+        raise ValueError("its rows are so large that predictions would overflow")
+    units = [link.units for link in fitted.links if link.units is not None]
+    if any(not _is_unit(own) for own in units):
+        raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
+
+
+def _is_unit(units: Units) -> bool:
+    scale, centre = units.scale, np.abs(units.centre)
+    return bool((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, centre) < LARGEST_UNIT).all())
 
 
 def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

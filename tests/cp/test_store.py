@@ -291,6 +291,21 @@ def test_load_refuses_any_member_of_a_mixture_that_is_no_gaussian(tmp_path):
         new("regressor", method=tc.CEP(n_ensemble=2), max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
 
 
+def test_load_refuses_logarithms_of_counts_that_no_fit_reaches(tmp_path):
+    path = tmp_path / "model.npz"
+    for name, large in (("regressor", False), ("counts", True)):
+        new(name, method=tc.CEP(n_ensemble=1), max_iter=4, tol=1e9).fit(*entries(name)).save(path)
+        with np.load(path) as archive:
+            eta = archive["posterior.eta"]
+        edit(path, {"posterior.eta": eta + 1e5})
+        tc.load(path)
+        edit(path, {"posterior.eta": eta + 1e20})
+        if large:
+            refused(path, "logarithms of numbers that no count reaches")
+        else:
+            tc.load(path)
+
+
 SENSELESS = [
     ({"unseen_cov": -np.eye(2)[None].repeat(3, 0)}, "not positive definite"),
     ({"trace.change": np.ones(3) + 1j}, "trace.change does not hold numbers"),

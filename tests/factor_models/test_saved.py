@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,17 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def rewritten(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def header_of(path: Path) -> dict[str, Any]:
+    with np.load(path) as archive:
+        header: dict[str, Any] = json.loads(archive["header"].tobytes())
+    return header
+
+
+def rewritten(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any] | None = None) -> None:
     """Write a file again, without its checksum."""
     with np.load(path) as archive:
         content = {name: archive[name] for name in archive.files}
-    header = json.loads(content["header"].tobytes())
+    header = header or header_of(path)
     header.pop("checksum", None)
     content["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     np.savez(path, **{**content, **arrays})
@@ -36,6 +43,13 @@ WRONG = {
     "posterior.precisions.1.mean": (lambda a: -a, "a precision or dispersion is not positive"),
     "posterior.sites.0.noise.mean": (lambda a: 0.0 * a, "a precision or dispersion is not positive"),
     "posterior.moments.0.mean": (lambda a: a * np.nan, "not finite"),
+    "posterior.precisions.0.mean": (lambda a: a * np.inf, "not finite"),
+    "posterior.moments.1.cov": (
+        lambda a: a + 1e300 * np.eye(1, a.shape[1]),
+        "so large that predictions would overflow",
+    ),
+    "links.0.units.scale": (lambda a: 0.0 * a, "the units of its columns are not positive"),
+    "links.0.units.centre": (lambda a: a + 1e300, "so large that predictions would overflow"),
 }
 
 
@@ -48,4 +62,12 @@ def test_load_refuses_arrays_that_make_no_sense(saved: Path, name: str) -> None:
     tc.load(saved)
     rewritten(saved, {name: change(array)})
     with pytest.raises(ValueError, match=words):
+        tc.load(saved)
+
+
+def test_load_refuses_a_layout_that_is_not_that_of_the_matrices(saved: Path) -> None:
+    header = header_of(saved)
+    header["fitted"]["where"][0]["one"] += 1
+    rewritten(saved, {}, header)
+    with pytest.raises(ValueError, match="the layout of the coordinates does not fit the matrices"):
         tc.load(saved)
