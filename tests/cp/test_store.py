@@ -306,6 +306,14 @@ def test_load_refuses_logarithms_of_counts_that_no_fit_reaches(tmp_path):
             tc.load(path)
 
 
+@pytest.mark.parametrize("level", [10**370, -(10**370), 1e301, "1", [1.0]])
+def test_load_refuses_a_level_that_no_fit_has(saved, level):
+    edit(saved, **{"fitted.own.level_": 1})
+    tc.load(saved)
+    edit(saved, **{"fitted.own.level_": level})
+    refused(saved, "not a complete model", "level_")
+
+
 SENSELESS = [
     ({"unseen_cov": -np.eye(2)[None].repeat(3, 0)}, "not positive definite"),
     ({"trace.change": np.ones(3) + 1j}, "trace.change does not hold numbers"),
