@@ -80,8 +80,12 @@ class ThreadExecutor:
             future.result()
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
-        """As `Executor.apart`, one after the other: each has the threads for itself."""
-        return [task(i, *args, self) for i in range(n)]
+        """As `Executor.apart`, as many at once as there are threads; of the rest each has all threads for itself."""
+        if self._pool is None:
+            return [task(i, *args, self) for i in range(n)]
+        at_once, alone = n - n % self.n, ThreadExecutor(1)
+        begun = [self._pool.submit(task, i, *args, alone) for i in range(at_once)]
+        return [one.result() for one in begun] + [task(i, *args, self) for i in range(at_once, n)]
 
     def close(self) -> None:
         """End the threads."""

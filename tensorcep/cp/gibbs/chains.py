@@ -48,7 +48,7 @@ class Chains(NamedTuple):
     by_row : EntriesByRow
         Entries that the burn-in leaves out come last; chunks count whole groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
-    rooms : tuple of Rooms, one per mode
+    rooms : tuple of tuples of Rooms, one per chain and mode: chains may be drawn at once
     free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
@@ -69,7 +69,7 @@ class Chains(NamedTuple):
     sites: Sites | None
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
-    rooms: tuple[Rooms, ...]
+    rooms: tuple[tuple[Rooms, ...], ...]
     free: FreeColumns
     small: Problem
     priors: tuple[Conditional, ...]
@@ -104,7 +104,7 @@ def start_chains(
     by_row = by_row_of(problem, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
-    rooms = rooms_of(small.rank, columns)
+    rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
     return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
 
 
@@ -143,7 +143,7 @@ def draw_factors(
     series their sum comes first.
     """
     prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
-    first, by_row = offsets(problem.shape), chains.by_row
+    first, by_row, rooms = offsets(problem.shape), chains.by_row, chains.rooms[chain]
     end = by_row.end if burning_in else by_row.start[1:]
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
@@ -160,11 +160,11 @@ def draw_factors(
         data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
         if coupled is not None:
-            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, chains.rooms[k], executor)
+            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor)
             continue
         record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
-        chains.rooms[k].start()
-        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=chains.rooms[k])
+        rooms[k].start()
+        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
     return fit
 
 
