@@ -108,9 +108,9 @@ def _in_fewer_columns(held: HeldOut | None, flown: list[Flown], plan: Plan) -> S
     return Sampled(plan._replace(problem=problem), found.pilot.columns)
 
 
-def _stands_in(held: HeldOut, before: HeldOut) -> bool:
+def _stands_in(held: HeldOut, first: HeldOut) -> bool:
     """Whether chains are left that count, and all together predict as well, but for what choosing weights can gain."""
-    least = float(before.score.sum()) - (len(before.mean) + len(before.beside) - 1.0)
+    least = float(first.score.sum()) - (len(first.mean) + len(first.beside) - 1.0)
     return len(held.alive) > 0 and float(held.score.sum()) > least
 
 

@@ -166,7 +166,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         numbers = member.eta if isinstance(member, Posterior) else member.rows
         if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
-        if of_logs and not _typical_size(member) <= LARGEST_LOG:
+        if of_logs and not _largest_number(member) <= LARGEST_LOG:
             raise ValueError("its rows are logarithms of numbers that no count reaches")
         if not _fits(member, getattr(member, "deviations", None)):
             raise ValueError("its deviations do not fit its shape")
@@ -204,12 +204,12 @@ def _parts_of(member: Any) -> list[Any]:
     return [part for part in (member.theta, getattr(member, "uneven", None)) if part is not None]
 
 
-def _typical_size(member: Any) -> float:
+def _largest_number(member: Any) -> float:
     """The largest number of the rows, of posteriors that of their natural means beside their precisions."""
     if not isinstance(member, Posterior):
         return float(np.abs(member.rows).max(initial=0.0))
     diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
-    return float((np.abs(member.eta).max(axis=1) / diagonal.max(axis=1)).max(initial=0.0))
+    return float((np.abs(member.eta) / np.maximum(diagonal, 1.0 / LARGEST)).max(initial=0.0))
 
 
 def _is_positive(numbers: Any) -> bool:

@@ -36,8 +36,9 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
-# Of many entries there are fewer chains: pilots find what others would.
-VISITS, SAMPLER_SWEEPS, MANY_ENTRIES, CHAINS_OF_MANY = 8e6, (150, 1000), 500_000, 2
+VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+# Of so many entries a sampler has so many chains: pilots find what others would.
+MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
@@ -247,7 +248,7 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
     if method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2:
         return parts_of("cp", rank)
     if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
-        return _main_and_pairs(rank, shape)
+        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
     return parts_of("main+cp", rank)
 
 
@@ -257,10 +258,6 @@ def other_parts(model: BaseCP, chosen: Chosen, shape: Sequence[int]) -> list[Cho
     if chosen.method != "cep" or len(shape) < 3 or not _is_auto(model.interactions) or parts == chosen.parts:
         return []
     return [chosen._replace(parts=parts)]
-
-
-def _main_and_pairs(rank: int, shape: Sequence[int]) -> dict[str, int]:
-    return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
 
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
