@@ -176,7 +176,8 @@ def train_score(
         return np.nan
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     problem.likelihood.loglik(y, f, theta, value, d1, d2)
-    return float(value.mean() if share is None else with_zeros(y, value, share).mean())
+    with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
+        return float(value.mean() if share is None else with_zeros(y, value, share).mean())
 
 
 def _stored_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None) -> float:

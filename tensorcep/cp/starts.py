@@ -79,12 +79,18 @@ def _best_run(plan: Plan) -> Run:
         trial = run(plan.method, plan.problem._replace(start=start), plan.settings, **trials)
         if trial.stopped:
             return trial
-        if best is None or trial.trace["train_score"][-1] > best.trace["train_score"][-1]:
+        if best is None or _score(trial) > _score(best):
             best = trial
         del trial  # its state holds all messages
     if best is None:
         raise ValueError("starts must hold at least one start; got none.")
     return continued(plan, best)
+
+
+def _score(one: Run) -> float:
+    """The last train score; that of a run which has left the range of numbers is below all others."""
+    score = float(one.trace["train_score"][-1])
+    return -np.inf if np.isnan(score) else score
 
 
 def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
@@ -96,9 +102,9 @@ def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
     """
     if len(runs) == 1:
         return runs[0]
-    order = sorted(runs, key=lambda one: -one.trace["train_score"][-1])
-    least = order[0].trace["train_score"][-1] - slack
-    found = [one for one in order if one is order[0] or one.trace["train_score"][-1] >= least]
+    order = sorted(runs, key=lambda one: -_score(one))
+    least = _score(order[0]) - slack
+    found = [one for one in order if one is order[0] or -np.inf < _score(one) >= least]
     members = tuple(one.posterior for one in found if isinstance(one.posterior, Posterior))
     trace = {name: np.concatenate([one.trace[name] for one in order]) for name in order[0].trace}
     trace["member"] = np.repeat(np.arange(len(order)), [one.n_iter for one in order])

@@ -40,6 +40,13 @@ def test_runs_that_have_not_found_what_the_best_one_has_are_no_members():
     np.testing.assert_array_equal(found.trace["train_score"], [-9.0, -0.7, -9.0, -0.9, -9.0, -1.2])
 
 
+def test_a_run_that_has_left_the_range_of_numbers_is_never_the_best():
+    for scores in ((np.nan, -0.7), (-0.7, np.nan), (np.nan, -np.inf, -0.7)):
+        found = mixed([run_of(score) for score in scores])
+        assert found.state == -0.7
+        assert found.posterior is None  # that of one run, no mixture
+
+
 def test_a_choice_by_score_stays_with_the_first_unless_another_is_better_beyond_chance(rng):
     base = rng.standard_normal(400)
     worse, same, better = base - 1.0, base + 0.1 * rng.standard_normal(400), base + 0.1 + 0.1 * rng.standard_normal(400)

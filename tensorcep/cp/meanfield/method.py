@@ -31,6 +31,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
+from tensorcep.cp.meanfield.moves import Before, before_move, hold_back
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
@@ -122,12 +123,16 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
     return state._replace(sites=state.sites._replace(f=f))
 
 
-def _with_sites(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The best laws of the auxiliary variables at the present rows."""
+def _with_sites(
+    state: MeanFieldState, problem: Problem, executor: Executor, before: Before | None = None
+) -> MeanFieldState:
+    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large."""
     augmentation = state.augmentation
     if augmentation is None:
         return state
     if augmentation.matched or not state.weighted or len(problem.entries.known):
+        state = _with_latent(state, problem, executor)
+    if before is not None and hold_back(before, state, problem):
         state = _with_latent(state, problem, executor)
     if state.weighted:
         second = whole_second_moments(state, problem, executor)
@@ -147,8 +152,9 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     for k in range(len(problem.shape)):
         if problem.is_fixed(k):
             continue
+        before = before_move(k, state) if state.matched else None
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
-        state = _with_sites(state, problem, executor)
+        state = _with_sites(state, problem, executor, before)
         if state.learns_precision:
             state = state._replace(law=_law_of_precision(k, state, problem))
     if state.augmentation is None or state.weighted:

@@ -1,0 +1,48 @@
+"""Moves of rows under matched likelihoods: none carries a latent value farther than any count could ask for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.problems import problem, settings_of
+from scipy.stats import poisson
+
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.packing import unpack
+from tensorcep.cp.free_columns import latent_at
+from tensorcep.cp.meanfield.method import VMP
+from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
+from tensorcep.estimators import CPCountRegressor
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_vmp_of_wild_counts_stays_among_the_numbers(seed):
+    """Latent values left the range of numbers within two sweeps, and with them went the fit."""
+    rng = np.random.default_rng(seed)
+    coords = rng.integers(0, [30, 20, 10], (2000, 3))
+    y = rng.poisson(np.exp(4.0 * rng.standard_normal(2000)))  # rates that no factors explain
+    model = CPCountRegressor(rank=5, method="vmp", likelihood="poisson", random_state=0).fit(coords, y)
+    mean, variance = model.predict_latent(coords)
+    assert np.isfinite([mean, variance]).all()
+    assert model.trace_["train_score"][-1] > 0.5 * poisson.logpmf(y, y.mean()).mean()
+
+
+def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
+    p = problem(np.random.default_rng(0), likelihood="poisson", sd=1.0)[2]
+    executor = ThreadExecutor(1)
+    state = VMP.init(p, settings_of("vmp"), executor)
+    before = before_move(1, state)
+    near, far, n = p.shape[0], p.shape[0] + 1, len(p.entries.permutation)
+    state.rows.mean[near] *= 1.5
+    state.rows.mean[far] *= 1e6
+    there = state.rows.mean[near].copy()
+    f = latent_at(p.entries, state.rows.mean, state.columns, executor)
+    state = state._replace(sites=state.sites._replace(f=f))
+    assert hold_back(before, state, p)
+    f = latent_at(p.entries, state.rows.mean, state.columns, executor)
+    state = state._replace(sites=state.sites._replace(f=f))
+    assert not hold_back(before, state, p)
+    np.testing.assert_array_equal(state.rows.mean[near], there)
+    assert np.abs(f - before.f).ravel()[:n].max() == pytest.approx(FARTHEST)
+    eta = unpack(state.rows.Lam, p.rank)[far] @ state.rows.mean[far]
+    np.testing.assert_allclose(state.rows.eta[far], eta, rtol=1e-12)
