@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorcep.cp.flights import grown, of_logs
+from tensorcep.cp.flights import Found, grown, of_logs
+from tensorcep.cp.from_spectra import strengths, used
 from tensorcep.cp.gibbs.held_out import held_places
-from tensorcep.cp.plan import Plan
+from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.sampled import entries_in_memory
 
 # The standard errors from which a gain is no chance, and the fewest entries that tell.
 SURE, FEWEST = 2.0, 50
+# Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
+MOSTLY = 0.8
 
 
 def best_by_score(scores: np.ndarray) -> int:
@@ -29,11 +32,43 @@ def best_of_plans(plans: Sequence[Plan]) -> int:
     place = held_places(plans[0].problem)
     if len(place) < FEWEST:
         return 0
-    packed, scores = entries_in_memory(plans[0].problem, place), []
-    for plan in plans:
-        pilot = plan.pilots[0]
-        known = of_logs(pilot._replace(problem=pilot.problem._replace(entries=packed)))
-        found = grown(known, plan, place=place)
-        lost = np.full(len(place), -np.inf)
-        scores.append(lost if found is None or found.beside is None else found.beside.log_density)
+    scores = [_scored(found, place) for found in (_flown(plan, plan.pilots[0], place) for plan in plans)]
     return best_by_score(np.stack(scores)) if np.isfinite(scores[0]).all() else 0
+
+
+def needs_more(plan: Plan, wider: Plan) -> bool:
+    """Whether a fit uses most of its components, and more of them predict entries that were left out better.
+
+    That is asked of the pilots of components alone, where there are such. They are not given a tenth of the entries.
+    """
+    place = held_places(plan.problem)
+    if len(place) < FEWEST:
+        return False
+    few, many = (min(one.pilots, key=_beside_components) for one in (plan, wider))
+    found = _flown(plan, few, place)
+    if found is None or used(strengths(few.problem, found.belief.mean[0])[_components(few)]).mean() < MOSTLY:
+        return False
+    scores = np.stack([_scored(found, place), _scored(_flown(wider, many, place), place)])
+    return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
+
+
+def _components(pilot: Pilot) -> np.ndarray:
+    """Which of its columns are free in all modes."""
+    return np.asarray(pilot.problem.every_free.all(axis=0))
+
+
+def _beside_components(pilot: Pilot) -> tuple[bool, int]:
+    """Whether it has none, and how many other columns."""
+    own = _components(pilot)
+    return not own.any(), int((~own).sum())
+
+
+def _flown(plan: Plan, pilot: Pilot, place: np.ndarray) -> Found | None:
+    """What a pilot finds without the entries at these places."""
+    packed = entries_in_memory(plan.problem, place)
+    return grown(of_logs(pilot._replace(problem=pilot.problem._replace(entries=packed))), plan, place=place)
+
+
+def _scored(found: Found | None, place: np.ndarray) -> np.ndarray:
+    """The log scores of the entries left out; -inf where a pilot found nothing."""
+    return np.full(len(place), -np.inf) if found is None or found.beside is None else found.beside.log_density

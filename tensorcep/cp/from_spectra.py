@@ -23,6 +23,8 @@ SPARE = 0.5
 # Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
 SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
 NOTHING = np.zeros((0, LANES))
+# A column of less than this share of the strongest is not used: it has a thousandth of its variance.
+UNUSED = 0.03
 # Eigenvectors of each mode in a wide search; with fewer entries it takes as long as everything else in a fit.
 WIDE, LEAST_WIDE = 40, 10_000
 
@@ -105,6 +107,11 @@ def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:
     """The size (R,) of what each column of rows (n_rows, R) says: the product of its root mean squares in all modes."""
     modes = [rows[a:b] for a, b in itertools.pairwise(problem.entries.offsets)]
     return np.asarray(np.prod([np.sqrt((mode**2).mean(axis=0)) for mode in modes], axis=0))
+
+
+def used(sizes: np.ndarray) -> np.ndarray:
+    """Which columns of these sizes (`strengths`) say something beside the strongest one."""
+    return np.asarray(sizes > UNUSED * sizes.max(initial=0.0))
 
 
 def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) -> float:

@@ -28,7 +28,7 @@ from tensorcep.core.packing import pack
 from tensorcep.cp.fleet import MANY, best_of, fly_all
 from tensorcep.cp.flights import Flown, refitted
 from tensorcep.cp.free_columns import some_columns
-from tensorcep.cp.from_spectra import strengths
+from tensorcep.cp.from_spectra import strengths, used
 from tensorcep.cp.gibbs.chains import taken
 from tensorcep.cp.gibbs.held_out import HeldOut, held_places
 from tensorcep.cp.gibbs.method import with_weights
@@ -40,8 +40,6 @@ from tensorcep.cp.problem import Problem
 from tensorcep.priors.ahead import in_columns, lines_of_modes
 from tensorcep.priors.record import clocks_of
 
-# A column of less than this share of the strongest is not used: it has a thousandth of its variance.
-UNUSED = 0.03
 # Chains in fewer columns are tried where pilots count more than this beside chains and the constant; the pilots then
 # count so much unless the entries left out say otherwise.
 LEAST_BELIEVED, PILOTS_BEFORE = 0.5, 0.5
@@ -118,12 +116,11 @@ def _narrowed(best: Flown, plan: Plan) -> Sampled:
     """The sampler in the columns that the best pilot uses, from its means."""
     problem = best.pilot.problem
     main = np.zeros(problem.rank, dtype=bool) if problem.free is None else problem.free.sum(axis=0) == 1
-    strength = strengths(problem, _without_constant(best.mean, main, problem))
-    used = np.flatnonzero(main | (strength > UNUSED * strength.max(initial=0.0)))
-    used = used if len(used) else np.arange(problem.rank)
+    columns = np.flatnonzero(main | used(strengths(problem, _without_constant(best.mean, main, problem))))
+    columns = columns if len(columns) else np.arange(problem.rank)
     # the seed of the whole tells which entries are left out
-    small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), used)
-    return Sampled(plan._replace(problem=small), best.pilot.columns[used])
+    small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), columns)
+    return Sampled(plan._replace(problem=small), best.pilot.columns[columns])
 
 
 def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
 
 The rules look at the numbers of entries, rows and modes alone; `scripts/studies/choose_defaults.py` studies their
-constants on held-out training entries. Which columns CEP has, entries left out may decide (`tensorcep.cp.choice`).
+constants on held-out training entries. Entries left out may then decide on other columns (`column_choice`).
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ def choose(
     asked = model._asked_likelihood()
     options = list(options_of(model, asked, rank, streaming, n_entries))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
-        chosen = _chosen(model, n_entries, shape, stream_prior if streaming else None, *option)
+        chosen = chosen_with(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
     return chosen
 
 
-def _chosen(
+def chosen_with(
     model: BaseCP,
     n_entries: int,
     shape: Sequence[int],
@@ -153,12 +153,12 @@ def _chosen(
     """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
     streaming = stream_prior is not None
     likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
-    given = None if _is_auto(model.interactions) else parts_of(model.interactions, rank)
+    given = None if is_auto(model.interactions) else parts_of(model.interactions, rank)
     method = METHODS[name]
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
-    left_open = isinstance(model.prior, str) and _is_auto(prior)
-    if _is_auto(prior):
+    left_open = isinstance(model.prior, str) and is_auto(prior)
+    if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
@@ -202,7 +202,7 @@ def check_storable(method: str, settings: Settings | None, uneven: Any, likeliho
 def members_for(settings: Settings, n_entries: int, several: bool) -> int:
     """Fits that are mixed; `several`: whether "auto" may be more than one."""
     given = settings.get_params().get("n_ensemble", 1)
-    if not _is_auto(given):
+    if not is_auto(given):
         return int(given)
     return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
 
@@ -222,12 +222,13 @@ def checked_prior_kind(prior: Any) -> Any:
 
 def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
-    if _is_auto(value):
+    if is_auto(value):
         return auto
     return check_int(name, value, instead="'auto' or ")
 
 
-def _is_auto(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
+    """Whether it is the word that leaves a parameter open."""
     return isinstance(value, str) and value == "auto"
 
 
@@ -252,14 +253,6 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
     return parts_of("main+cp", rank)
 
 
-def other_parts(model: BaseCP, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:
-    """The same fit in other columns, where it may choose them: by CEP, which is harmed by too many."""
-    parts = parts_of("main+cp", chosen.rank)
-    if chosen.method != "cep" or len(shape) < 3 or not _is_auto(model.interactions) or parts == chosen.parts:
-        return []
-    return [chosen._replace(parts=parts)]
-
-
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part for a method that is not harmed by more of them than the data need."""
     order = len(shape)
@@ -278,9 +271,7 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
     A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
     """
     name, settings = checked_method(model.method)
-    fewer = (
-        range(rank, min(rank, RANKS[0]) - 1, -1) if _is_auto(model.rank) and not streaming else range(rank, rank + 1)
-    )
+    fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(model.rank) and not streaming else range(rank, rank + 1)
     if name != "auto" or streaming or model.revisit:
         yield from ((name if name != "auto" else "cep", settings, r) for r in fewer)
         return

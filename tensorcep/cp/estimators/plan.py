@@ -10,9 +10,9 @@ import numpy as np
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
-from tensorcep.cp.choice import best_of_plans
 from tensorcep.cp.columns import columns_within, free_columns
-from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose, other_parts
+from tensorcep.cp.estimators.column_choice import with_best_columns
+from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
 from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
@@ -158,10 +158,14 @@ def plan_fit(
         return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after), rows
 
     if spectral and has_pilots and not streaming:
-        others = other_parts(model, chosen, shape)
-        able = [one for one in others if fits(settings, within(size_of(len(values), shape, one.parts), limit, stored))]
-        if able:
-            chosen = (chosen, *able)[best_of_plans([in_parts(one, seed=0)[0] for one in (chosen, *able)])]
+        chosen = with_best_columns(
+            model,
+            chosen,
+            len(values),
+            shape,
+            lambda one: fits(settings, within(size_of(len(values), shape, one.parts), limit, stored)),
+            lambda one: in_parts(one, seed=0)[0],
+        )
     work, rows = in_parts(chosen)
     problem = work.problem
     settled = {

@@ -1,0 +1,57 @@
+"""More components than a fit begins with, where entries that are left out ask for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.data import CLASSES
+
+from tensorcep import CPRegressor, simulate_cp
+from tensorcep.cp.choice import best_by_score
+from tensorcep.cp.estimators.column_choice import wider_fit
+from tensorcep.cp.estimators.defaults import choose
+
+SHAPE = (30, 25, 20)
+
+
+def wider(n=6000, shape=SHAPE, name="regressor", **params):
+    model = CLASSES[name](**params)
+    return wider_fit(model, choose(model, n, shape, False), n, shape)
+
+
+def test_a_fit_that_may_be_wider_has_twice_the_components_and_is_the_same_otherwise():
+    model = CPRegressor(method="vmp", max_iter=70)
+    chosen = choose(model, 6000, SHAPE, False)
+    more = wider_fit(model, chosen, 6000, SHAPE)
+    assert more == chosen._replace(rank=40, parts={"main": 1, "pair": 0, "cp": 40})
+    assert wider().rank == wider(name="classifier").rank == wider(name="counts").rank == 40
+
+
+@pytest.mark.parametrize(
+    ("n", "shape", "params"),
+    [
+        (6000, SHAPE, {"rank": 20}),  # as the user says
+        (6000, SHAPE, {"method": "cep"}),  # harmed by more columns than there are components
+        (2999, SHAPE, {}),  # 39 entries for a row
+        (6000, (60, 70), {}),  # a matrix with more than a mode's rows
+        (500, (12, 10, 8), {}),  # fewer components to begin with
+        (25_001, SHAPE, {}),  # takes long
+    ],
+)
+def test_no_fit_is_wider(n, shape, params):
+    assert wider(n, shape, **params) is None
+
+
+def test_a_gain_by_chance_is_none(rng):
+    before = rng.standard_normal(400)
+    assert best_by_score(np.stack([before, before + rng.standard_normal(400) + 0.05])) == 0
+    assert best_by_score(np.stack([before, before + rng.standard_normal(400) + 0.3])) == 1
+
+
+@pytest.mark.parametrize(("components", "rank"), [(5, 20), (26, 40)])
+def test_components_are_as_many_as_the_data_ask_for(components, rank):
+    s = simulate_cp(SHAPE, components, 7000, noise_precision=4.0, random_state=0)
+    X, y = s.tensor.coords, s.tensor.values
+    model = CPRegressor(method="vmp", random_state=0).fit(X[:6000], y[:6000])
+    assert model.rank_ == rank
+    assert np.sqrt(np.mean((model.predict(X[6000:]) - y[6000:]) ** 2)) < 0.7  # 2.4 with 20 of 26 components; noise 0.5
