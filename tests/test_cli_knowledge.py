@@ -137,8 +137,10 @@ def test_cli_refuses_knowledge_that_is_none(args, told, data, capsys):
     assert err.count("\n") == 1
 
 
-def test_cli_stream_with_features_resumes_to_the_same_bytes(data, monkeypatch, capsys):
-    how = ["--rank", 1, "--batch-size", 60, "--checkpoint-every", 1, "--max-iter", 30, "--features", "item=items.csv"]
+@pytest.mark.parametrize("what", [["--features", "item=items.csv"], ["--series", "day"]])
+def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeypatch, capsys):
+    data[0].sort_values("day", kind="stable").to_csv("sales.csv", index=False)
+    how = ["--rank", 1, "--batch-size", 60, "--checkpoint-every", 1, "--max-iter", 30, *what]
     command = ["stream", "sales.csv", "-o", "m.npz", "-q", *how]
     assert cli(*command) == 0
     whole = Path("m.npz").read_bytes()
@@ -159,4 +161,8 @@ def test_cli_stream_with_features_resumes_to_the_same_bytes(data, monkeypatch, c
     assert Path("n.npz").read_bytes() == before
     assert cli(*resumed) == 0
     assert Path("n.npz").read_bytes() == whole
-    assert list(tc.load("n.npz").labels_[0])[-1] == "111"
+    model = tc.load("n.npz")
+    assert model.labels_[0 if "item" in what[1] else 2].index[-1] == ("111" if "item" in what[1] else DAYS[9])
+    if "item" not in what[1]:
+        later = pd.DataFrame({"item": "100", "shop": "s1", "day": DAYS[10:]})
+        assert model.predict(later, return_std=True)[1].min() > 0.0

@@ -34,6 +34,9 @@ class Series:
     the process does. Labels are numbers, Timestamps, Timedeltas, dates, Periods, or text of numbers or of dates such as
     2024-01-31; rows without labels count from 0.
 
+    In a stream every batch takes what its rows say into account, of earlier times too: all rows of the mode are
+    smoothed, and the drift is learned on, at a cost that grows with their number. Later labels are added as they come.
+
     Parameters
     ----------
     kind : {"auto", "ou", "rw"}, default="auto"

@@ -1,0 +1,339 @@
+"""Series in streams: dense Gaussian processes say the same, forgetting by drift, later labels, files, refusals."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.problems import settings_of
+
+import tensorcep as tc
+from tensorcep.core.belief import GammaNoise
+from tensorcep.core.packing import unpack
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.stream import chained, drifting
+from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
+from tensorcep.cp.stream.attempts import learn
+from tensorcep.entries.labels import Labels
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors.features import Mode
+from tensorcep.priors.series import Series, clock
+
+HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
+CASES = {
+    "line": {},
+    "walk": {"kind": "rw"},
+    "season": {"period": 3.0},
+    "circle": {"cyclic": True, "period": 24.0},
+}
+TIMES = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 9.0])  # of the rows of the first batch
+LATER = np.array([10.0, 11.0, 7.5, 13.0, 16.0, 15.0])  # one of them lies between others
+TAU, KNOWN = 3.0, 1e13
+
+
+def chain_for(of, rng, free):
+    """Some law of a process in the free columns."""
+    D = int(free.sum())
+    season = rng.standard_normal((len(of.phases) if of.seasonal else 0, D))
+    length = np.array([1000.0 if of.kind == "rw" else 4.0, 0.0][:D])
+    return drifting.Chain(
+        free, np.zeros(D), np.ones(D), 1.0, rng.standard_normal(D), 0.5 + rng.random(D), length, season
+    )
+
+
+def covariance(of, times, length):
+    apart = np.abs(times[:, None] - times)
+    if length == 0.0:
+        return np.eye(len(times))
+    if of.circle:
+        return np.cosh((0.5 * of.circle - apart) / length) / np.cosh(0.5 * of.circle / length)
+    return np.exp(-apart / length)
+
+
+def dense(known, of, Lam, eta):
+    """Means (n, D) and covariances (n, D, D) of all rows, of which entries say Lam (n, D, D) and eta (n, D)."""
+    n, D = eta.shape
+    level = known.mean + (known.season[of.phase_of(of.times)] if of.seasonal else 0.0) + np.zeros((n, 1))
+    joint, field = np.zeros((n, D, n, D)), eta.copy()
+    for d in range(D):
+        K = np.linalg.inv(covariance(of, of.times, known.length[d]) / known.precision[d])
+        joint[:, d, :, d] = K
+        field[:, d] += K @ level[:, d]
+    for t in range(n):
+        joint[t, :, t, :] += Lam[t]
+    cov = np.linalg.inv(joint.reshape(n * D, n * D))
+    mean = (cov @ field.ravel()).reshape(n, D)
+    return mean, cov.reshape(n, D, n, D)[np.arange(n), :, np.arange(n)]
+
+
+class Toy:
+    """A stream of two columns and a clamped one: the first mode is a series, of the others all is known."""
+
+    def __init__(self, how, rng):
+        self.rng, self.free = rng, np.array([True, False, True])
+        self.z = rng.standard_normal((4, 3))
+        self.clock = clock(Series(**how), Mode("t", Labels(TIMES), len(TIMES)))
+        chain = chain_for(self.clock, rng, self.free)
+        n = len(TIMES)
+        Lam, eta = np.zeros((4, 6)), KNOWN * self.z
+        Lam[:, [0, 2, 5]] = KNOWN
+        self.sites = np.zeros((n, 2, 2)), np.zeros((n, 2))
+        first = drifting.rows_together(chain, self.clock, drifting.Natural(np.zeros((n, 6)), np.zeros((n, 3))))
+        modes = (
+            ModeRows(*first, *(part.copy() for part in first), np.zeros(n, dtype=bool), np.zeros(n)),
+            ModeRows(Lam, eta, Lam.copy(), eta.copy(), np.ones(4, dtype=bool), np.zeros(4)),
+        )
+        noise = GammaNoise(1e14, 1e14 / TAU)
+        none, of = (None,), (self.clock, None)
+        self.state = StreamState(3, (n, 4), modes, noise, noise, 0.0, chains=(chain, *none), clocks=of)
+
+    def learn(self, rows, n=12, again=True):
+        """Entries of these rows, learned as one batch; new rows are those beyond the ones so far, at LATER times."""
+        old = self.state.sizes
+        self.state = grown(
+            self.state, (max(*rows, -1) + 1, 4), lambda k, a, b: (np.zeros((b - a, 6)), np.zeros((b - a, 3)))
+        )
+        m = self.state.sizes[0] - old[0]
+        labels = LATER[old[0] - len(TIMES) :][:m].tolist()
+        self.state = chained.with_new_rows(self.state, old, [labels, None], ["t", "z"])
+        self.sites = tuple(np.concatenate([part, np.zeros((m, *part.shape[1:]))]) for part in self.sites)
+        coords = np.stack([self.rng.choice(rows, n), self.rng.integers(0, 4, n)], axis=1)
+        y = self.rng.standard_normal(n)
+        for (t, j), value in zip(coords, y, strict=True):
+            z = self.z[j][self.free]
+            self.sites[0][t] += TAU * np.outer(z, z)
+            self.sites[1][t] += TAU * z * (value - self.z[j][~self.free].sum())
+        how = {"keep": 1.0, "time": self.state.time + 1.0, "seed": 0}
+        batch = batch_of(self.state, coords, y, get_likelihood("gaussian"), **how)
+        for _ in range(2):
+            run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
+            posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
+            more = chained.told_of_others(self.state, batch, posterior) if again else None
+            batch, again = more or batch, False
+        self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
+
+    @property
+    def moments(self):
+        """Means and covariances of the rows of the series."""
+        n, mode = self.state.sizes[0], self.state.modes[0]
+        cov = np.linalg.inv(unpack(mode.Lam[:n], 3))
+        mean = np.einsum("nij,nj->ni", cov, mode.eta[:n])
+        return mean[:, self.free], cov[:, self.free][:, :, self.free]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_after_batches_are_those_of_a_dense_process(monkeypatch, name, rng):
+    """Of known other modes entries are Gaussian in the rows: however they come, all at once or in any order."""
+    monkeypatch.setattr(chained, "learned_on", lambda known, *_: known)
+    toy = Toy(CASES[name], rng)
+    for rows in ([0, 1, 2, 3, 4], [6, 5], [7], [8, 9, 2], [11, 10, 12]):
+        toy.learn(rows)
+        known, of = toy.state.chains[0], toy.state.clocks[0]
+        mean, cov = dense(known, of, *toy.sites)
+        np.testing.assert_allclose(toy.moments[0], mean, atol=1e-8)
+        np.testing.assert_allclose(toy.moments[1], cov, atol=1e-8)
+    assert toy.state.sizes[0] == len(of.times) == 13
+    assert of.times[-1] == 15.0
+    assert not toy.state.modes[0].seen[: len(TIMES)].all() or name
+
+
+def test_rows_without_entries_are_interpolated_and_hold_no_messages(rng):
+    toy = Toy({}, rng)
+    toy.learn([0, 1, 3, 6])
+    toy.learn([8])
+    sites = chained.sites_of(toy.state.modes[0], 9)
+    unseen = ~toy.state.modes[0].seen[:9]
+    assert unseen.tolist() == [False, False, True, False, True, True, False, True, False]
+    assert not sites.Lam[unseen].any()
+    assert not sites.eta[unseen].any()
+
+
+def test_law_is_learned_on_as_a_fit_learns_it(rng):
+    """From the moments of all rows with entries; it does not move where these said the same before."""
+    toy = Toy({}, rng)
+    toy.learn([0, 1, 2, 3, 4, 5, 6], n=200)
+    known, of, n = toy.state.chains[0], toy.state.clocks[0], len(TIMES)
+    sites, seen = chained.sites_of(toy.state.modes[0], n), np.ones(n, dtype=bool)
+    for _ in range(200):
+        before, known = known, drifting.learned_on(known, of, seen, sites)
+    np.testing.assert_allclose(known.mean, before.mean, atol=1e-6)
+    np.testing.assert_allclose(known.precision, before.precision, rtol=1e-6)
+    np.testing.assert_array_equal(known.length, before.length)
+
+
+class Sales:
+    """Shops whose days drift together; the days of the first batch, and then one at a time."""
+
+    def __init__(self, likelihood="gaussian"):
+        rng, (n, m) = np.random.default_rng(0), (12, 60)
+        shop, day = (part.ravel() for part in np.indices((n, m)))
+        z = np.zeros(m)
+        for t in range(1, m):
+            z[t] = 0.95 * z[t - 1] + 0.3 * rng.standard_normal()
+        f = rng.standard_normal(n)[shop] * z[day] + rng.standard_normal(n)[shop]
+        y = f + 0.3 * rng.standard_normal(len(f)) if likelihood == "gaussian" else (f + rng.logistic(size=len(f)) > 0.0)
+        self.days = pd.date_range("2024-01-01", periods=m + 30)
+        table = pd.DataFrame({"shop": [f"s{i}" for i in shop], "day": self.days[day], "y": y, "t": day})
+        table = table[rng.random(len(table)) < 0.6]
+        self.parts = [part.drop(columns="t") for _, part in table.groupby(table["t"].clip(lower=19))]
+
+    def model(self, n=None, prior=None, cls=tc.CPRegressor, **how):
+        model = cls(**{"prior": {"day": tc.Series()} if prior is None else prior, **HOW, **how})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.stream(self.parts[:n], modes=["shop", "day"], value="y")
+
+    def later(self, first, n=12):
+        return pd.DataFrame({"shop": "s3", "day": self.days[first : first + n]})
+
+
+@pytest.fixture(scope="module")
+def sales():
+    return Sales()
+
+
+@pytest.mark.parametrize("method", [tc.CEP(n_ensemble=1), "vmp"])
+def test_first_batch_is_the_fit(sales, method):
+    whole = pd.concat(sales.parts[:3])
+    prior = {"day": tc.Series(), "shop": "learned"}
+    fit = tc.CPRegressor(**{**HOW, "interactions": "cp", "method": method}, prior=prior).fit(whole, value="y")
+    one = tc.CPRegressor(**{**HOW, "interactions": "cp", "method": method}, prior=prior)
+    one.partial_fit(whole[["shop", "day"]], whole["y"])
+    X = pd.concat([whole[["shop", "day"]], sales.later(25)])
+    np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(one.predict(X, return_std=True)[1], fit.predict(X, return_std=True)[1], rtol=1e-3)
+    known, state = one._stream.state.chains[1], one._stream.state
+    again = drifting.rows_together(known, state.clocks[1], chained.sites_of(state.modes[1], state.sizes[1]))
+    mean = [np.linalg.solve(unpack(x.Lam, 1), x.eta[..., None]) for x in (again, state.modes[1])]
+    np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
+
+
+@pytest.mark.parametrize("method", ["cep", "vmp"])
+def test_days_of_a_stream_are_forecast_and_intervals_grow(sales, method):
+    model = sales.model(method=method)
+    plain = sales.model(method=method, prior="learned")
+    scores = [one.stream_trace_["log_score"][1:].mean() for one in (model, plain)]
+    errors = [one.stream_trace_["rmse"][1:].mean() for one in (model, plain)]
+    assert scores[0] > scores[1] + 0.5
+    assert errors[0] < 0.7 * errors[1]
+    assert model.shape_[1] == 60
+    sd = model.predict(sales.later(59), return_std=True)[1]
+    assert (np.diff(sd[1:]) > 0.0).all()
+    batch = tc.CPRegressor(**{**HOW, "method": method}, prior={"day": tc.Series()})
+    batch.fit(pd.concat(sales.parts), value="y")
+    X = pd.concat(sales.parts)[["shop", "day"]]
+    assert np.sqrt(np.mean((model.predict(X) - batch.predict(X)) ** 2)) < 0.5
+
+
+def test_labels_are_learned_along_a_series():
+    model = Sales("logit").model(cls=tc.CPClassifier, link="logit")
+    plain = Sales("logit").model(cls=tc.CPClassifier, link="logit", prior="learned")
+    scores = [one.stream_trace_["log_score"][1:].mean() for one in (model, plain)]
+    assert scores[0] > scores[1]
+
+
+def test_entries_of_earlier_days_are_smoothed_back(sales):
+    model = sales.model(20)
+    day = sales.days[30]
+    before, sd = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
+    new = pd.DataFrame({"shop": [f"s{i}" for i in range(12)], "day": sales.days[31]})
+    model.partial_fit(new, model.predict(new) + 0.3)
+    after, sd_after = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
+    assert before != after
+    assert sd_after < sd
+
+
+@pytest.mark.parametrize("how", [{}, {"method": "vmp"}, {"prior": {1: tc.Series(period="7D")}}])
+def test_stream_with_a_series_goes_on_after_save_and_load_with_the_same_bits(sales, how, tmp_path):
+    model = sales.model(8, **how)
+    model.save(tmp_path / "model.npz")
+    again, straight = tc.load(tmp_path / "model.npz"), copy.deepcopy(model)
+    two = copy.deepcopy(model).set_params(n_jobs=2)
+    gap = pd.DataFrame({"shop": ["new", "new", "s1"], "day": sales.days[[40, 44, 10]], "y": [0.1, 0.2, 0.3]})
+    for one in (again, straight, two):
+        for part in (sales.parts[8], gap):
+            one.partial_fit(part[["shop", "day"]], part["y"])
+    again.set_params(prior=straight.prior)  # which a file holds where modes have names
+    for one, name in ((again, "again"), (straight, "straight")):
+        one.save(tmp_path / f"{name}.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "straight.npz").read_bytes()
+    np.testing.assert_array_equal(two.posterior_.eta, straight.posterior_.eta)
+    later = sales.later(45)
+    np.testing.assert_array_equal(again.predict(later, return_std=True), straight.predict(later, return_std=True))
+    assert isinstance(tc.load(tmp_path / "straight.npz").prior, (str if 1 in straight.prior else dict))
+
+
+def test_batch_that_is_refused_or_fails_changes_nothing(sales, monkeypatch):
+    model, later = sales.model(3), sales.later(20)
+    before, part = model.predict(later), sales.parts[3]
+    for bad, told in (
+        (part.assign(y=np.nan), "nan"),
+        (part.assign(day=part["day"].astype(str).str[:4] + "-x"), "needs labels that are times|kind"),
+        (
+            pd.DataFrame({"shop": "s1", "day": pd.to_datetime(["2024-01-03", "2024-02-30 00:00"], errors="coerce")}),
+            "missing",
+        ),
+    ):
+        with pytest.raises((ValueError, TypeError), match=told):
+            model.partial_fit(bad[["shop", "day"]], bad["y"] if "y" in bad else np.zeros(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(tc.CPRegressor, "_assign", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.partial_fit(part[["shop", "day"]], part["y"])
+    np.testing.assert_array_equal(model.predict(later), before)
+    assert model.shape_[1] == 22
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"forget": 0.1}, "a Series forgets as its drift says; got forget=0.1; set forget=0"),
+        ({"revisit": 10}, "not one that a Series moves; set revisit=0"),
+        ({"prior": {"day": tc.Series(local="shop")}}, "cannot learn a Series with local="),
+        ({"prior": {"shop": tc.Graph([("s1", "s2")])}}, "cannot learn a Graph"),
+        ({"method": "laplace"}, "method must be one of"),
+    ],
+)
+def test_what_a_stream_cannot_do_with_series_is_refused(sales, how, sentence):
+    part = sales.parts[0]
+    model = tc.CPRegressor(**{**HOW, "prior": {"day": tc.Series()}, **how})
+    with pytest.raises(ValueError, match=sentence):
+        model.partial_fit(part[["shop", "day"]], part["y"])
+    assert not hasattr(model, "n_batches_")
+
+
+def test_fits_are_no_beginning_of_a_stream_with_a_series(sales):
+    part = sales.parts[0]
+    X, y = part[["shop", "day"]], part["y"]
+    fit = tc.CPRegressor(**{**HOW, "method": "vmp"}, prior={"day": tc.Series()}).fit(X, y)
+    plain = tc.CPRegressor(**{**HOW, "prior": "learned"}).partial_fit(X, y).set_params(prior={"day": tc.Series()})
+    for model in (fit, plain):
+        with pytest.raises(ValueError, match="learns a Series from the first batch on, and this fit was none"):
+            model.partial_fit(X, y)
+    with pytest.raises(ValueError, match="stream with a Series keeps no entries: pass them as data="):
+        sales.model(2).forget_entries(X.iloc[:2])
+
+
+@pytest.mark.parametrize(
+    ("how", "times", "sentence"),
+    [
+        ({}, [np.nan], "needs labels that are times as those before them; got 'a'"),
+        ({}, [10.0, 2.0], "needs rows at times of their own; got 'b'"),
+        ({}, [10.0, 10.0], "needs rows at times of their own; got 'b'"),
+        ({"cyclic": True, "period": 12.0}, [12.5], "must lie within one period, of 12"),
+    ],
+)
+def test_new_rows_that_have_no_place_are_refused(how, times, sentence):
+    of = clock(Series(**how), Mode("t", Labels(TIMES), len(TIMES)))
+    with pytest.raises(ValueError, match=sentence):
+        drifting.with_times(of, np.array(times), ["a", "b"], "Series of mode 't'")
+
+
+def test_new_phases_of_a_season_are_added():
+    of = clock(Series(period=5.0), Mode("t", Labels(TIMES), len(TIMES)))
+    more = drifting.with_times(of, np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
+    assert set(more.phases) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert more.phase_of(np.array([3.0])).tolist() == [len(more.phases) - 1] or len(of.phases) == 5
