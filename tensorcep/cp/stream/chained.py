@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ from tensorcep.priors.series import Clock
 
 if TYPE_CHECKING:
     from tensorcep.cp.stream.adf import BatchProblem, ModeRows, StreamState
+
+
+# Shares of messages that are tried, until all rows together are a Gaussian.
+SHARES = (1.0, 0.5, 0.25, 0.0)
 
 
 def chain_of(state: StreamState, k: int) -> Chain | None:
@@ -110,6 +115,22 @@ def _messages(batch: BatchProblem, k: int, posterior: Any, free: np.ndarray) -> 
     return Natural(pack(Lam * np.outer(free, free)), (eta - Lam[:, :, ~free].sum(axis=2)) * free)
 
 
+def _with_messages(
+    known: Chain, clock: Clock, sites: Natural, rows: np.ndarray, more: Natural
+) -> tuple[Natural, Natural]:
+    """What entries say of all rows after messages to some, and the rows then; of unsound messages a share counts.
+
+    Messages need not be positive. Each row of a batch is a Gaussian with those to it, but all together may not be.
+    """
+    for share in SHARES:
+        told = Natural(*(part.copy() for part in sites))
+        for part, new in zip(told, more, strict=True):
+            part[rows] += share * new
+        with contextlib.suppress(FloatingPointError):
+            return told, rows_together(known, clock, told)
+    raise FloatingPointError("the rows of a series are no Gaussian any more; use a tighter prior.")
+
+
 def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> BatchProblem | None:
     """The batch whose rows of series have the prior that its other rows' entries make; None where no two are of one.
 
@@ -121,14 +142,13 @@ def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> B
         known = chain_of(state, k)
         if known is None or len(rows) < 2:
             continue
-        new, sites = _messages(batch, k, posterior, known.free), sites_of(state.modes[k], state.sizes[k])
-        again = True
-        for part, more in zip(sites, new, strict=True):
-            part[rows] += more
-        whole = rows_together(known, state.clocks[k], sites)
+        before_batch, again = sites_of(state.modes[k], state.sizes[k]), True
+        new = _messages(batch, k, posterior, known.free)
+        sites, whole = _with_messages(known, state.clocks[k], before_batch, rows, new)
         own = slice(*first[k : k + 2].tolist())
         before = Natural(Lam[own], eta[own])
-        lines = Natural(*(part[rows] - more for part, more in zip(whole, new, strict=True)))
+        said = (site[rows] - old[rows] for site, old in zip(sites, before_batch, strict=True))
+        lines = Natural(*(part[rows] - more for part, more in zip(whole, said, strict=True)))
         Lam[own], eta[own] = sound_lines(lines, before, before)
     return batch._replace(problem=batch.problem._replace(prior=FixedPrior(Lam, eta))) if again else None
 
@@ -136,15 +156,15 @@ def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> B
 def smoothed(state: StreamState, k: int, batch: BatchProblem, posterior: Any) -> Chain:
     """What is known of mode k, a series, after a batch; all rows of the mode are changed in place."""
     mode, n, rows = state.modes[k], state.sizes[k], batch.used[k]
-    known, clock, sites = state.chains[k], state.clocks[k], sites_of(mode, n)
+    known, clock = state.chains[k], state.clocks[k]
     if known is None:
         raise TypeError(f"mode {k} is no series")
-    for part, more in zip(sites, _messages(batch, k, posterior, known.free), strict=True):
-        part[rows] += more
+    sites, new = _with_messages(known, clock, sites_of(mode, n), rows, _messages(batch, k, posterior, known.free))
     seen = mode.seen[:n].copy()
     seen[rows] = True
-    known = learned_on(known, clock, seen, sites)
-    new = rows_together(known, clock, sites)
+    with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
+        later = learned_on(known, clock, seen, sites)
+        known, new = later, rows_together(later, clock, sites)
     for own, prior, line, site in zip((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta), new, sites, strict=True):
         own[:n], prior[:n] = line, line - site
     return known

@@ -12,7 +12,7 @@ from helpers.problems import settings_of
 
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.packing import unpack
+from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream import chained, drifting
 from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
@@ -339,3 +339,19 @@ def test_new_phases_of_a_season_are_added():
     more = drifting.with_times(of, np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
     assert set(more.phases) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert more.phase_of(np.array([3.0])).tolist() == [len(more.phases) - 1] or len(of.phases) == 5
+
+
+@pytest.mark.parametrize(("size", "share"), [(0.1, 1.0), (100.0, 0.0)])
+def test_of_messages_that_no_gaussian_has_a_share_counts(size, share, rng):
+    toy = Toy({}, rng)
+    toy.learn([0, 1, 2, 3])
+    mode, known, of, rows = toy.state.modes[0], toy.state.chains[0], toy.state.clocks[0], np.arange(4)
+    sites = chained.sites_of(mode, 7)
+    precision = unpack(mode.Lam[:4], 3)[:, toy.free][:, :, toy.free]
+    Lam = np.zeros((4, 3, 3))
+    Lam[:, 0, 0] = -size * precision[:, 0, 0] / np.linalg.cond(precision)
+    more = drifting.Natural(pack(Lam), np.ones((4, 3)) * toy.free)
+    told, whole = chained._with_messages(known, of, sites, rows, more)
+    assert (np.linalg.eigvalsh(unpack(whole.Lam, 3)) > 0.0).all()
+    found = (told.Lam[rows] - sites.Lam[rows])[:, 0] / more.Lam[:, 0]
+    np.testing.assert_allclose(found, share, atol=1e-6)
