@@ -137,6 +137,22 @@ def test_cli_refuses_knowledge_that_is_none(args, told, data, capsys):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--series", "day", "--forget", "0.1"], "--forget does not go with --series"),
+        (["--series", "day", "--revisit", "10"], "--revisit goes with a prior that stays"),
+        (["--features", "item=items.csv", "--revisit", "10"], "--revisit goes with a prior that stays"),
+        (["--graph", "shop=roads.csv"], "a stream learns no graph"),
+        (["--series", "day=local=shop"], "partial_fit cannot learn a Series with local="),
+    ],
+)
+def test_cli_stream_refuses_what_it_cannot_learn(args, told, data, capsys):
+    assert cli("stream", "sales.csv", "-o", "m.npz", "--rank", 1, *args) == 1
+    assert told in capsys.readouterr().err
+    assert not Path("m.npz").exists()
+
+
 @pytest.mark.parametrize("what", [["--features", "item=items.csv"], ["--series", "day"]])
 def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeypatch, capsys):
     data[0].sort_values("day", kind="stable").to_csv("sales.csv", index=False)

@@ -154,6 +154,12 @@ def _check(args: argparse.Namespace) -> None:
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
         fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
+    if args.revisit and (args.features or args.series):
+        fail_value("--revisit goes with a prior that stays, not with --features or --series; leave it out.")
+    if args.forget and args.series:
+        fail_value("--forget does not go with --series, which forgets as the drift says; leave it out.")
+    if args.graph:
+        fail_value("--graph is for fit, compare and select-rank; a stream learns no graph; leave it out.")
 
 
 def _model(args: argparse.Namespace) -> Any:
