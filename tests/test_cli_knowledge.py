@@ -123,7 +123,7 @@ def test_cli_series_says_what_its_words_say():
         (["--series", "day=weekly"], "--series knows the words auto, ou or rw; cyclic; period=LENGTH; local=MODE; got"),
         (["--series", "day=ou,rw"], "--series takes one kind; got another, 'rw', in 'day=ou,rw'"),
         (["--series", "day=period=x"], "period of the Series of mode 'day' must be a Timedelta, or text such as '7D'"),
-        (["--series", "shop"], "Series of mode 'shop' needs labels that are numbers"),
+        (["--series", "shop"], "mode 'shop' needs labels that are numbers or dates such as 2024-01-31; got 's0'"),
         (["--graph", "shop=sales.csv"], "--graph needs two columns of rows, and perhaps one of weights;"),
     ],
 )  # fmt: skip
