@@ -32,6 +32,7 @@ from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProb
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
 from tensorcep.linear.settings import params_of_file as linear_params
 from tensorcep.priors.features import Features
+from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
 
 __all__ = [
@@ -98,7 +99,7 @@ class Family(NamedTuple):
     current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
 
 
-CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in SETTINGS.values()}
+CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*SETTINGS.values(), Series, Graph)}
 FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHODS.values(), Features, Series)}
 FAMILIES = (
     Family(

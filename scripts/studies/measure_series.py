@@ -3,11 +3,13 @@
 Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
 same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
-the model "local" every car park also deviates by itself along the days. New York's taxi trips (30 x 30 x 96 hours,
-counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT licence);
-`--folder` says where they are. "simulated" needs no file.
+the model "local" every car park also deviates by itself along the days. "day-by-day": a stream learns four weeks, and
+then a day at a time, each of which it forecasts before. New York's taxi trips (30 x 30 x 96 hours, counts): a fifth of
+the cells is held out at random. Both files come from the repository transdim (MIT licence); `--folder` says where they
+are. "simulated" needs no file.
 
-Nothing is chosen by the scores: the model is the default, and the series are those that the calendar gives.
+Nothing is chosen by the scores: the model is the default (of streams with main effects), and the series are those that
+the calendar gives.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from scripts.lib.peers import arima
 from scripts.lib.peers.environment import prepare, run_worker
 from tensorcep import CPCountRegressor, CPRegressor, Series
 
-DAYS_AHEAD, WEEK, DAY = 7, 7, 24
+DAYS_AHEAD, WEEK, DAY, BEGIN = 7, 7, 24, 28
 CASES = {
-    "simulated": ("random-40", "forecast"),
-    "birmingham": ("random-40", "random-60", "days-40", "forecast"),
+    "simulated": ("random-40", "forecast", "day-by-day"),
+    "birmingham": ("random-40", "random-60", "days-40", "forecast", "day-by-day"),
     "taxi": ("held-out-20",),
 }
 
@@ -103,6 +105,25 @@ def measure(name: str, case: str, kind: str, options: argparse.Namespace) -> dic
     return {**found, "cpu_s": seconds}
 
 
+def by_day(name: str, kind: str, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of a stream's forecasts of each day after the first ones."""
+    values = tensor_of(name, options)
+    cells = np.argwhere(~np.isnan(values))
+    y, day = values[tuple(cells.T)], cells[:, 1]
+    prior = "learned" if kind == "plain" else {1: Series(period=WEEK), 2: Series()}
+    model, told = CPRegressor(interactions="main+cp", prior=prior, random_state=options.seed), []
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.partial_fit(cells[day < BEGIN], y[day < BEGIN])
+        for d in np.unique(day[day >= BEGIN]):
+            X, own = cells[day == d], y[day == d]
+            told.append((own, model.predict(X), model.predict_interval(X), model.log_score(X, own)))
+            model.partial_fit(X, own)
+    seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
+    return {**scores(*(np.concatenate(part) for part in zip(*told, strict=True))), "cpu_s": seconds}
+
+
 def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
     """Scores of the mean of the same weekday and hour of a car park, as a forecast."""
     values = tensor_of(name, options)
@@ -151,7 +172,10 @@ def main(arguments: list[str] | None = None) -> None:
         for case in CASES[name]:
             if options.cases and case not in options.cases:
                 continue
-            tried = {kind: measure(name, case, kind, options) for kind in options.models}
+            if case == "day-by-day":
+                tried = {kind: by_day(name, kind, options) for kind in options.models if kind != "local"}
+            else:
+                tried = {kind: measure(name, case, kind, options) for kind in options.models}
             if case == "forecast":
                 tried["same weekday"] = same_weekday(name, options)
                 tried["week before"] = last_week(name, options)

@@ -15,6 +15,7 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
+from tensorcep.cli._knowledge import add_knowledge_options, knowledge_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
@@ -100,13 +101,14 @@ def add_rank_option(group: Any) -> None:
 
 
 def add_structure_options(group: Any) -> None:
-    """Add --prior and --interactions."""
+    """Add --prior, what is known of rows, and --interactions."""
     group.add_argument(
         "--prior",
         choices=("auto", "fixed", "learned", "ard"),
         default="auto",
         help="of the components; auto: learned, by the methods that can (default: auto)",
     )
+    add_knowledge_options(group)
     group.add_argument(
         "--interactions",
         choices=("auto", *PRESETS),
@@ -225,7 +227,7 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     from tensorcep.estimators import ESTIMATORS
 
     name, _ = LIKELIHOODS[args.likelihood or "gaussian"]
-    params |= {"prior": args.prior, "interactions": args.interactions, **special_params(args)}
+    params |= {**knowledge_of(args), "interactions": args.interactions, **special_params(args)}
     return ESTIMATORS[name](
         args.rank, max_iter=args.max_iter, tol=args.tol, random_state=args.seed, n_jobs=args.threads, **params
     )

@@ -28,6 +28,7 @@ class Progress(NamedTuple):
     bad: int
     read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor the next
     scores: int = 0
+    knowledge: tuple[str, ...] = ()
 
 
 def check_progress(stored: Any) -> None:

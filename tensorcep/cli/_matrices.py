@@ -34,9 +34,12 @@ KINDS = {
 }
 LABELS = ("bernoulli", "probit")
 # Options of models of tensors, with their defaults.
-FOR_TENSORS = {
+FOR_TENSORS: dict[str, Any] = {
     "prior": "auto",
     "interactions": "auto",
+    "features": [],
+    "series": [],
+    "graph": [],
     "zero_rate": None,
     "noise": "one",
     "exposure": None,

@@ -21,6 +21,7 @@ from tensorcep.cli._fit import (
     check_options,
     estimator_of,
 )
+from tensorcep.cli._knowledge import digests_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options
 from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
@@ -153,6 +154,12 @@ def _check(args: argparse.Namespace) -> None:
     check_range("--forget", args.forget, 0.0, 1.0, include_high=False)
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
         fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
+    if args.revisit and (args.features or args.series):
+        fail_value("--revisit goes with a prior that stays, not with --features or --series; leave it out.")
+    if args.forget and args.series:
+        fail_value("--forget does not go with --series, which forgets as the drift says; leave it out.")
+    if args.graph:
+        fail_value("--graph is for fit, compare and select-rank; a stream learns no graph; leave it out.")
 
 
 def _model(args: argparse.Namespace) -> Any:
@@ -172,6 +179,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
         "trace": 0,
         "scores": 0,
         "bad": 0,
+        "knowledge": digests_of(args),
     }
 
 
@@ -187,25 +195,26 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     model = load(args.output)
     with complete(args.output):
         check_progress(progress)
-    for name in ("data", "batch_size", "first_batch"):
-        now = _new_progress(args)[name]
-        if progress[name] != now:
-            fail_value(
-                f"'{args.output}' was made with {name}={progress[name]!r}; got {now!r}; give the same to resume."
-            )
+    new = _new_progress(args)
+    for name in ("data", "batch_size", "first_batch", "knowledge"):
+        before = progress.get(name, [])  # earlier checkpoints hold no knowledge of rows
+        if before != new[name]:
+            fail_value(f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume.")
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
-    before = model.get_params(deep=False)
+    # What is known of rows is no parameter that a file holds, and was compared above.
+    free = (*FREE, "prior") if new["knowledge"] else FREE
+    params = model.get_params(deep=False)
     for name, now in fresh.get_params(deep=False).items():
-        if name not in FREE and before[name] != now:
-            fail_value(f"'{args.output}' was made with {name}={before[name]!r}; got {now!r}; give the same to resume.")
+        if name not in free and params[name] != now:
+            fail_value(f"'{args.output}' was made with {name}={params[name]!r}; got {now!r}; give the same to resume.")
     column = next(iter(given_extents(args).values()), None)
     if getattr(model, "_extent_column", None) != column:
         fail_value(
             f"'{args.output}' was made with the column {model._extent_column!r} of exposures or trials; "
             f"got {column!r}; give the same to resume."
         )
-    for name in FREE:
+    for name in free:
         setattr(model, name, getattr(fresh, name))
     return model, progress
 

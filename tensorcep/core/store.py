@@ -90,7 +90,7 @@ def _parameter(value: Any, records: Mapping[str, type]) -> Any:
     if isinstance(value, dict) and RECORD in value:
         fields = {name: _parameter(item, records) for name, item in value.items() if name != RECORD}
         return records[value[RECORD]](**fields)
-    return value
+    return {name: _parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 @contextlib.contextmanager

@@ -113,7 +113,10 @@ def rows_together(prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, ro
 
     The first packed row of the mode is `first`. Rows that the prior couples get its moments, and natural parameters.
     """
-    found, own = marginals(prior, Lam[prior.of.place], eta[prior.of.place]), first + prior.of.place
+    place, D = prior.of.place, prior.own.shape[1]
+    told = Lam[place][:, : D * (D + 1) // 2], eta[place][:, :D]
+    found, own = marginals(prior, Lam[place], eta[place]), first + place
+    found = found if found.told is not None else found._replace(told=told)
     mean, cov = rows.mean[own], rows.cov[own]
     mean[:, : found.mean.shape[1]], cov[:, : found.cov.shape[1]] = found.mean, found.cov
     rows.mean[own], rows.cov[own] = mean, cov

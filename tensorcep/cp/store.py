@@ -126,7 +126,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         }
         if fitted.stream is None:
             return attributes
-        return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features)}
+        return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
 
 
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
@@ -152,6 +152,14 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
             own is None or len(known.total) != own.n_features or known.free.sum() != len(known.mean)
         ):
             raise ValueError("its features do not fit its stream")
+    chains = () if fitted.stream is None else fitted.stream.state.chains
+    for chain, axis in zip(chains, fitted.series, strict=bool(chains)):
+        if chain is not None and (
+            not isinstance(axis, Clock)
+            or chain.free.sum() != len(chain.mean)
+            or len(chain.season) != (len(axis.phases) if axis.seasonal else 0)
+        ):
+            raise ValueError("its series do not fit its stream")
     for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
         if isinstance(clock, Clock) and (len(clock.times) != n or not clock.step > 0.0):
             raise ValueError("its series do not fit its shape")

@@ -20,6 +20,8 @@ MOST_PHASES, SAME_PHASE = 400, 1e-6
 MOST_PAIRS = 1_000_000
 # Numbers of labels: what pandas calls their kind, and how they count.
 READ = "numbers, Timestamps, Timedeltas, dates or Periods"
+# Text that is a month or a day, as ISO 8601 writes it, perhaps with a time.
+ISO = r"\d{4}-\d\d(-\d\d([T ].*)?)?$"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -29,7 +31,11 @@ class Series:
     Each column of the factors, main effects included, follows an Ornstein-Uhlenbeck process along the labels of the
     mode, which need not have equal steps; its mean, scale and length are learned, column by column. Rows between others
     and beyond the last one, with or without entries, are predicted from their neighbours: forecasts spread as far as
-    the process does. Labels are numbers, Timestamps, Timedeltas, dates or Periods; rows without labels count from 0.
+    the process does. Labels are numbers, Timestamps, Timedeltas, dates, Periods, or text of numbers or of dates such as
+    2024-01-31; rows without labels count from 0.
+
+    In a stream every batch takes what its rows say into account, of earlier times too: all rows of the mode are
+    smoothed, and the drift is learned on, at a cost that grows with their number. Later labels are added as they come.
 
     Parameters
     ----------
@@ -230,4 +236,16 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return "delta", pd.TimedeltaIndex(pd.to_timedelta(labels)).total_seconds().to_numpy(dtype=np.float64)
     if pd.api.types.is_numeric_dtype(labels.dtype) and not pd.api.types.is_bool_dtype(labels.dtype):
         return "number", labels.to_numpy(dtype=np.float64)
-    return "text", np.full(len(labels), np.nan)
+    return _read_text(labels) if kind == "string" else ("text", np.full(len(labels), np.nan))
+
+
+def _read_text(labels: pd.Index) -> tuple[str, np.ndarray]:
+    """As `_read`, of text such as csv files hold."""
+    text = pd.Series(labels.to_numpy(dtype=object))
+    numbers = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
+    if np.isfinite(numbers).any():
+        return "number", np.where(np.isfinite(numbers), numbers, np.nan)
+    times = pd.to_datetime(text.where(text.str.match(ISO)), format="ISO8601", errors="coerce", utc=True)
+    if not times.notna().any():
+        return "text", numbers
+    return "time", (times - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)

@@ -32,11 +32,13 @@ from tensorcep.cp.stream.adf import (
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.attempts import learn, may_be_bold
+from tensorcep.cp.stream.chained import chain_of, told_of_others, with_chains, with_new_rows
 from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
 from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.record import per_row
@@ -100,11 +102,12 @@ class BatchPlan(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a batch led to."""
+    """What a batch, with the prior that its rows had, led to."""
 
     run: Run
     posterior: Posterior
     reservoir: Reservoir | None
+    batch: BatchProblem
 
 
 def first_stream(
@@ -121,6 +124,8 @@ def first_stream(
     state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
     known = plan.attributes
     state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
+    about = known["_expected"], problem.every_free, getattr(result.state, "found", ())
+    state = with_chains(state, posterior.mode_prior, known["_series"], *about)
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     keys, names = keys_of(plan.labels)
     stream = Stream(state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept)
@@ -173,6 +178,8 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     n_entries = model.n_samples_seen_ + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
+    new = [None if own is None else list(own) for own in added]
+    state = with_new_rows(state, stream.state.sizes, new, column_names(stream.names, None))
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
@@ -227,7 +234,9 @@ def learn_batch(plan: BatchPlan) -> Learned:
     FloatingPointError
         If the result is not finite.
     """
-    return learned_by(plan.engine, plan.joined, plan.visit)
+    learned = learned_by(plan.engine, plan.joined, plan.visit)
+    again = told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    return learned if again is None else learned_by(plan.engine, again, plan.visit)
 
 
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
@@ -241,18 +250,22 @@ def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) 
     too_much = untold(problem, posterior)
     told = with_told(problem, posterior, too_much)
     if visit is None:
-        return Learned(result, told, None)
-    return Learned(result, *revisited(visit, told, told_messages(result.state.messages, posterior, too_much)))
+        return Learned(result, told, None, batch)
+    return Learned(result, *revisited(visit, told, told_messages(result.state.messages, posterior, too_much)), batch)
 
 
 @contextlib.contextmanager
 def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[None]:
-    """Give the rows that a batch touches, and the labels, back as they were unless the model has learned the batch.
+    """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch.
 
-    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch. An interrupt
-    may come between the model's last step and the end of the block: the model says what was done.
+    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch, of a series of
+    all. An interrupt may come between the model's last step and the end of the block: the model says what was done.
     """
-    rows_of_modes = list(zip(plan.state.modes, plan.joined.used, strict=True))
+    whole = [
+        slice(n) if chain_of(plan.state, k) else rows
+        for k, (n, rows) in enumerate(zip(plan.state.sizes, plan.joined.used, strict=True))
+    ]
+    rows_of_modes = list(zip(plan.state.modes, whole, strict=True))
     before = [[field[rows].copy() for field in mode] for mode, rows in rows_of_modes]
     try:
         yield

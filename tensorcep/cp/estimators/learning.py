@@ -28,6 +28,7 @@ from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, StreamState, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import training_rows
+from tensorcep.cp.stream.drifting import modes_of
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
 from tensorcep.entries.batch import Batch
@@ -71,6 +72,9 @@ class LearningCP(CPPredictions):
         """Set the attributes that `partial_fit` leaves until they are needed: their cost grows with the tensor."""
         stream = self._stream
         posterior = posterior_of(stream.state, 1.0 - self.forget)
+        if any(stream.state.chains):
+            modes = modes_of(stream.state.chains, self._unseen_mean, self._unseen_cov)
+            posterior = posterior._replace(mode_prior=modes)
         labels = tuple(
             None if rows is None else Labels(list(rows), name=name)
             for rows, name in zip(stream.keys, stream.names, strict=True)
@@ -179,14 +183,14 @@ class LearningCP(CPPredictions):
 
     def _go_on(self, plan: BatchPlan, source: dict[str, Any], standing: Standing, kept: Kept | None) -> None:
         """Learn one more batch, the posterior so far being its prior."""
-        result, posterior, reservoir = learn_batch(plan)
+        result, posterior, reservoir, batch = learn_batch(plan)
         standing, is_due = standing.told()
         before = self.n_batches_
         with all_or_nothing(plan, lambda: self.n_batches_ > before):
             for known, new in zip(plan.stream.keys, plan.added, strict=True):
                 if known is not None and new is not None:
                     known.update(new)
-            state = absorbed(plan.state, plan.joined, posterior)
+            state = absorbed(plan.state, batch, posterior)
             changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "standing": standing, "kept": kept}
             self._assign(
                 {
@@ -198,7 +202,8 @@ class LearningCP(CPPredictions):
                     "trace_": _without_seconds(result.trace),
                     "n_samples_seen_": self.n_samples_seen_ + len(plan.y),
                     "n_batches_": self.n_batches_ + 1,
-                    **unseen_by_maps(state, self._unseen_mean, self._unseen_cov),
+                    **unseen_by_laws(state, self._unseen_mean, self._unseen_cov),
+                    **({"_series": state.clocks} if any(state.chains) else {}),
                 }
             )
         if is_due:
@@ -210,13 +215,15 @@ def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: values for name, values in trace.items() if name != "seconds"}
 
 
-def unseen_by_maps(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> dict[str, np.ndarray]:
-    """Mean and covariance of a row of each mode that is not known, where a mode's features tell of such by now."""
-    if not any(state.maps):
+def unseen_by_laws(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean and covariance of a row of each mode that is not known, where its features, or its drift, tell of such."""
+    if not any(state.maps) and not any(state.chains):
         return {}
     mean, cov = mean.copy(), cov.copy()
-    for k, known in enumerate(state.maps):
-        if known is not None:
-            mean[k, known.free] = known.mean
-            cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(known.precision)
+    for laws in (state.maps, state.chains):
+        for k, known in enumerate(laws):
+            if known is not None:
+                precision = known.precision if known.precision.ndim == 2 else np.diag(known.precision)
+                mean[k, known.free] = known.mean
+                cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(precision)
     return {"_unseen_mean": mean, "_unseen_cov": cov}

@@ -66,8 +66,9 @@ def _held(stream: Stream) -> np.ndarray:
     """The coordinates of the entries that a stream holds."""
     if stream.kept is not None:
         return stream.kept.coords
-    if stream.reservoir is None and any(stream.state.maps):
-        fail_value("a stream with Features keeps no entries: pass them as data=, from which the model is fitted again.")
+    if stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
+        what = "Features" if any(stream.state.maps) else "a Series"
+        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
     if stream.reservoir is None:
         fail_value(
             "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
@@ -120,7 +121,7 @@ def _divide_out(
         visit = revisit(state, reservoir, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
         reservoir = visit.reservoir
     if len(left.y) and len(visit.held):
-        result, posterior, learned = learned_by(engine, visit.batch, visit)
+        result, posterior, learned, _ = learned_by(engine, visit.batch, visit)
         state, reservoir, n_iter = absorbed(state, visit.batch, posterior), learned or reservoir, result.n_iter
         trace = {name: values for name, values in result.trace.items() if name != "seconds"}
         attributes = {"converged_": result.converged, "n_iter_": n_iter, "trace_": trace}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tensorcep.core.belief import Draws, first_member
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
+from tensorcep.cp.estimators.row_features import has_features, is_local
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import STREAMING
+from tensorcep.priors.graph import Graph, Net
+from tensorcep.priors.series import Series
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -24,9 +27,7 @@ def check_stream(model: BaseCP) -> None:
         If the method, or what is to be revisited, does not fit a stream.
     """
     _check_features(model)
-    given = coupled(model.prior) or next((word_of(known) for known in model._series if known is not None), None)
-    if given is not None:
-        fail_value(f"partial_fit cannot learn {given}; use fit, with all entries.")
+    _check_series(model)
     own = vars(model)  # to ask for what an estimator does not have takes as long as a sweep
     if own.get("zero_inflation", False) or own.get("_inflated", False):
         fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
@@ -43,6 +44,33 @@ def check_stream(model: BaseCP) -> None:
         fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
     if isinstance(settings, CEP) and settings.messages != "full":
         fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
+
+
+def _check_series(model: BaseCP) -> None:
+    """Refuse series that a stream cannot learn on, and graphs.
+
+    Raises
+    ------
+    ValueError
+    """
+    own, given = vars(model), model.prior.values() if isinstance(model.prior, Mapping) else ()
+    has_series = any(isinstance(known, Series) for known in given)
+    chains = own["_stream"].state.chains if "_stream" in own else ()
+    if any(isinstance(known, Graph) for known in given) or any(isinstance(known, Net) for known in model._series):
+        fail_value("partial_fit cannot learn a Graph; use fit, with all entries.")
+    if is_local(model.prior):
+        fail_value("partial_fit cannot learn a Series with local=; use fit, with all entries, or leave local= out.")
+    if ("_stream" in own or "posterior_" in own) and (has_series or any(model._series)) and not any(chains):
+        fail_value(
+            "partial_fit learns a Series from the first batch on, and this fit was none; begin with partial_fit, or "
+            "fit all entries."
+        )
+    if not (has_series or any(chains)):
+        return
+    if model.forget:
+        fail_value(f"a Series forgets as its drift says; got forget={model.forget:g}; set forget=0.")
+    if model.revisit:
+        fail_value("revisit holds messages beside a prior that stays, not one that a Series moves; set revisit=0.")
 
 
 def _check_features(model: BaseCP) -> None:

@@ -23,6 +23,8 @@ from tensorcep.cp.fold_in import Natural
 from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
+from tensorcep.cp.stream.chained import chain_of, smoothed
+from tensorcep.cp.stream.drifting import Chain
 from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.slopes import MapOfFeatures
@@ -76,6 +78,10 @@ class StreamState(NamedTuple):
         Per mode what is known of the map from its features to prior means.
     designs : tuple of Design or None
         Per mode its features; files hold them with the model.
+    chains : tuple of Chain or None
+        Per mode what is known of it as a series: of such modes `ModeRows` have as prior what the other rows say.
+    clocks : tuple of Clock or None
+        Per mode its axis; files hold them with the model.
     """
 
     rank: int
@@ -87,6 +93,8 @@ class StreamState(NamedTuple):
     dispersion: Dispersion | None = None
     maps: tuple[MapOfFeatures | None, ...] = ()
     designs: tuple[Design | None, ...] = ()
+    chains: tuple[Chain | None, ...] = ()
+    clocks: tuple[Any, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -210,9 +218,13 @@ def batch_of(
 
 def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
-    first, maps = offsets(batch.problem.shape), list(state.maps)
+    first, maps, chains = offsets(batch.problem.shape), list(state.maps), list(state.chains)
     for k, (mode, rows, a, b) in enumerate(zip(state.modes, batch.used, first[:-1], first[1:], strict=True)):
         new = Natural(posterior.Lam[a:b], posterior.eta[a:b])
+        if chain_of(state, k) is not None:
+            chains[k] = smoothed(state, k, batch, posterior)
+            mode.seen[rows], mode.time[rows] = True, batch.time
+            continue
         prior = prior_now(state, k, rows)
         if prior is not None:
             mode.prior_Lam[rows], mode.prior_eta[rows] = prior
@@ -221,7 +233,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
         mode.seen[rows] = True
         mode.time[rows] = batch.time
     state = state._replace(noise=posterior.noise, dispersion=posterior.dispersion)
-    return state._replace(time=batch.time, maps=tuple(maps))
+    return state._replace(time=batch.time, maps=tuple(maps), chains=tuple(chains))
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:

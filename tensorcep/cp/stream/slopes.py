@@ -195,7 +195,8 @@ def _cleared(matrix: Any, keep: np.ndarray) -> Any:
 def expected_of(prior: Any) -> Expected:
     """What a learned prior expects of rows before any entry."""
     plain: LearnedPrior = getattr(prior, "plain", prior)
-    return Expected(plain.mean, plain.scale, float(plain.strength))
+    mean, scale = (np.array(part, order="C") for part in (plain.mean, plain.scale))  # as a file brings them back
+    return Expected(mean, scale, float(plain.strength))
 
 
 def _moments(rows: Natural) -> tuple[np.ndarray, np.ndarray]:

@@ -27,15 +27,21 @@ class StoredStream(NamedTuple):
 
 
 def stored_stream(stream: Stream) -> StoredStream:
-    """What a file holds of a stream: only the rows in use; its labels and features are those of the model."""
+    """What a file holds of a stream: only the rows in use; its labels, features and axes are those of the model."""
     state = stream.state
     modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
     shared = {name: getattr(stream, name) for name in StoredStream._fields}
-    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes), designs=())})
+    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes), designs=(), clocks=())})
 
 
-def stream_of(stored: StoredStream, labels: Sequence[Any], designs: tuple[Design | None, ...] = ()) -> Stream:
-    """The stream that a file holds, with the labels and the features of the model."""
+def stream_of(
+    stored: StoredStream,
+    labels: Sequence[Any],
+    designs: tuple[Design | None, ...] = (),
+    clocks: tuple[Any, ...] = (),
+) -> Stream:
+    """The stream that a file holds, with the labels, the features and the axes of the model."""
     keys, names = keys_of(labels)
     state = stored.state._replace(designs=designs) if stored.state.maps else stored.state
+    state = state._replace(clocks=clocks) if state.chains else state
     return Stream(keys=keys, names=names, **{**stored._asdict(), "state": state})

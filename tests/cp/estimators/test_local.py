@@ -226,7 +226,7 @@ def test_what_cannot_deviate_is_refused(data, how, sentence):
 
 def test_what_knows_nothing_of_deviations_is_refused(data, smooth, tmp_path):
     y = data.train["y"]
-    with pytest.raises(ValueError, match="partial_fit cannot learn a Series"):
+    with pytest.raises(ValueError, match="partial_fit cannot learn a Series with local="):
         tc.CPRegressor(prior=LOCAL).partial_fit(data.X, y)
     with pytest.raises(ValueError, match="transform knows nothing of rows that deviate"):
         smooth.transform(data.X.assign(park="new").iloc[:5], y.iloc[:5], mode="park")

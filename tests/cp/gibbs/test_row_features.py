@@ -1,10 +1,11 @@
-"""Gibbs sampling with features of rows: Geweke's joint test of whole sweeps, and twins with a planted bug."""
+"""Gibbs sampling with features of rows: Geweke's joint test, ranks of what was simulated, twins with a planted bug."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from helpers.problems import settings_of
+from helpers.ranks import LIMIT, Drawn, drawn_noise, of_cells, rank_z
 from helpers.samplers import (
     COORDS,
     CP,
@@ -97,3 +98,40 @@ def test_sweeps_with_features_pass_the_joint_test(monkeypatch, free, most_direct
 def test_sweeps_without_the_map_fail_the_joint_test(monkeypatch):
     monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
     assert np.abs(joint_z(CP, 300)).max() > 6.0
+
+
+def simulated(likelihood):
+    def simulate(rng):
+        rows, theta = direct_rows(CP, rng), drawn_noise(rng)
+        return Drawn(rows, theta, new_data(likelihood, rows, theta[0], rng), features_prior(CP))
+
+    return simulate
+
+
+def with_features_of(rows, theta, y):
+    """What ranks are of; the last two are how rows go with their features, whatever the components' signs."""
+    return [*of_cells(rows, theta, y), *(((rows[:3] - MEAN).T @ X.matrix) ** 2).sum(axis=0)]
+
+
+def with_noise(rows, theta, y):
+    return [*with_features_of(rows, theta, y), theta[0]]
+
+
+SIMULATED = pytest.mark.parametrize(
+    ("likelihood", "statistics"), [("gaussian", with_noise), ("logit", with_features_of)], ids=["gibbs", "pg-gibbs"]
+)
+
+
+@pytest.mark.slow
+@SIMULATED
+def test_ranks_of_rows_with_features_are_uniform(likelihood, statistics):
+    z = rank_z(simulated(likelihood), statistics, likelihood)
+    assert np.abs(z).max() < LIMIT, z
+
+
+@pytest.mark.slow
+@SIMULATED
+def test_ranks_of_rows_without_the_map_are_not(monkeypatch, likelihood, statistics):
+    monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
+    z = rank_z(simulated(likelihood), statistics, likelihood)
+    assert np.abs(z).max() > LIMIT, z

@@ -1,15 +1,16 @@
-"""Gibbs sampling with a series: Geweke's joint test of whole sweeps, and twins with a planted bug."""
+"""Gibbs sampling with a series: Geweke's joint test, ranks of what was simulated, and twins with a planted bug."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.coupled import coupled_z
-from helpers.samplers import CP, STRUCTURED
+from helpers.coupled import coupled_z, direct_rows
+from helpers.ranks import LIMIT, Drawn, drawn_noise, of_cells, rank_z
+from helpers.samplers import CP, MEAN, STRUCTURED, learned_prior, new_data
 
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import axis
-from tensorcep.priors.drifting import SeriesPrior
+from tensorcep.priors.drifting import SeriesPrior, with_series
 from tensorcep.priors.features import Mode
 from tensorcep.priors.series import Series, clock
 
@@ -35,8 +36,8 @@ def covariance(c, length):
     return np.exp(-apart / length)
 
 
-def joint_z(free, c, n, used=None):
-    of = axis.axis(c, np.ones(3, dtype=bool), 10.0)
+def column_of(c, of):
+    """Draws a column of the first mode without its level, and its length and season before."""
 
     def column(scale, rng):
         u = np.linalg.cholesky(covariance(c, rng.choice(of.grid.lengths))) @ rng.standard_normal(3) / np.sqrt(scale)
@@ -45,7 +46,12 @@ def joint_z(free, c, n, used=None):
             u += season[c.phase_of(c.times)]
         return u
 
-    return coupled_z(free, c if used is None else used, of, column, n)
+    return column
+
+
+def joint_z(free, c, n, used=None):
+    of = axis.axis(c, np.ones(3, dtype=bool), 10.0)
+    return coupled_z(free, c if used is None else used, of, column_of(c, of), n)
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +82,36 @@ def test_sweeps_that_forget_the_neighbours_fail_the_joint_test(monkeypatch):
 
 def test_sweeps_that_take_groups_for_one_series_fail_the_joint_test():
     assert np.abs(joint_z(STRUCTURED, CLOCKS["groups"], 150, CLOCKS["line"])).max() > 6.0
+
+
+def ranks_z(name):
+    c, of = CLOCKS[name], axis.axis(CLOCKS[name], np.ones(3, dtype=bool), 10.0)
+    prior = with_series(learned_prior(CP), [c, None, None])
+
+    def simulate(rng):
+        rows, theta = direct_rows(CP, of, column_of(c, of), rng), drawn_noise(rng)
+        return Drawn(rows, theta, new_data("gaussian", rows, theta[0], rng), prior)
+
+    def statistics(rows, theta, y):  # neighbours last, whatever the components' signs
+        u = rows[:3] - MEAN
+        return [*of_cells(rows, theta, y), theta[0], ((u[1] - u[0]) ** 2).sum(), (u[1] * u[2]).sum()]
+
+    return rank_z(simulate, statistics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["line", "season"])
+def test_ranks_of_rows_of_a_series_are_uniform(name):
+    assert np.abs(ranks_z(name)).max() < LIMIT
+
+
+@pytest.mark.slow
+def test_ranks_of_rows_that_forget_their_neighbours_are_not(monkeypatch):
+    right = SeriesPrior.links
+
+    def wrong(self, k, modes):
+        found = right(self, k, modes)
+        return None if found is None else found._replace(between=0.0 * found.between)
+
+    monkeypatch.setattr(SeriesPrior, "links", wrong)
+    assert np.abs(ranks_z("line")).max() > LIMIT

@@ -1,0 +1,170 @@
+"""The state of a stream some of whose modes are series: its beginning, its new rows, and its rows after a batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorcep.core.belief import ModePrior
+from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.cp.fold_in import Natural, in_all
+from tensorcep.cp.stream.drifting import (
+    Chain,
+    first_chain,
+    learned_on,
+    rows_together,
+    times_of,
+    with_phases,
+    with_times,
+)
+from tensorcep.cp.stream.slopes import Expected, sound_lines
+from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.fixed import FixedPrior
+from tensorcep.priors.series import Clock
+
+if TYPE_CHECKING:
+    from tensorcep.cp.stream.adf import BatchProblem, ModeRows, StreamState
+
+
+# Shares of messages that are tried, until all rows together are a Gaussian.
+SHARES = (1.0, 0.5, 0.25, 0.0)
+
+
+def chain_of(state: StreamState, k: int) -> Chain | None:
+    """What is known of mode k as a series; None where it is none."""
+    return state.chains[k] if state.chains else None
+
+
+def sites_of(mode: ModeRows, n: int) -> Natural:
+    """What the entries say of the first n rows of a series."""
+    return Natural(mode.Lam[:n] - mode.prior_Lam[:n], mode.eta[:n] - mode.prior_eta[:n])
+
+
+def with_chains(
+    state: StreamState,
+    prior: ModePrior | None,
+    clocks: Sequence[Any],
+    expected: Expected | None,
+    free: np.ndarray,
+    found: Sequence[Marginals | None],
+) -> StreamState:
+    """The state that goes on with the series of a fit, `free` (K, R) bool its free columns.
+
+    `found` are the moments of their rows, with what the entries said. The prior of these rows is changed in place.
+    """
+    if prior is None or expected is None or not any(isinstance(clock, Clock) for clock in clocks):
+        return state
+    chains: list[Chain | None] = [None] * len(clocks)
+    for k, (clock, mode, n) in enumerate(zip(clocks, state.modes, state.sizes, strict=True)):
+        if not isinstance(clock, Clock) or not free[k].any():
+            continue
+        chains[k] = first_chain(expected, k, free[k], prior, clock)
+        told, seen = found[k], mode.seen[:n]
+        if told is not None and told.told is not None:
+            rows = np.flatnonzero(seen)
+            place = rows[np.argsort(clock.times[rows], kind="stable")]
+            nothing = Natural(*(0.0 * part for part in told.told))
+            sites = (x - y for x, y in zip(*(in_all(Natural(*w), free[k]) for w in (told.told, nothing)), strict=True))
+            mode.prior_Lam[:n], mode.prior_eta[:n] = mode.Lam[:n], mode.eta[:n]
+            for lines, site in zip((mode.prior_Lam, mode.prior_eta), sites, strict=True):
+                lines[place] -= site
+        else:  # rows that were not learned together
+            for lines, own in ((mode.prior_Lam, mode.Lam), (mode.prior_eta, mode.eta)):
+                lines[:n][~seen] = own[:n][~seen]
+    return state._replace(chains=tuple(chains), clocks=tuple(clocks))
+
+
+def with_new_rows(
+    state: StreamState, before: Sequence[int], labels: Sequence[Sequence[Any] | None], names: Sequence[Any]
+) -> StreamState:
+    """The state whose new rows of series, those from `before` on, are forecast from the others.
+
+    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
+    errors call the modes by `names`.
+
+    Raises
+    ------
+    ValueError
+        If a new row has no place on the axis of its mode.
+    """
+    clocks, chains = list(state.clocks), list(state.chains)
+    for k, known in enumerate(state.chains):
+        first, n = before[k], state.sizes[k]
+        if known is None or n == first:
+            continue
+        times, said = times_of(state.clocks[k], first, n, labels[k])
+        clocks[k] = with_times(state.clocks[k], times, said, f"Series of mode {names[k]!r}")
+        chains[k] = known = with_phases(known, clocks[k])
+        mode = state.modes[k]
+        sites = sites_of(mode, n)
+        for part in sites:
+            part[first:] = 0.0
+        forecast = rows_together(known, clocks[k], sites)
+        for own, prior, line in zip((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta), forecast, strict=True):
+            own[first:n] = prior[first:n] = line[first:]
+    return state._replace(clocks=tuple(clocks), chains=tuple(chains))
+
+
+def _messages(batch: BatchProblem, k: int, posterior: Any, free: np.ndarray) -> Natural:
+    """What a batch with this posterior said of the free columns (R,) bool of its rows of mode k; the others are 1."""
+    own, prior = slice(*offsets(batch.problem.shape)[k : k + 2].tolist()), batch.problem.prior
+    Lam, eta = unpack(posterior.Lam[own] - prior.Lam[own], len(free)), posterior.eta[own] - prior.eta[own]
+    return Natural(pack(Lam * np.outer(free, free)), (eta - Lam[:, :, ~free].sum(axis=2)) * free)
+
+
+def _with_messages(
+    known: Chain, clock: Clock, sites: Natural, rows: np.ndarray, more: Natural
+) -> tuple[Natural, Natural]:
+    """What entries say of all rows after messages to some, and the rows then; of unsound messages a share counts.
+
+    Messages need not be positive. Each row of a batch is a Gaussian with those to it, but all together may not be.
+    """
+    for share in SHARES:
+        told = Natural(*(part.copy() for part in sites))
+        for part, new in zip(told, more, strict=True):
+            part[rows] += share * new
+        with contextlib.suppress(FloatingPointError):
+            return told, rows_together(known, clock, told)
+    raise FloatingPointError("the rows of a series are no Gaussian any more; use a tighter prior.")
+
+
+def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> BatchProblem | None:
+    """The batch whose rows of series have the prior that its other rows' entries make; None where no two are of one.
+
+    `posterior` is what the batch led to with rows that were independent beforehand.
+    """
+    first, prior = offsets(batch.problem.shape), batch.problem.prior
+    Lam, eta, again = prior.Lam.copy(), prior.eta.copy(), False
+    for k, rows in enumerate(batch.used):
+        known = chain_of(state, k)
+        if known is None or len(rows) < 2:
+            continue
+        before_batch, again = sites_of(state.modes[k], state.sizes[k]), True
+        new = _messages(batch, k, posterior, known.free)
+        sites, whole = _with_messages(known, state.clocks[k], before_batch, rows, new)
+        own = slice(*first[k : k + 2].tolist())
+        before = Natural(Lam[own], eta[own])
+        said = (site[rows] - old[rows] for site, old in zip(sites, before_batch, strict=True))
+        lines = Natural(*(part[rows] - more for part, more in zip(whole, said, strict=True)))
+        Lam[own], eta[own] = sound_lines(lines, before, before)
+    return batch._replace(problem=batch.problem._replace(prior=FixedPrior(Lam, eta))) if again else None
+
+
+def smoothed(state: StreamState, k: int, batch: BatchProblem, posterior: Any) -> Chain:
+    """What is known of mode k, a series, after a batch; all rows of the mode are changed in place."""
+    mode, n, rows = state.modes[k], state.sizes[k], batch.used[k]
+    known, clock = state.chains[k], state.clocks[k]
+    if known is None:
+        raise TypeError(f"mode {k} is no series")
+    sites, new = _with_messages(known, clock, sites_of(mode, n), rows, _messages(batch, k, posterior, known.free))
+    seen = mode.seen[:n].copy()
+    seen[rows] = True
+    with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
+        later = learned_on(known, clock, seen, sites)
+        known, new = later, rows_together(later, clock, sites)
+    for own, prior, line, site in zip((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta), new, sites, strict=True):
+        own[:n], prior[:n] = line, line - site
+    return known
