@@ -59,8 +59,10 @@ def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]
     counts = np.maximum(state.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
-    average = RowState((rows.Lam - Lam) / counts, (rows.eta - eta) / counts, *rows[2:])
-    unset = (np.empty_like(rows.mean), np.empty_like(rows.cov), np.ones(len(counts)))
+    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
+    for part in average[:2]:
+        part /= counts
+    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
     return average, RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
 
 

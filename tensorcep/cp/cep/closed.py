@@ -53,16 +53,8 @@ def factors_of(
     others: RowState, average: RowState, modes: tuple[int, int], problem: Problem, executor: Executor
 ) -> Factors:
     """The factors for messages to the modes ``modes[0]:modes[1]``; `others` has the moments of the free columns."""
-    n_rows, (P, R) = len(others.good), (others.cov.shape[1], others.mean.shape[1])
-    orders = None if problem.free is None else _orders(problem.free.shape, problem.free.tobytes())
-    numbers = np.ones((n_rows, P if orders is None else P + R + 1))
-    executor.run(second_moments, 0, n_rows, others.mean, others.cov, numbers)
-    if orders is not None:
-        numbers[:, P:-1] = others.mean
-    tables = [_of_mode(k, numbers, others.mean, orders, problem, executor) for k in range(*modes)]
-    second, mean = (
-        parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1) for parts in zip(*tables, strict=True)
-    )
+    tables = [_of_mode(k, others, problem, executor) for k in range(*modes)]
+    second, mean = tables[0] if len(tables) == 1 else (np.concatenate(t, axis=1) for t in zip(*tables, strict=True))
     return Factors(second, mean, others.good, average.Lam, average.eta)
 
 
@@ -74,16 +66,17 @@ def _orders(shape: tuple[int, int], free: bytes) -> Orders:
     return orders._replace(products=both)
 
 
-def _of_mode(
-    k: int, numbers: np.ndarray, mean: np.ndarray, orders: Orders | None, problem: Problem, executor: Executor
-) -> tuple[np.ndarray, np.ndarray]:
+def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
     """`second` and `mean` of one mode."""
-    first, R = problem.entries.offsets, mean.shape[1]
-    P, own = R * (R + 1) // 2, slice(int(first[k]), int(first[k + 1]))
-    if orders is None:
-        second = numbers.copy()
-        second[own] *= times_in_sum(R)
-        return second, mean
+    first, mean, (n_rows, P) = problem.entries.offsets, others.mean, others.cov.shape
+    own, R, free = slice(int(first[k]), int(first[k + 1])), mean.shape[1], problem.free
+    numbers = np.empty((n_rows, P if free is None else P + R + 1))
+    executor.run(second_moments, 0, n_rows, mean, others.cov, numbers)
+    if free is None:
+        numbers[own] *= times_in_sum(R)
+        return numbers, mean
+    numbers[:, P:-1], numbers[:, -1] = mean, 1.0
+    orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
     second, means = (arranged(k, order, numbers, problem, executor) for order in (orders.products, orders.means))
     second[own, :P] = numbers[own, :P] * times_in_sum(R)

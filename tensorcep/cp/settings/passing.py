@@ -135,7 +135,8 @@ class CEP(Settings):
         check_starts(self.n_starts, self.n_ensemble)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
-        return memory_of_messages(self, size, 3 if self.messages == "averaged" else 0)
+        tables = 1 if self.schedule == "modewise" else 2 * len(size.shape)
+        return memory_of_messages(self, size, 3 + tables if self.messages == "averaged" else 0)
 
 
 @dataclass(repr=False, kw_only=True)
