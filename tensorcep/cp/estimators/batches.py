@@ -253,7 +253,7 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
     may come between the model's last step and the end of the block: the model says what was done.
     """
     rows_of_modes = list(zip(plan.state.modes, plan.joined.used, strict=True))
-    before = [[field[rows].copy() for field in mode] for mode, rows in rows_of_modes]
+    before = [[field[rows] for field in mode] for mode, rows in rows_of_modes]  # a copy, since rows are a list
     try:
         yield
     finally:

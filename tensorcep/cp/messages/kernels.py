@@ -55,10 +55,10 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
 
 
 @block_kernel
-def kept_moments(b, k, entries, rows, messages, kept, w, at):
+def kept_moments(b, k, with_root, entries, rows, messages, kept, w, at):
     """The cavity moments of mode k of block b to number k of S, m and vt: those of an earlier pass if they still hold.
 
-    A lane where a cavity is no Gaussian is not ok.
+    A lane where a cavity is no Gaussian is not ok. Unless `with_root`, vt need not be there.
     """
     Lam, eta, index = messages.Lam[b, k], messages.eta[b, k], entries.rows[b, k]
     if len(kept.moments) == 0:
@@ -69,7 +69,8 @@ def kept_moments(b, k, entries, rows, messages, kept, w, at):
     if kept.fresh[k] > 0.0:
         copy(w, S, (moments, 0), P)
         copy(w, m, (moments, P), R)
-        copy(w, vt, (moments, P + R), Q)
+        if with_root:
+            copy(w, vt, (moments, P + R), Q)
     else:
         for lane in range(LANES):
             w[at.step, lane] = 1.0
@@ -131,21 +132,31 @@ def store_noise(weight, a, b, total, step, w, at):
 def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
     """Natural parameters of rows first:last go the way `step` to prior + messages; chunks are added in a fixed order.
 
-    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them.
+    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them. The sums of
+    the first chunk become those of all.
     """
     for i in range(first, last):
         way = step if sums.counts[i] > 0.0 else 1.0
-        line_Lam, line_eta = min(i, len(prior_Lam) - 1), min(i, len(prior_eta) - 1)
-        for p in range(Lam.shape[1]):
-            total = prior_Lam[line_Lam, p]
-            for c in range(sums.Lam.shape[0]):
-                total += sums.Lam[c, i, p]
-            Lam[i, p] = total if way == 1.0 else Lam[i, p] + way * (total - Lam[i, p])
-        for r in range(eta.shape[1]):
-            total = prior_eta[line_eta, r]
-            for c in range(sums.eta.shape[0]):
-                total += sums.eta[c, i, r]
-            eta[i, r] = total if way == 1.0 else eta[i, r] + way * (total - eta[i, r])
+        _add_row(prior_Lam[min(i, len(prior_Lam) - 1)], sums.Lam, i, way, Lam[i])
+        _add_row(prior_eta[min(i, len(prior_eta) - 1)], sums.eta, i, way, eta[i])
+
+
+@inlined
+def _add_row(prior, sums, i, way, row):
+    """The row goes the way to the prior and the sums of all chunks: chunk after chunk, to add whole vectors."""
+    total = sums[0, i]
+    for p in range(len(row)):
+        total[p] += prior[p]
+    for c in range(1, len(sums)):
+        more = sums[c, i]
+        for p in range(len(row)):
+            total[p] += more[p]
+    if way == 1.0:
+        for p in range(len(row)):
+            row[p] = total[p]
+    else:
+        for p in range(len(row)):
+            row[p] += way * (total[p] - row[p])
 
 
 @block_kernel
