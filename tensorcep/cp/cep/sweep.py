@@ -42,8 +42,11 @@ def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, 
         if rule.from_posterior:
             gather(index, rows.cov, w, at.S + k * P)
             gather(index, rows.mean, w, at.m + k * R)
+        elif modes[0] <= k < modes[1] and not (rule.gaussian and rule.order == 1):
+            # vt is needed as well, which takes longer to read than to compute
+            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
         else:
-            kept_moments(b, k, modes[0] <= k < modes[1], entries, rows, messages, kept, w, at)
+            kept_moments(b, k, entries, rows, messages, kept, w, at)
         if rule.gaussian or modes != (k, k + 1):  # z has no part of the mode's own, only E[f^2] of real values
             m = at.m + k * R
             add_outer(w, at.S + k * P, m, m, at.G + k * P, R)

@@ -123,7 +123,7 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, s
             load_values(b, False, entries, messages, noise, rule, w, at)
             for k in range(K):
                 index, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
-                kept_moments(b, k, False, entries, rows, messages, kept, w, at)
+                kept_moments(b, k, entries, rows, messages, kept, w, at)
                 start_at_posterior(k, index, rows.mean, Lam, eta, w, at)
             find_mode(rule.loglik, columns, K, R, w, at)
             for k in range(modes[0], modes[1]):

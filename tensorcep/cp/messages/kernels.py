@@ -55,31 +55,28 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
 
 
 @block_kernel
-def kept_moments(b, k, with_root, entries, rows, messages, kept, w, at):
-    """The cavity moments of mode k of block b to number k of S, m and vt: those of an earlier pass if they still hold.
+def kept_moments(b, k, entries, rows, messages, kept, w, at):
+    """The cavity moments of mode k of block b to number k of S and m: those of an earlier pass if they still hold.
 
-    A lane where a cavity is no Gaussian is not ok. Unless `with_root`, vt need not be there.
+    A lane where a cavity is no Gaussian is not ok.
     """
     Lam, eta, index = messages.Lam[b, k], messages.eta[b, k], entries.rows[b, k]
     if len(kept.moments) == 0:
         cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.ok)
         return
     P, R, moments = rows.Lam.shape[1], rows.eta.shape[1], kept.moments[b, k]
-    S, m, vt, Q = at.S + k * P, at.m + k * R, at.vt + k * R * R, R * R
+    S, m = at.S + k * P, at.m + k * R
     if kept.fresh[k] > 0.0:
         copy(w, S, (moments, 0), P)
         copy(w, m, (moments, P), R)
-        if with_root:
-            copy(w, vt, (moments, P + R), Q)
     else:
         for lane in range(LANES):
             w[at.step, lane] = 1.0
         cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.step)
         copy(w, (moments, 0), S, P)
         copy(w, (moments, P), m, R)
-        copy(w, (moments, P + R), vt, Q)
-        copy(w, (moments, P + R + Q), at.step, 1)
-    multiply(w, at.ok, at.ok, (moments, P + R + Q), 1)
+        copy(w, (moments, P + R), at.step, 1)
+    multiply(w, at.ok, at.ok, (moments, P + R), 1)
 
 
 @inlined

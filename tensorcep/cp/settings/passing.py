@@ -210,5 +210,5 @@ def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) ->
 
 def bytes_of_cavities(n_entries: int, K: int, Q: int) -> int:
     """Bytes of what is kept of the cavities of so many entries: 0 where it would be too much."""
-    needed = 8 * n_entries * K * (packed(Q) + Q + Q * Q + 1)
+    needed = 8 * n_entries * K * (packed(Q) + Q + 1)
     return needed if needed <= MOST_KEPT else 0
