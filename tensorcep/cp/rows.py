@@ -49,13 +49,15 @@ def fix_rows(rows: RowState, problem: Problem) -> None:
 
 def initial_prior(problem: Problem) -> Conditional:
     """The prior to begin with."""
-    return first_conditional(problem.prior, problem.shape, seen_rows(problem))
+    seen = seen_rows(problem) if problem.prior.learned else np.zeros(0, dtype=bool)
+    return first_conditional(problem.prior, problem.shape, seen)
 
 
 def learning(problem: Problem) -> Problem:
     """The problem with a prior that knows which rows it is going to learn from."""
-    seen = in_modes(seen_rows(problem), problem.shape)
-    return problem._replace(prior=problem.prior.for_rows(seen)) if problem.prior.learned else problem
+    if not problem.prior.learned:
+        return problem
+    return problem._replace(prior=problem.prior.for_rows(in_modes(seen_rows(problem), problem.shape)))
 
 
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:

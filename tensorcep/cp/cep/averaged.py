@@ -14,6 +14,8 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import block_kernel, inlined
+from tensorcep.cp.cep.closed import add_noise, factors_of
+from tensorcep.cp.cep.slots import Rule
 from tensorcep.cp.cep.sweep import prepare, propose
 from tensorcep.cp.messages.kernels import clear_sums, load_values
 from tensorcep.cp.messages.passes import GivenRows
@@ -26,30 +28,42 @@ from tensorcep.kernels.slots import LANES, damp, scale
 from tensorcep.priors.record import per_row
 
 
-def averaged_rows(state: MessageState, problem: Problem, executor: Executor) -> GivenRows:
-    """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one."""
+def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> GivenRows:
+    """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one.
+
+    Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
+    """
+    rows, rule = state.rows, state.rule
+    average, cavity = _average(state, problem)
+    closed, first = in_closed_form(rule), problem.entries.offsets
+    for k in range(len(problem.shape)):
+        if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):
+            refresh_rows(cavity, int(first[k]), int(first[k + 1]), executor)
+    others, noise, n = rows if rule.from_posterior else cavity, state.noise, problem.weights.sum()
+    if not rule.from_posterior and problem.noise_prior is not None and n > 0:
+        a, b = problem.noise_prior
+        noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
+    if closed:
+        return (factors_of(others, average, modes, problem, executor),), noise
+    return (others, cavity, average), noise
+
+
+def in_closed_form(rule: Rule) -> bool:
+    """Whether messages are in closed form, for `closed_chunks`: those of real values to first order."""
+    return rule.gaussian and rule.order == 1
+
+
+def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
+    """The average message of every row, and the rows without one, whose moments are not set yet."""
     rows, prior = state.rows, state.prior
     counts = np.maximum(state.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
-    average = RowState((rows.Lam - Lam) / counts, (rows.eta - eta) / counts, *rows[2:])
-    cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *(np.empty_like(part) for part in rows[2:]))
-    refresh_rows(cavity, 0, len(counts), executor)
-    others, noise, n = cavity, state.noise, problem.weights.sum()
-    if state.rule.from_posterior:
-        others = rows
-    elif problem.noise_prior is not None and n > 0:
-        a, b = problem.noise_prior
-        noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
-    return (others, cavity, average), noise
-
-
-@inlined
-def _add_noise(weight, total, w, at):
-    """Add the messages to the noise, 1/2 and half of the expected squared error, of every entry."""
-    for lane in range(LANES):
-        total[0] += 0.5 * weight[lane]
-        total[1] += 0.5 * weight[lane] * w[at.error, lane]
+    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
+    for part in average[:2]:
+        part /= counts
+    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
+    return average, RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
 
 
 @inlined
@@ -100,12 +114,11 @@ def averaged_chunks(
                 index = entries.rows[b, k]
                 prepare(k, columns, rule, K, R, w, at)
                 if rule.gaussian and k == K - 1:
-                    _add_noise(entries.weight[b], sums.noise[c], w, at)
-                if not (rule.gaussian and rule.order == 1):
-                    gather(index, cavity.Lam, w, at.a)
-                    gather(index, cavity.eta, w, at.t)
-                    S, m, vt = at.S + own * P, at.m + own * R, at.vt + own * R * R
-                    moments(w, at.a, at.t, S, m, vt, at.inv_diag, at.site_ok, R)
+                    add_noise(entries.weight[b], sums.noise[c], w, at)
+                gather(index, cavity.Lam, w, at.a)
+                gather(index, cavity.eta, w, at.t)
+                S, m, vt = at.S + own * P, at.m + own * R, at.vt + own * R * R
+                moments(w, at.a, at.t, S, m, vt, at.inv_diag, at.site_ok, R)
                 propose(own, structured, rule, R, w, at)
                 weight = entries.weight[b]
                 skipped += _add_message(index, weight, average, sums.Lam[c], sums.eta[c], rule.power, R, w, at)

@@ -11,11 +11,14 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 
 from __future__ import annotations
 
+from functools import partial
+
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows
+from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
+from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.parts import clamped_address, second_order_address
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
@@ -56,7 +59,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         executor,
         columns=columns,
         rule=_rule(problem, options, censored, columns),
-        slots=cep_slots,
+        slots=partial(cep_slots, C=columns.offset.shape[2]),
         pace=_first_pace(problem, options),
         dtype=options.dtype,
         precision=options.message_precision,
@@ -100,7 +103,8 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state._replace(rule=state.rule._replace(order=order))
     if options.messages == "averaged":
-        return sweep(state, problem, options, executor, averaged_chunks, averaged_rows)
+        kernel = closed_chunks if in_closed_form(state.rule) else averaged_chunks
+        return sweep(state, problem, options, executor, kernel, averaged_rows)
     return sweep(state, problem, options, executor, cep_chunks)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tensorcep.cp.free_columns import Places
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.nearest import SCRATCH
+from tensorcep.kernels.slots import LANES
 
 # Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.layout`).
 Slots = namedtuple(
@@ -30,19 +31,21 @@ Slots = namedtuple(
     "d_alpha d_beta "  # derivatives of alpha and beta by m, v, mm, mv, vv
     "by_z by_zz by_Om by_grad "  # factors of the terms
     "nodes "  # work space of the projection onto the nearest Gaussian
+    "flat "  # work space without lanes
     "size",
 )
 
 
 @functools.cache
-def cep_slots(K: int, R: int) -> Slots:
-    """Slots of the work array for order K and rank R."""
+def cep_slots(K: int, R: int, C: int = 0) -> Slots:
+    """Slots of the work array for order K and rank R, and C columns that are clamped."""
     P, Q = R * (R + 1) // 2, R * R
     sizes = {"S": (K + 1) * P, "m": (K + 1) * R, "vt": (K + 1) * Q, "G": K * P}
     sizes |= dict.fromkeys(("Z2", "T", "A", "a", "v", "Om"), P)
     sizes |= dict.fromkeys(("full", "Y", "Yt"), Q)
     vectors = ("z", "eta", "g", "t", "inv_diag", "cross", "Sz", "Om_m", "Om_Sz", "grad_alpha", "grad_beta")
-    return layout(Slots, **sizes, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5, nodes=SCRATCH)
+    flat = -(-(P + R * C + C * (C + 1) // 2 + R + C) // LANES)
+    return layout(Slots, **sizes, flat=flat, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5, nodes=SCRATCH)
 
 
 def places_of_modes(K: int, R: int) -> list[Places]:

@@ -31,7 +31,7 @@ from tensorcep.kernels.slots import copy
 
 
 @inlined
-def load_block(b, unused, entries, rows, messages, kept, noise, rule, w, at):
+def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at):
     """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
     load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
     P, R = rows.cov.shape[1], rows.eta.shape[1]
@@ -42,10 +42,14 @@ def load_block(b, unused, entries, rows, messages, kept, noise, rule, w, at):
         if rule.from_posterior:
             gather(index, rows.cov, w, at.S + k * P)
             gather(index, rows.mean, w, at.m + k * R)
+        elif modes[0] <= k < modes[1] and not (rule.gaussian and rule.order == 1):
+            # vt is needed as well, which takes longer to read than to compute
+            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
         else:
             kept_moments(b, k, entries, rows, messages, kept, w, at)
-        m = at.m + k * R
-        add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
+        if rule.gaussian or modes != (k, k + 1):  # z has no part of the mode's own, only E[f^2] of real values
+            m = at.m + k * R
+            add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
 
 @inlined
@@ -98,7 +102,7 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums,
         clear_sums(c, modes, entries, sums)
         skipped = 0
         for b in range(entries.chunk_start[c], entries.chunk_start[c + 1]):
-            load_block(b, unused, entries, rows, messages, kept, noise, rule, w, at)
+            load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at)
             for k in range(modes[0], modes[1]):
                 index, Lam, eta, own = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k], k
                 prepare(k, columns, rule, K, R, w, at)

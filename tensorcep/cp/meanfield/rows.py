@@ -60,7 +60,7 @@ def sources(k: int, state: MeanFieldState, problem: Problem, executor: Executor)
     if state.orders is None:
         return state.numbers, state.rows.mean
     products, means = state.orders.products, state.orders.means
-    return tuple(_arranged(k, order, state.numbers, problem, executor) for order in (products, means))  # type: ignore[return-value]
+    return tuple(arranged(k, order, state.numbers, problem, executor) for order in (products, means))  # type: ignore[return-value]
 
 
 def _with_stored_sums(
@@ -84,7 +84,7 @@ def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: E
     return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
 
 
-def _arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
+def arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The numbers of the rows of the other modes in the order of the elements of mode k."""
     first = offsets(problem.shape)
     others = [j for j in range(len(problem.shape)) if j != k]
@@ -134,7 +134,7 @@ def first_square(state: MeanFieldState, orders: Orders, problem: Problem, execut
     ones = ones if problem.power is None else problem.power.ravel()
     sums = []
     for order in (orders.products, orders.squares):
-        source = _arranged(0, order, state.numbers, problem, executor)
+        source = arranged(0, order, state.numbers, problem, executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         if state.stored is not None:
             sum_mode(0, state.by_row, state.stored.shift, ((False, source, out),), executor)

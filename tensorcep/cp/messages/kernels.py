@@ -56,7 +56,7 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
 
 @block_kernel
 def kept_moments(b, k, entries, rows, messages, kept, w, at):
-    """The cavity moments of mode k of block b to number k of S, m and vt: those of an earlier pass if they still hold.
+    """The cavity moments of mode k of block b to number k of S and m: those of an earlier pass if they still hold.
 
     A lane where a cavity is no Gaussian is not ok.
     """
@@ -65,20 +65,18 @@ def kept_moments(b, k, entries, rows, messages, kept, w, at):
         cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.ok)
         return
     P, R, moments = rows.Lam.shape[1], rows.eta.shape[1], kept.moments[b, k]
-    S, m, vt, Q = at.S + k * P, at.m + k * R, at.vt + k * R * R, R * R
+    S, m = at.S + k * P, at.m + k * R
     if kept.fresh[k] > 0.0:
         copy(w, S, (moments, 0), P)
         copy(w, m, (moments, P), R)
-        copy(w, vt, (moments, P + R), Q)
     else:
         for lane in range(LANES):
             w[at.step, lane] = 1.0
         cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.step)
         copy(w, (moments, 0), S, P)
         copy(w, (moments, P), m, R)
-        copy(w, (moments, P + R), vt, Q)
-        copy(w, (moments, P + R + Q), at.step, 1)
-    multiply(w, at.ok, at.ok, (moments, P + R + Q), 1)
+        copy(w, (moments, P + R), at.step, 1)
+    multiply(w, at.ok, at.ok, (moments, P + R), 1)
 
 
 @inlined
@@ -131,21 +129,31 @@ def store_noise(weight, a, b, total, step, w, at):
 def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
     """Natural parameters of rows first:last go the way `step` to prior + messages; chunks are added in a fixed order.
 
-    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them.
+    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them. The sums of
+    the first chunk become those of all.
     """
     for i in range(first, last):
         way = step if sums.counts[i] > 0.0 else 1.0
-        line_Lam, line_eta = min(i, len(prior_Lam) - 1), min(i, len(prior_eta) - 1)
-        for p in range(Lam.shape[1]):
-            total = prior_Lam[line_Lam, p]
-            for c in range(sums.Lam.shape[0]):
-                total += sums.Lam[c, i, p]
-            Lam[i, p] = total if way == 1.0 else Lam[i, p] + way * (total - Lam[i, p])
-        for r in range(eta.shape[1]):
-            total = prior_eta[line_eta, r]
-            for c in range(sums.eta.shape[0]):
-                total += sums.eta[c, i, r]
-            eta[i, r] = total if way == 1.0 else eta[i, r] + way * (total - eta[i, r])
+        _add_row(prior_Lam[min(i, len(prior_Lam) - 1)], sums.Lam, i, way, Lam[i])
+        _add_row(prior_eta[min(i, len(prior_eta) - 1)], sums.eta, i, way, eta[i])
+
+
+@inlined
+def _add_row(prior, sums, i, way, row):
+    """The row goes the way to the prior and the sums of all chunks: chunk after chunk, to add whole vectors."""
+    total = sums[0, i]
+    for p in range(len(row)):
+        total[p] += prior[p]
+    for c in range(1, len(sums)):
+        more = sums[c, i]
+        for p in range(len(row)):
+            total[p] += more[p]
+    if way == 1.0:
+        for p in range(len(row)):
+            row[p] = total[p]
+    else:
+        for p in range(len(row)):
+            row[p] += way * (total[p] - row[p])
 
 
 @block_kernel

@@ -23,7 +23,7 @@ from tensorcep.cp.messages.state import MessageState, Pace, latent_values
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import refresh_rows, relative_change, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import for_kernel
@@ -33,8 +33,8 @@ from tensorcep.priors.record import for_kernel
 STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
 
 # The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
-GivenRows = tuple[tuple[RowState, ...], tuple[float, float]]
-Given = Callable[[MessageState, Problem, Executor], GivenRows]
+GivenRows = tuple[tuple[Any, ...], tuple[float, float]]
+Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows]
 
 
 def sweep(
@@ -63,7 +63,7 @@ def sweep(
         alone = modes[1] == modes[0] + 1
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
-        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, executor)
+        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
         _run(state, modes, rows, noise, entries, kernel, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
@@ -96,7 +96,7 @@ def sweep(
 def _run(
     state: MessageState,
     modes: tuple[int, int],
-    rows: tuple[RowState, ...],
+    rows: tuple[Any, ...],
     noise: tuple[float, float],
     entries: Entries,
     kernel: Any,

@@ -48,8 +48,8 @@ class Cavities(NamedTuple):
 
     Attributes
     ----------
-    moments : (n_blocks, K, P + R + R^2 + 1, LANES) float64
-        Covariance, mean, inverse Cholesky factor, and whether there are such; no blocks where none are kept.
+    moments : (n_blocks, K, P + R + 1, LANES) float64
+        Covariance, mean, and whether there are such; no blocks where none are kept.
     fresh : (K,) float64
         1 for modes whose moments are those of the present rows and messages.
     """
@@ -130,7 +130,7 @@ class MessageState(NamedTuple):
 
 def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
     """Room for the moments of every entry, if it is little; nothing is known yet."""
-    slots = R * (R + 1) // 2 + R + R * R + 1
+    slots = R * (R + 1) // 2 + R + 1
     kept = n_blocks if bytes_of_cavities(LANES * n_blocks, K, R) else 0
     return Cavities(lane_zeros((kept, K, slots, LANES)), np.zeros(K))
 

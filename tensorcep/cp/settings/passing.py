@@ -135,7 +135,8 @@ class CEP(Settings):
         check_starts(self.n_starts, self.n_ensemble)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
-        return memory_of_messages(self, size, 3 if self.messages == "averaged" else 0)
+        tables = 1 if self.schedule == "modewise" else 2 * len(size.shape)
+        return memory_of_messages(self, size, 3 + tables if self.messages == "averaged" else 0)
 
 
 @dataclass(repr=False, kw_only=True)
@@ -209,5 +210,5 @@ def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) ->
 
 def bytes_of_cavities(n_entries: int, K: int, Q: int) -> int:
     """Bytes of what is kept of the cavities of so many entries: 0 where it would be too much."""
-    needed = 8 * n_entries * K * (packed(Q) + Q + Q * Q + 1)
+    needed = 8 * n_entries * K * (packed(Q) + Q + 1)
     return needed if needed <= MOST_KEPT else 0

@@ -52,8 +52,8 @@ class Work(NamedTuple):
         From the one to before the other.
     offsets : (K + 1,) int64
     columns : Columns
-    sources : tuple of dict
-        Of every record of rows, the fields that the kernel uses; there are R columns.
+    sources : tuple of (type, dict)
+        Every record of rows: `RowState` or another, and the fields that the kernel uses; there are R columns.
     R : int
     noise : tuple of float
     rule : NamedTuple
@@ -66,7 +66,7 @@ class Work(NamedTuple):
     modes: tuple[int, int]
     offsets: np.ndarray
     columns: Columns
-    sources: tuple[dict[str, Source], ...]
+    sources: tuple[tuple[type, dict[str, Source]], ...]
     R: int
     noise: tuple[float, float]
     rule: Any
@@ -99,7 +99,7 @@ def pass_chunk(
     n_rows, P, R = int(work.offsets[-1]), work.R * (work.R + 1) // 2, work.R
     none = np.zeros(0)
     sums = Sums(untouched((1, n_rows, P)), untouched((1, n_rows, R)), np.zeros((1, 2)), np.zeros(1), none)
-    rows = [_rows(fields, (n_rows, R), blocks) for fields in work.sources]
+    rows = [_rows(kind, fields, (n_rows, R), blocks) for kind, fields in work.sources]
     columns = Columns(*(np.array(one) for one in work.columns))
     rule = _with_addresses(work, columns)
     kept = first_cavities(0, K, work.R)
@@ -141,9 +141,11 @@ def _entries(part: ChunkPart, offsets: np.ndarray) -> Entries:
     )
 
 
-def _rows(fields: dict[str, Source], size: tuple[int, int], blocks: list[np.ndarray]) -> RowState:
+def _rows(kind: type, fields: dict[str, Source], size: tuple[int, int], blocks: list[np.ndarray]) -> Any:
     """A record of rows, whose fields that no kernel uses are zeros."""
     n, R = size
+    if kind is not RowState:
+        return kind(**{name: all_rows(one, blocks) for name, one in fields.items()})
     shapes = {"Lam": (n, R * (R + 1) // 2), "eta": (n, R), "mean": (n, R), "cov": (n, R * (R + 1) // 2), "good": (n,)}
     return RowState(
         **{

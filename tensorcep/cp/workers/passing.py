@@ -15,6 +15,7 @@ import numpy as np
 from tensorcep.core.cluster import Cluster, Held
 from tensorcep.core.executor import Rooms
 from tensorcep.cp.cep.averaged import averaged_chunks
+from tensorcep.cp.cep.closed import Factors, closed_chunks
 from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.laplace.sweep import laplace_chunks
 from tensorcep.cp.messages.kernels import scale_messages
@@ -30,7 +31,7 @@ from tensorcep.cp.workers.tasks import Source
 from tensorcep.kernels.nearest import narrow
 from tensorcep.likelihoods.record import Likelihood
 
-PASSES = (cep_chunks, averaged_chunks, laplace_chunks)
+PASSES = (cep_chunks, averaged_chunks, closed_chunks, laplace_chunks)
 # Fields of a rule that are addresses.
 ADDRESSES = ("tilted", "loglik", "narrow", "second", "clamped")
 NOWHERE = KernelName("", "")  # of parts that the rule's columns make
@@ -83,7 +84,7 @@ class Passing:
         chunks, stored = self._chunks_of(entries), self._shelf.get(messages.Lam)
         every: list[Held] = []
         sources = tuple(
-            {name: self._source(f"{n} {name}", getattr(own, name), every) for name in names}
+            (type(own), {name: self._source(f"{n} {name}", getattr(own, name), every) for name in names})
             for n, (own, names) in enumerate(zip(rows, _fields(kernel, rule), strict=True))
         )
         work = Work(
@@ -179,8 +180,9 @@ def _fields(kernel: Any, rule: Any) -> tuple[tuple[str, ...], ...]:
         return (("Lam", "eta", "mean"),)
     if kernel is cep_chunks:
         return (("Lam", "eta", "mean", "cov") if rule.from_posterior else ("Lam", "eta"),)
-    cavity = ("good",) if rule.gaussian and rule.order == 1 else ("Lam", "eta", "good")
-    return ("mean", "cov"), cavity, ("Lam", "eta")
+    if kernel is closed_chunks:
+        return (Factors._fields,)
+    return ("mean", "cov"), ("Lam", "eta", "good"), ("Lam", "eta")
 
 
 def _addresses(rule: Any, likelihood: Likelihood) -> dict[str, KernelName]:

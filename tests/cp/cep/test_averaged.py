@@ -8,9 +8,14 @@ from helpers.problems import build, cells, problem, settings_of, twin_of
 from oracles import cep as oracle
 
 from tensorcep.core.belief import GammaNoise
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
+from tensorcep.cp.cep.averaged import averaged_rows
+from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.method import CEP
+from tensorcep.cp.cep.slots import cep_slots
+from tensorcep.kernels.layout import work_array
 from tensorcep.priors.fixed import Prior
 
 FIXED = 1e12  # a prior precision at which a row does not move
@@ -51,6 +56,63 @@ def test_averaged_messages_are_the_averages_of_full_ones(rng, likelihood, moment
     np.testing.assert_allclose(posterior.eta, twin.eta, rtol=1e-9, atol=1e-9)
     if likelihood == "gaussian":
         assert posterior.noise == pytest.approx(twin.noise(), rel=1e-9)
+
+
+def plain_fit(p, coords, y, sweeps, damping, tilted):
+    """Real values mode after mode, in dense matrices: rows Lam and eta, and the noise (a, b)."""
+    twin, at = twin_of(p, coords, y), coords + offsets(p.shape)[:-1]
+    prior_Lam, prior_eta, (a, b), n = twin.prior_Lam, twin.prior_eta, twin.noise_prior, len(y)
+    Lam, eta, noise = twin.Lam.copy(), twin.eta.copy(), np.array(twin.noise())
+    counts = np.maximum(np.bincount(at.ravel(), minlength=len(eta)), 1)[:, None]
+    K, keep = at.shape[1], 1.0 - damping
+    for k in list(range(K)) * sweeps:
+        S = np.linalg.inv(Lam - (Lam - prior_Lam) / counts[:, :, None])
+        m = np.einsum("nij,nj->ni", S, eta - (eta - prior_eta) / counts)
+        G = S + m[:, :, None] * m[:, None, :]
+        others = [j for j in range(K) if j != k]
+        z, Z2 = np.prod([m[at[:, j]] for j in others], axis=0), np.prod([G[at[:, j]] for j in others], axis=0)
+        without = noise - (noise - (a, b)) / n
+        tau, own = without[0] / without[1], slice(*offsets(p.shape)[k : k + 2])
+        new_Lam, new_eta = prior_Lam.copy(), prior_eta.copy()
+        np.add.at(new_Lam, at[:, k], tau * Z2)
+        np.add.at(new_eta, at[:, k], tau * y[:, None] * z)
+        Lam[own] += keep * (new_Lam - Lam)[own]
+        eta[own] += keep * (new_eta - eta)[own]
+        if k == K - 1:
+            f = (z * m[at[:, k]]).sum(axis=1)
+            v = np.einsum("nij,nij->n", Z2, G[at[:, k]]) - f**2
+            share = 1.0 / (1.0 + v * tau) if tilted else 1.0
+            error = share * (share * (y - f) ** 2 + v)
+            noise += keep * (np.array([a + 0.5 * n, b + 0.5 * error.sum()]) - noise)
+    return Lam, eta, noise
+
+
+@pytest.mark.parametrize(("K", "R", "n"), [(2, 3, 25), (3, 1, 40), (3, 9, 90), (4, 4, 70)])
+@pytest.mark.parametrize("options", [{}, {"damping": 0.4, "noise_moments": "cavity"}])
+def test_averaged_messages_of_real_values_are_those_of_dense_matrices(rng, K, R, n, options):
+    shape = {2: (7, 5), 3: (5, 4, 6), 4: (3, 4, 2, 5)}[K]
+    prior = Prior([rng.standard_normal((m, R)) for m in shape], [1.5] * K)
+    coords, y, p = problem(rng, K, R, n, prior=prior)
+    posterior = fit(p, 4, **options).posterior
+    Lam, eta, noise = plain_fit(p, coords, y, 4, options.get("damping", 0.0), "noise_moments" not in options)
+    np.testing.assert_allclose(unpack(posterior.Lam, R), Lam, rtol=1e-9, atol=1e-9 * np.abs(Lam).max())
+    np.testing.assert_allclose(posterior.eta, eta, rtol=1e-9, atol=1e-9 * np.abs(eta).max())
+    assert posterior.noise == pytest.approx(tuple(noise), rel=1e-9)
+
+
+def test_averaged_messages_of_real_values_replace_those_without_a_cavity(rng):
+    """An entry whose cavity is no Gaussian sends the average message of its row."""
+    _, _, p = problem(rng, 3, 2, 30)
+    state = fit(p, 2).state
+    (factors,), noise = averaged_rows(state, p, (1, 2), ThreadExecutor(1))
+    factors.good[:] = 0.0
+    record = (state.columns, factors, state.messages, state.cavities, state.sums, noise, state.rule)
+    closed_chunks(0, 1, (1, 2), p.entries, *record, *work_array(cep_slots(3, 2)))
+    own = slice(*offsets(p.shape)[1:3])
+    counts = state.sums.counts[own, None]
+    assert state.sums.skipped[0] == 30
+    np.testing.assert_allclose(state.sums.Lam[0, own], counts * factors.Lam[own], rtol=1e-12)
+    np.testing.assert_allclose(state.sums.eta[0, own], counts * factors.eta[own], rtol=1e-12)
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 0}])
