@@ -99,7 +99,7 @@ def start_chains(
         for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
             used = free.free >= 0
             factors[c, a:b, free.free[used]] = start[a:b, used].T
-    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
+    priors = (initial_prior(small),) * options.n_chains
     drawn = drawn or problem.power is not None
     by_row = by_row_of(problem, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
@@ -110,9 +110,10 @@ def start_chains(
 
 def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
+    Lam, eta = problem.prior.Lam, per_row(problem.prior.eta, problem.shape)
+    line = per_row(np.arange(len(Lam)), problem.shape)
     rows, good = np.empty(eta.shape), np.empty(len(eta))
-    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
+    row_draws.draw_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
 
 
@@ -251,6 +252,8 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
 
 def some_chains(chains: Chains, which: np.ndarray) -> Chains:
     """These chains alone, before any draw is kept."""
+    if len(which) == len(chains.factors):
+        return chains
     priors = tuple(chains.priors[c] for c in which)
     uneven = None if chains.uneven is None else chains.uneven[which]
     return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors, uneven=uneven)
