@@ -91,7 +91,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         rows=rows,
         prior=prior,
         numbers=np.ones((n_rows, P if orders is None else P + Q + 1)),
-        by_row=by_row_of(problem, values=stored is not None),
+        by_row=problem.of_entries or by_row_of(problem, values=stored is not None),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
         square=0.0,
@@ -276,6 +276,7 @@ VMP = Method(
     takes_limits=True,
     takes_levels=True,
     takes_zeros=True,
+    of_entries=lambda state: state.by_row,
 )
 PG_VB = replace(
     VMP,
