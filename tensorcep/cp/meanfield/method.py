@@ -164,7 +164,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     if state.uneven is not None and not annealed:
         state = with_factors(state, problem, executor)
     if state.stored is None:
-        y, theta = state.given(problem)
+        of_all = state.augmentation is None and state.uneven is None
+        y, theta = (problem.entries.y, float(state.law.mean[0])) if of_all else state.given(problem)
         share = None if state.share is None else state.share.mean
         told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y, share))
     else:
