@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.sums import mean_square
+from tensorcep.core.sums import LEAF, mean_square
 from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import core_tensor, mode_basis
@@ -224,7 +224,9 @@ def products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]
     """Products of the rows of these modes at every entry: (N, R)."""
     product = factors[modes[0]][coords[:, modes[0]]]
     for k in modes[1:]:
-        product *= factors[k][coords[:, k]]
+        for first in range(0, len(coords), LEAF):
+            at = slice(first, first + LEAF)
+            product[at] *= factors[k][coords[at, k]]
     return product
 
 
