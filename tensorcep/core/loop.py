@@ -103,6 +103,9 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method learns the thresholds between ordered levels.
     takes_zeros : bool
         Whether the method learns the share of structural zeros.
+    of_entries : callable
+        ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
+        written. A problem takes it to a run from another start, so that it is there once. None: nothing.
     """
 
     name: str
@@ -121,6 +124,7 @@ class Method(Generic[Prob, Opts, State]):
     takes_limits: bool = False
     takes_levels: bool = False
     takes_zeros: bool = False
+    of_entries: Callable[[Any], Any] = lambda state: None
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
@@ -181,8 +185,9 @@ def run(
     try:
         if state is None:
             state = method.init(problem, options, executor)
-        now = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor, kept)
-        state, sweeps, seconds, ended, stopped = now
+        begun = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor, kept)
+        state, sweeps, seconds, ended, stopped = begun
+        del begun  # arrays of the first state go with it
         converged = _has_converged(method, sweeps, tol)
         with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose, initial=len(sweeps)) as bar:
             while len(sweeps) < max_iter and not converged and not stopped and not ended:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import all_coords
 from tensorcep.likelihoods.record import Likelihood
 
 
@@ -33,7 +33,7 @@ def _in_lanes(entries: Entries, values: np.ndarray, fill: float = 0.0) -> np.nda
 def some_entries(problem: Problem, places: np.ndarray) -> Entries:
     """The entries at these places in the lanes alone."""
     entries = problem.entries
-    packed = pack_entries(coords_of(entries, places), entries.y.ravel()[places], problem.shape)
+    packed = pack_entries(all_coords(entries)[places], entries.y.ravel()[places], problem.shape)
     at = places[packed.permutation]
     known = _in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
     theta = _in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta

@@ -9,8 +9,9 @@ import numpy as np
 
 from tensorcep.core.components import Components
 from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.sums import Running
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import coords_of, latent_of_entries
+from tensorcep.cp.rows import ENTRIES_AT_A_TIME, all_coords, latent_of_entries
 from tensorcep.cp.spectral import MIN_SIZE, SURE, most_vectors, spectral_start
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
@@ -32,21 +33,27 @@ WIDE, LEAST_WIDE = 40, 10_000
 def with_spectral_start(problem: Problem) -> Problem:
     """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
     entries, start, free = problem.entries, np.array(problem.start), _free(problem)
-    coords, every = coords_of(entries, np.arange(len(entries.permutation))), modes_of_products(free)
+    coords, every = all_coords(entries), modes_of_products(free)
     rest, first = working_values(problem), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
     for part in np.argsort(parts.sum(axis=1), kind="stable"):
         columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
         if len(modes) == 1:
-            rest = without_main_effects(coords[:, every], rest, [problem.shape[k] for k in every])
+            rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
             continue
         sizes = [problem.shape[k] for k in modes]
-        factors = spectral_start(coords[:, modes], rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
+        own = _in_modes(coords, modes)
+        factors = spectral_start(own, rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)
-        rest = rest - _latent(problem, found)
+        rest -= _latent(problem, found)
     return problem._replace(start=start)
+
+
+def _in_modes(coords: np.ndarray, modes: np.ndarray) -> np.ndarray:
+    """Coordinates in these modes, of all without a copy."""
+    return coords if len(modes) == coords.shape[1] else coords[:, modes]
 
 
 def _free(problem: Problem) -> np.ndarray:
@@ -72,12 +79,11 @@ def with_more_components(problem: Problem, fitted: Components) -> Problem | None
         return None
     first, old = entries.offsets, strengths(problem, start)
     columns = columns[np.argsort(old[columns], kind="stable")]
-    coords, f = coords_of(entries, np.arange(len(entries.permutation))), _latent(problem, start)
     problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
-    rest = working_values(problem, f) - f
+    rest, coords = _left_over(problem, start), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every)):
-        more = spectral_start(coords[:, every], rest, sizes, len(columns), seed=problem.seed, least_size=size)
+        more = spectral_start(coords, rest, sizes, len(columns), seed=problem.seed, least_size=size)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
         n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
         if n:
@@ -120,19 +126,18 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) ->
     With row means, of what these leave over.
     """
     entries, least = problem.entries, 0.0
-    coords = coords_of(entries, np.arange(len(entries.permutation)))
-    f = None if rows is None else _latent(problem, rows)
-    rest = working_values(problem, f) - (0.0 if f is None else f)
+    coords = all_coords(entries)
+    rest = working_values(problem) if rows is None else _left_over(problem, rows)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
         least = max(least, _share_of_main_effects(coords[:, k], rest))
     every = modes_of_products(_free(problem))
-    rest = without_main_effects(coords[:, every], rest, [problem.shape[k] for k in every])
+    rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
     for part, size in zip(parts, sizes.tolist(), strict=True):
         modes = np.flatnonzero(part)
         if len(modes) > 1:
             shape = [problem.shape[k] for k in modes]
-            found = spectral_start(coords[:, modes], rest, shape, size, seed=problem.seed)
+            found = spectral_start(_in_modes(coords, modes), rest, shape, size, seed=problem.seed)
             least = max(least, found.correlation**2)
     return least
 
@@ -152,32 +157,46 @@ def _latent(problem: Problem, rows: np.ndarray) -> np.ndarray:
     return f.ravel()[: len(problem.entries.permutation)]
 
 
+def _left_over(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """What working values (N,) are beside what rows (n_rows, R) say of them."""
+    f = _latent(problem, rows)
+    rest = working_values(problem, f)
+    rest -= f
+    return rest
+
+
 def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
     """What values say of what the rows say, by one step of Fisher's scoring from f: of real values the values.
 
     Without f the step is from the constant that fits best.
     """
-    entries, likelihood = problem.entries, problem.likelihood
-    own = slice(len(entries.permutation))
-    y, known = entries.y.ravel()[own], entries.known.ravel()[own] if len(entries.known) else 0.0
-    theta = entries.theta.ravel()[own] if len(entries.theta) else np.full_like(y, likelihood.default_theta)
-    steps = 1 if f is not None else SCORING_STEPS
-    if likelihood.levels is not None:
-        y, theta = likelihood.levels.between(y, likelihood.levels.start)
-    value, d1, d2 = np.empty_like(y), np.empty_like(y), np.empty_like(y)
-    f, score, information = np.zeros_like(y) if f is None else f, 0.0, 1.0
-    for step in range(steps):
-        f = f + np.clip(score / information, -1.0, 1.0) if step else f
-        likelihood.loglik(y, f + known, theta, value, d1, d2)
-        score, information = float(d1.mean()), max(float(-d2.mean()), LEAST_INFORMATION)
-    return f + d1 / information
+    entries, likelihood, n = problem.entries, problem.likelihood, len(problem.entries.permutation)
+    d1, constant, score, information = np.empty(n), 0.0, 0.0, 1.0
+    for step in range(1 if f is not None else SCORING_STEPS):
+        constant += float(np.clip(score / information, -1.0, 1.0)) if step else 0.0
+        sums = Running(n), Running(n)
+        for first in range(0, n, ENTRIES_AT_A_TIME):
+            at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
+            y, latent = entries.y.ravel()[at], np.full(at.stop - first, constant) if f is None else f[at]
+            theta = entries.theta.ravel()[at] if len(entries.theta) else np.full_like(y, likelihood.default_theta)
+            if likelihood.levels is not None:
+                y, theta = likelihood.levels.between(y, likelihood.levels.start)
+            value, d2 = np.empty_like(y), np.empty_like(y)
+            latent = latent + entries.known.ravel()[at] if len(entries.known) else latent
+            likelihood.loglik(y, latent, theta, value, d1[at], d2)
+            sums[0].add(d1[at])
+            sums[1].add(d2)
+        score, information = sums[0].sum / max(1, n), max(-sums[1].sum / max(1, n), LEAST_INFORMATION)
+    d1 /= information
+    d1 += constant if f is None else f
+    return d1
 
 
 def without_main_effects(coords: np.ndarray, values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Values less one number per row of each mode, by sweeps of means that count one entry more than there are."""
-    rest = values - values.mean() if len(values) else values
+    rest = values - (values.mean() if len(values) else 0.0)
     for _ in range(MAIN_SWEEPS):
         for k, n in enumerate(shape):
             count = np.bincount(coords[:, k], minlength=n) + 1.0
-            rest = rest - (np.bincount(coords[:, k], weights=rest, minlength=n) / count)[coords[:, k]]
+            rest -= (np.bincount(coords[:, k], weights=rest, minlength=n) / count)[coords[:, k]]
     return rest

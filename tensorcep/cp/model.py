@@ -13,7 +13,8 @@ import numpy as np
 
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.core.packing import offsets
-from tensorcep.core.sorting import lexical_places, sorted_places
+from tensorcep.core.sorting import lexical_lines
+from tensorcep.kernels.listing import lay_out, list_rows
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, dot, multiply
 
@@ -64,19 +65,14 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     """
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
-    permutation = lexical_places(coords, tuple(shape))
-    rows = np.zeros((n_blocks, order, LANES), dtype=np.int32)
-    values, weight, column = (
-        np.zeros(n_blocks * LANES),
-        np.zeros(n_blocks * LANES),
-        np.zeros(n_blocks * LANES, np.int32),
-    )
-    values[:n], weight[:n] = y[permutation], 1.0
-    for k in range(order):
-        np.add(coords[permutation, k], first[k], out=column[:n], casting="unsafe")
-        rows[:, k] = column.reshape(n_blocks, LANES)
-    lanes, chunk_start = (n_blocks, LANES), chunk_starts(n, order, n_blocks, int(first[-1]))
-    return Entries(rows, values.reshape(lanes), weight.reshape(lanes), chunk_start, permutation, first)
+    lines = lexical_lines(coords, tuple(shape))
+    rows, permutation = np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, lines.dtype)
+    values, weight = np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
+    for lanes, number in ((rows[-1:], 0), (values[-1:], 0.0), (weight, 1.0)):
+        lanes[...] = number
+    lay_out(lines, first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    weight.ravel()[n:] = 0.0
+    return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), permutation, first)
 
 
 def chunk_starts(n: int, order: int, n_blocks: int, n_rows: int) -> np.ndarray:
@@ -119,37 +115,23 @@ def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: boo
     They are listed by their places, or by their values.
     """
     n, K = len(entries.permutation), entries.rows.shape[1]
-    first, y, bounds = entries.offsets, entries.y.ravel(), []
     entry, value = np.empty(0 if values else K * n, dtype=np.int32), np.empty(K * n if values else 0)
-    others = np.empty((K * n, K - 1), dtype=np.int32)
-    for k in range(K):
-        key, mine = 2 * (entries.rows[:, k].ravel()[:n] - np.int32(first[k])), slice(k * n, (k + 1) * n)
-        if late is not None:
-            key[late] += 1
-        place, cuts = sorted_places(key, 2 * int(first[k + 1] - first[k]))
-        bounds.append(k * n + cuts[:-1].astype(np.int64))
-        if values:
-            np.take(y, place, out=value[mine], mode="clip")
-        else:
-            entry[mine] = place
-        del key
-        rest = np.stack([entries.rows[:, j].ravel() for j in range(K) if j != k], axis=1)
-        np.take(rest, place, axis=0, out=others[mine], mode="clip")
-        del rest, place
-    return listed_by_row(bounds, (n, K), first, (entry, value, others))
+    others, is_late = np.empty((K * n, K - 1), dtype=np.int32), np.zeros(n, dtype=np.uint8)
+    if late is not None:
+        is_late[late] = 1
+    end = np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
+    list_rows(0, K, entries.rows, entries.offsets, is_late, entries.y, end, entry, value, others)
+    return listed_by_row(end, n, entries.offsets, (entry, value, others))
 
 
-def listed_by_row(
-    bounds: list[np.ndarray], size: tuple[int, int], first: np.ndarray, lists: tuple[np.ndarray, ...]
-) -> EntriesByRow:
-    """The record of n entries in K modes: where rows and the ends of rows begin, and `entry`, `value`, `others`."""
-    (n, K), (entry, value, others) = size, lists
-    start, end = np.concatenate(bounds).reshape(-1, 2).T
-    start = np.append(start, K * n)
+def listed_by_row(ends: np.ndarray, n: int, first: np.ndarray, lists: tuple[np.ndarray, ...]) -> EntriesByRow:
+    """The record of n entries: `ends` (n_rows, 2) of the rows' entries, first of those not late; the three lists."""
+    entry, value, others = lists
+    end, start = np.ascontiguousarray(ends[:, 0]), np.append(0, ends[:, 1])
     parts = np.arange(MAX_PARTS + 1)
     chunks = [np.searchsorted(start[: b + 1], (k * n) + parts * n // MAX_PARTS) for k, b in enumerate(first[1:])]
     chunks = [np.unique([a, *np.clip(c, a, b), b]) for c, a, b in zip(chunks, first[:-1], first[1:], strict=True)]
-    return EntriesByRow(start, np.ascontiguousarray(end), entry, value, others, tuple(chunks))
+    return EntriesByRow(start, end, entry, value, others, tuple(chunks))
 
 
 @block_kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Problem(NamedTuple):
         To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
     uneven : Uneven or None
         How the noise differs; None where it is the same everywhere.
+    of_entries : object or None
+        What another run of the method has of the same entries (`tensorcep.core.loop.Method.of_entries`).
     """
 
     entries: Entries
@@ -74,6 +76,7 @@ class Problem(NamedTuple):
     fixed: FixedRows | None = None
     power: np.ndarray | None = None
     uneven: Uneven | None = None
+    of_entries: Any = None
 
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import beside, on_scratch
-from tensorcep.core.sums import LEAF, Running
+from tensorcep.core.scratch import beside
+from tensorcep.core.sums import LEAF, Running, total
 from tensorcep.cp.model import Entries, latent_means
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
@@ -22,6 +22,8 @@ from tensorcep.priors.record import Conditional, first_conditional, in_modes, pe
 ALIGNED_BLOCKS = 8
 # Blocks of lanes whose rows are copied at a time.
 BLOCKS_AT_A_TIME = 4096
+# Entries whose log likelihoods are computed at a time, so many that a vectorised loop over them leaves no remainder.
+ENTRIES_AT_A_TIME = 1 << 15
 
 
 class RowState(NamedTuple):
@@ -106,25 +108,23 @@ def rows_of(entries: Entries, places: np.ndarray) -> np.ndarray:
     return entries.rows[block, :, lane].astype(np.int64)
 
 
-def coords_of(entries: Entries, places: np.ndarray) -> np.ndarray:
-    """Coordinates (n, K) int64 of the entries at these places in the lanes, counted through all blocks."""
-    return rows_of(entries, places) - entries.offsets[:-1]
+def all_coords(entries: Entries) -> np.ndarray:
+    """Coordinates (N, K) int32 of all entries, in the order of the lanes."""
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    coords = np.empty((n, K), dtype=np.int32)
+    for k in range(K):
+        np.subtract(entries.rows[:, k].ravel()[:n], entries.offsets[k], out=coords[:, k], casting="unsafe")
+    return coords
 
 
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """Root mean square change, relative to the new root mean square."""
-    if new.size == 0:
+    n, (now, before) = new.size, (new.ravel(), old.ravel())
+    if not n:
         return 0.0
-    if on_scratch(new):
-        size, moved = Running(new.size), Running(new.size)
-        for first in range(0, new.size, LEAF):
-            some, before = (array.ravel()[first : first + LEAF] for array in (new, old))
-            size.add(some**2)
-            moved.add((some - before) ** 2)
-        size_of_all = np.sqrt(size.sum / new.size)
-        return float(np.sqrt(moved.sum / new.size) / max(size_of_all, np.finfo(float).tiny))
-    size_of_all = np.sqrt(np.mean(new**2))
-    return float(np.sqrt(np.mean((new - old) ** 2)) / max(size_of_all, np.finfo(float).tiny))
+    size = np.sqrt(total(n, lambda at: now[at] ** 2) / n)
+    moved = np.sqrt(total(n, lambda at: (now[at] - before[at]) ** 2) / n)
+    return float(moved / max(size, np.finfo(float).tiny))
 
 
 def log_likelihoods(
@@ -168,32 +168,18 @@ def train_score(
     theta is a number or like f; y are the entries' values, unless kernels take others; `share` is that of structural
     zeros.
     """
-    if on_scratch(f):
-        return _stored_score(problem, f, theta, y)
-    n = len(problem.entries.permutation)
-    theta = problem.entries.theta if len(problem.entries.theta) else theta
-    y, f = (problem.entries.y if y is None else y).ravel()[:n], f.ravel()[:n]
-    theta = theta.ravel()[:n] if isinstance(theta, np.ndarray) else np.full_like(f, theta)
-    if y.size == 0:
-        return np.nan
-    value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-    problem.likelihood.loglik(y, f, theta, value, d1, d2)
-    with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
-        return float(value.mean() if share is None else with_zeros(y, value, share).mean())
-
-
-def _stored_score(problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None) -> float:
-    """The same some entries at a time."""
     n = len(problem.entries.permutation)
     each = problem.entries.y if y is None else y
+    theta = problem.entries.theta if len(problem.entries.theta) else theta
     score = Running(n)
-    for first in range(0, n, LEAF):
-        at = slice(first, min(n, first + LEAF))
+    for first in range(0, n, ENTRIES_AT_A_TIME):
+        at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
         values, latent = (np.ascontiguousarray(array.ravel()[at]) for array in (each, f))
         own = np.full_like(latent, theta.ravel()[at] if isinstance(theta, np.ndarray) else theta)
         value, d1, d2 = np.empty_like(latent), np.empty_like(latent), np.empty_like(latent)
         problem.likelihood.loglik(values, latent, own, value, d1, d2)
-        score.add(value)
+        with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
+            score.add(value if share is None else with_zeros(values, value, share))
     return score.sum / n if n else np.nan
 
 
@@ -202,6 +188,8 @@ def seen_rows(problem: Problem) -> np.ndarray:
     seen, entries = np.zeros(sum(problem.shape), dtype=bool), problem.entries
     for first in range(0, len(entries.rows), BLOCKS_AT_A_TIME):
         part = slice(first, first + BLOCKS_AT_A_TIME)
+        used = entries.weight[part] > 0.0
         for k in range(entries.rows.shape[1]):
-            seen[entries.rows[part, k][entries.weight[part] > 0.0]] = True
+            rows = entries.rows[part, k]
+            seen[rows if used.all() else rows[used]] = True
     return seen if problem.fixed is None else np.where(problem.rows_of_fixed, problem.fixed.seen, seen)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
+from tensorcep.core.sums import LEAF, mean_square
 from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.small_cp import decompose
-from tensorcep.cp.subspaces import mode_basis
+from tensorcep.cp.subspaces import core_tensor, mode_basis
 
 # The core has at most this many elements; for each vector of a mode this many multiplications are spent on it. Modes of
 # high order get fewer vectors than the rank (rank 20: 20 in orders 2 to 4 up to 500,000 entries, 11 and 7 in 5 and 6).
@@ -30,8 +31,8 @@ LEAST_MORE = 0.5
 FEW = 5
 # Regressions of every mode on the others after the core.
 SWEEPS = 8
-# Elements of the arrays that a pass over the entries works with.
-CHUNK = 1 << 20
+# Columns of which products at all entries are taken at a time.
+COLUMNS = 4
 # Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
 HELD_OUT = 10
 SURE = 4.0
@@ -43,6 +44,9 @@ CONCENTRATED = 10.0
 VANISHED = 1e-4
 # Fewer entries than this tell nothing of the rows.
 MIN_ENTRIES = 50
+
+# Coordinates and values of some entries.
+Part = tuple[np.ndarray, np.ndarray]
 
 
 class SpectralStart(NamedTuple):
@@ -98,27 +102,34 @@ def spectral_start(
         Constant values and few entries are no error: no component is found then.
     """
     rng = np.random.default_rng(seed)
-    centred = values - values.mean() if len(values) else values
-    spread = float(np.sqrt(np.mean(centred**2))) if len(values) else 0.0
+    centred = values - (values.mean() if len(values) else 0.0)
+    spread = float(np.sqrt(mean_square(centred))) if len(values) else 0.0
     unit = (spread / np.sqrt(rank)) ** (1.0 / len(shape)) if spread > 0.0 else 1.0
     factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]
     if len(values) < MIN_ENTRIES or spread == 0.0:
         return SpectralStart(factors, 0, 0.0)
     with one_blas_thread():
-        order = rng.permutation(len(values))
-        held, used = np.sort(order[: len(order) // HELD_OUT]), np.sort(order[len(order) // HELD_OUT :])
-        clipped = np.clip(centred / spread, -LARGEST, LARGEST)
-        found, strength, correlation = _best_components(coords, clipped, (used, held), shape, rank, least_size, rng)
+        centred /= spread
+        held, used = _parted(coords, np.clip(centred, -LARGEST, LARGEST, out=centred), rng)
+        del centred
+        found, strength, correlation = _best_components(used, held, shape, rank, least_size, rng)
     order = np.argsort(-np.abs(strength), kind="stable")[:rank]
     n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
     scale[n_found:] = spare * unit  # what is not sure may be there all the same
     for k, factor in enumerate(factors):
-        rows = np.unique(coords[used, k])
+        rows = np.unique(used[0][:, k])
         factor[rows, : len(order)] = found[k][np.ix_(rows, order)] * scale
         if k == 0:
             factor[:, :n_found] *= np.sign(strength[order[:n_found]])
     return SpectralStart(factors, n_found, correlation)
+
+
+def _parted(coords: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> tuple[Part, Part]:
+    """Coordinates and values of the entries that tell which components are real, and of all others, in order."""
+    order, n = rng.permutation(len(values)), len(values) // HELD_OUT
+    held, used = np.sort(order[:n]), np.sort(order[n:])
+    return (coords[held], values[held]), (coords[used], values[used])
 
 
 def most_vectors(N: int, K: int) -> int:
@@ -127,34 +138,32 @@ def most_vectors(N: int, K: int) -> int:
 
 
 def _best_components(
-    coords: np.ndarray,
-    values: np.ndarray,
-    parts: tuple[np.ndarray, np.ndarray],
+    used: Part,
+    held: Part,
     shape: Sequence[int],
     rank: int,
     least_size: int,
     rng: np.random.Generator,
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Factors from some entries, the strength of each and the correlation reached on the others; `parts` are both.
+    """Factors from some entries, the strength of each and the correlation reached on the others.
 
     A decomposition of no more columns than there are components leaves some of these without one. Where it needs all of
     its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise. A
     matrix has no such local optima.
     """
-    used, held = parts
-    N, K = len(used), len(shape)
-    size = max(1, min(max(rank, least_size), most_vectors(N, K)))
-    bases = [mode_basis(coords[used], values[used], k, n, size, rng) for k, n in enumerate(shape)]
+    (coords, values), K = used, len(shape)
+    size = max(1, min(max(rank, least_size), most_vectors(len(values), K)))
+    bases = [mode_basis(coords, values, k, n, size, rng) for k, n in enumerate(shape)]
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best
-    core = _core(bases, coords[used], values[used])
+    core = core_tensor(bases, coords, values)
     width: int | None = rank
     while width is not None:
-        found = _components(bases, core, coords[used], values[used], width, rng)
+        found = _components(bases, core, coords, values, width, rng)
         crowded = found[0].shape[1] == width
-        found = _spread_out(found, coords[used], values[used])
-        strength, correlation = _strengths(found, coords[held], values[held], rank)
+        found = _spread_out(found, coords)
+        strength, correlation = _strengths(found, *held, rank)
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
         if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
             best = found, strength, correlation
@@ -215,53 +224,22 @@ def products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]
     """Products of the rows of these modes at every entry: (N, R)."""
     product = factors[modes[0]][coords[:, modes[0]]]
     for k in modes[1:]:
-        product *= factors[k][coords[:, k]]
+        for first in range(0, len(coords), LEAF):
+            at = slice(first, first + LEAF)
+            product[at] *= factors[k][coords[at, k]]
     return product
 
 
-def _core(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
-
-    Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
-    """
-    sizes: list[int] = [basis.shape[1] for basis in bases]
-    last = int(np.argmin([len(basis) for basis in bases]))
-    others = [k for k in range(len(bases)) if k != last]
-    half = (len(others) + 1) // 2
-    order = np.argsort(coords[:, last], kind="stable")
-    coords, values = coords[order], values[order]
-    first = np.searchsorted(coords[:, last], np.arange(len(bases[last]) + 1))
-    shape = [int(np.prod([sizes[k] for k in part])) for part in (others[:half], others[half:])]
-    core = np.zeros((shape[0] * shape[1], sizes[last]))
-    step, most = max(1, CHUNK // len(core)), max(1, CHUNK // sum(shape))
-    for start in range(0, len(bases[last]), step):
-        own = bases[last][start : start + step]
-        sums = np.zeros((len(own), *shape))
-        for i in range(len(own)):
-            for at in range(first[start + i], first[start + i + 1], most):
-                part = slice(at, min(at + most, first[start + i + 1]))
-                rows = [bases[k][coords[part, k]] for k in others]
-                rows[0] *= values[part, None]
-                sums[i] += _outer(rows[:half]).T @ (_outer(rows[half:]) if rows[half:] else np.ones((len(rows[0]), 1)))
-        core += sums.reshape(len(own), -1).T @ own
-    return np.moveaxis((core / len(values)).reshape(*[sizes[k] for k in others], sizes[last]), -1, last)
-
-
-def _outer(rows: list[np.ndarray]) -> np.ndarray:
-    """Outer products of the rows of an entry: (n, prod r)."""
-    product = rows[0]
-    for row in rows[1:]:
-        product = (product[:, :, None] * row[:, None, :]).reshape(len(row), -1)
-    return product
-
-
-def _spread_out(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+def _spread_out(factors: list[np.ndarray], coords: np.ndarray) -> list[np.ndarray]:
     """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
 
     One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
     """
-    square = np.einsum("nr,nr->r", *[products(factors, coords, range(len(factors)))] * 2) / len(values)
-    kept = square < CONCENTRATED
+    squares, R = [np.zeros(0)], factors[0].shape[1]
+    for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
+        z = products([factor[:, some] for factor in factors], coords, range(len(factors)))
+        squares.append(np.einsum("nr,nr->r", z, z))
+    kept = np.concatenate(squares) / len(coords) < CONCENTRATED
     return [factor[:, kept] for factor in factors]
 
 

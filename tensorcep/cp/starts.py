@@ -76,7 +76,8 @@ def _best_run(plan: Plan) -> Run:
     best: Run | None = None
     trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0}
     for start in plan.starts:
-        trial = run(plan.method, plan.problem._replace(start=start), plan.settings, **trials)
+        shared = None if best is None else plan.method.of_entries(best.state)
+        trial = run(plan.method, plan.problem._replace(start=start, of_entries=shared), plan.settings, **trials)
         if trial.stopped:
             return trial
         if best is None or _score(trial) > _score(best):

@@ -165,7 +165,7 @@ def _is_single(y: np.ndarray, shift: float) -> bool:
 
 def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
     n, K = len(entries.permutation), entries.rows.shape[1]
-    first, bounds = entries.offsets, []
+    first, ends = entries.offsets, np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
     entry = room.empty(0 if values else K * n, np.int32)
     value = room.empty(K * n if values else 0, np.float64 if raw is None else np.float32)
     others = room.empty((K * n, K - 1), np.int32)
@@ -175,7 +175,6 @@ def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float 
         for _, key, _ in _keys(entries, k, last):
             count += np.bincount(key, minlength=len(count))
         filled = np.cumsum(count) - count
-        bounds.append(k * n + filled.copy())
         filled += k * n
         for at, key, rest in _keys(entries, k, last):
             place, to = _placed(key, filled)
@@ -185,7 +184,8 @@ def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float 
                 value[to] = y if raw is None else y + raw
             else:
                 entry[to] = place + at.start
-    return listed_by_row(bounds, (n, K), first, (entry, value, others))
+        ends[first[k] : first[k + 1]] = filled.reshape(-1, 2)
+    return listed_by_row(ends, n, first, (entry, value, others))
 
 
 def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:

@@ -8,11 +8,15 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix
 
+from tensorcep.core.sorting import sorted_places
+
 # A block Krylov space of STEPS times the wanted dimension, built from blocks of BLOCK vectors.
 BLOCK = 4
 STEPS = 5
 # Eigenvalues below this share of the largest are rounding.
 ROUNDING = 1e-10
+# Elements of the arrays that a pass over the entries works with.
+CHUNK = 1 << 20
 
 
 def mode_basis(
@@ -102,3 +106,38 @@ def _krylov(
         space[:, here] = block
         image[:, here] = block = times(block)
     return space, image
+
+
+def core_tensor(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
+
+    Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
+    """
+    sizes: list[int] = [basis.shape[1] for basis in bases]
+    last = int(np.argmin([len(basis) for basis in bases]))
+    others = [k for k in range(len(bases)) if k != last]
+    half = (len(others) + 1) // 2
+    order, first = sorted_places(coords[:, last], len(bases[last]))
+    coords, values = coords[order], values[order]
+    shape = [int(np.prod([sizes[k] for k in part])) for part in (others[:half], others[half:])]
+    core = np.zeros((shape[0] * shape[1], sizes[last]))
+    step, most = max(1, CHUNK // len(core)), max(1, CHUNK // sum(shape))
+    for start in range(0, len(bases[last]), step):
+        own = bases[last][start : start + step]
+        sums = np.zeros((len(own), *shape))
+        for i in range(len(own)):
+            for at in range(first[start + i], first[start + i + 1], most):
+                part = slice(at, min(at + most, first[start + i + 1]))
+                rows = [bases[k][coords[part, k]] for k in others]
+                rows[0] *= values[part, None]
+                sums[i] += _outer(rows[:half]).T @ (_outer(rows[half:]) if rows[half:] else np.ones((len(rows[0]), 1)))
+        core += sums.reshape(len(own), -1).T @ own
+    return np.moveaxis((core / len(values)).reshape(*[sizes[k] for k in others], sizes[last]), -1, last)
+
+
+def _outer(rows: list[np.ndarray]) -> np.ndarray:
+    """Outer products of the rows of an entry: (n, prod r)."""
+    product = rows[0]
+    for row in rows[1:]:
+        product = (product[:, :, None] * row[:, None, :]).reshape(len(row), -1)
+    return product

@@ -153,8 +153,8 @@ def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Execu
     Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor), free, entity.one)
     drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
     seed = (problem.seed - 1 - e) % 2**63
-    blocks = -(-entity.n_rows // LANES)
-    executor.run(draw_rows, 0, blocks, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
+    blocks, line = -(-entity.n_rows // LANES), np.minimum(np.arange(entity.n_rows), len(Lam) - 1)
+    executor.run(draw_rows, 0, blocks, line, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
     rows = chain.state.moments[e].mean.copy()
     rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
     return rows, int(np.count_nonzero(good == 0.0))

@@ -11,10 +11,11 @@ from tensorcep.kernels.streams import normal, start_stream
 
 
 @kernel
-def draw_rows(first, last, Lam, eta, seed, sweep, out, good):
-    """out[i] ~ N(Lam_i^-1 eta_i, Lam_i^-1) for the blocks of LANES rows first:last; one Lam (1, P) serves all rows.
+def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
+    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last.
 
-    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite.
+    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite. Blocks whose rows
+    share a line with those before them take their factors.
     """
     n, R = eta.shape
     P = Lam.shape[1]
@@ -22,18 +23,24 @@ def draw_rows(first, last, Lam, eta, seed, sweep, out, good):
     ok, x = vt + R * R, vt + R * R + 1
     w = np.zeros((x + 1, LANES))
     s = np.zeros(4, dtype=np.uint64)
+    known = -1  # the line whose factors all lanes hold
     for block in range(first, last):
         start_stream(s, seed, sweep, block)
+        low, high = len(Lam), -1
         for lane in range(LANES):
             i = min(block * LANES + lane, n - 1)
-            j = min(i, Lam.shape[0] - 1)
-            w[ok, lane] = 1.0
-            for p in range(P):
-                w[a + p, lane] = Lam[j, p]
+            low, high = min(low, line[i]), max(high, line[i])
             for k in range(R):
                 w[t + k, lane] = eta[i, k]
-        cholesky(w, a, inv_diag, ok, R)
-        invert_triangle(w, a, inv_diag, vt, R)
+        if low < high or low != known:
+            for lane in range(LANES):
+                j = line[min(block * LANES + lane, n - 1)]
+                w[ok, lane] = 1.0
+                for p in range(P):
+                    w[a + p, lane] = Lam[j, p]
+            cholesky(w, a, inv_diag, ok, R)
+            invert_triangle(w, a, inv_diag, vt, R)
+            known = low if low == high else -1
         solve_lower(w, a, inv_diag, t, R)
         for lane in range(LANES):
             for k in range(R):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tensorcep import VMP, CPClassifier, CPRegressor
+from tensorcep import CEP, VMP, CPClassifier, CPRegressor
 from tensorcep.core.belief import Mixture
 from tensorcep.core.loop import Run
 from tensorcep.cp.choice import best_by_score
+from tensorcep.cp.meanfield import method as meanfield
+from tensorcep.cp.messages import state as messages
 from tensorcep.cp.plan import REFIT_ANNEAL
 from tensorcep.cp.spectral import spectral_start
 from tensorcep.cp.starts import mixed
@@ -55,6 +57,17 @@ def test_a_choice_by_score_stays_with_the_first_unless_another_is_better_beyond_
     assert best_by_score(np.stack([base, np.full(400, -np.inf), better])) == 2
     lucky = [best_by_score(np.stack([base, base + rng.standard_normal(400)])) for _ in range(300)]
     assert np.mean(lucky) < 0.06
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("method", "module", "name"), [(VMP, meanfield, "by_row_of"), (CEP, messages, "empty_sums")])
+def test_random_starts_share_what_follows_from_the_entries_alone(monkeypatch, method, module, name):
+    made, make = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given, **named: made.append(None) or make(*given, **named))
+    coords, y, _ = drawn(0, (9, 8, 7), 2, 200, 0.5)
+    how = {"method": method(n_starts=3, n_ensemble=1), "init": "random", "interactions": "cp"}
+    CPRegressor(2, random_state=0, **how).fit(coords, y)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])

@@ -9,9 +9,10 @@ from tensorcep.kernels.row_draws import draw_rows
 from tensorcep.kernels.slots import LANES
 
 
-def drawn(Lam, eta, seed=3, sweep=0):
+def drawn(Lam, eta, seed=3, sweep=0, line=None):
     out, good = np.empty_like(eta), np.empty(len(eta))
-    draw_rows(0, -(-len(eta) // LANES), Lam, eta, seed, sweep, out, good)
+    line = np.minimum(np.arange(len(eta)), len(Lam) - 1) if line is None else line
+    draw_rows(0, -(-len(eta) // LANES), line, Lam, eta, seed, sweep, out, good)
     return out, good
 
 
@@ -36,6 +37,13 @@ def test_draw_rows_shared_and_own_precisions_agree(rng):
     np.testing.assert_array_equal(shared, own)
     other, _ = drawn(Lam, eta, sweep=1)
     assert (other != shared).all()
+
+
+def test_draw_rows_of_shared_lines_are_those_of_a_line_each(rng):
+    root, line = rng.standard_normal((3, 2, 5)), np.repeat([0, 2, 1, 2], [2 * LANES, 3, LANES, 2 * LANES + 1])
+    Lam, eta = pack(root @ root.swapaxes(1, 2)), rng.standard_normal((len(line), 2))
+    own, _ = drawn(Lam[line], eta)
+    np.testing.assert_array_equal(drawn(Lam, eta, line=line)[0], own)
 
 
 def test_draw_rows_reports_rows_that_it_cannot_draw():

@@ -123,6 +123,7 @@ CEP = Method(
     source="Wang & Zhe, Conditional Expectation Propagation",
     trial_sweeps=trial_sweeps,
     learns_prior=True,
+    of_entries=lambda state: state.sums,
     takes_features=True,
     takes_limits=True,
     takes_levels=True,

@@ -289,12 +289,12 @@ class BaseCP(
             work = plan.work
             plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
         result = runner(plan.work)
-        attributes = {**fitted_attributes(plan, result), "_cells": fitted_cells(plan)}
+        attributes = fitted_attributes(plan, result)
         if keeps:
             order = plan.work.problem.entries.permutation
             attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
-        self._assign({**attributes, **coding, "diagnostics_": health})
+        self._assign({**attributes, "_cells": fitted_cells(plan), **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

@@ -13,9 +13,10 @@ from tensorcep.core.components import Components
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.core.scratch import on_scratch
+from tensorcep.core.sums import LEAF
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.rows import coords_of
+from tensorcep.cp.rows import all_coords
 from tensorcep.priors.fixed import Prior
 
 # What is said of a run that ended at its last sweep.
@@ -53,10 +54,13 @@ def fitted_cells(plan: FitPlan) -> np.ndarray | None:
     entries = plan.work.problem.entries
     if on_scratch(entries.y):
         return None
-    cells = coords_of(entries, np.arange(len(entries.permutation))).astype(np.int32)
-    new = np.ones(len(cells), dtype=bool)
-    new[1:] = (cells[1:] != cells[:-1]).any(axis=1)
-    return cells[new]
+    cells = all_coords(entries)
+    n = len(cells)
+    new = np.ones(n, dtype=bool)
+    for first in range(1, n, LEAF):
+        some = slice(first, min(n, first + LEAF))
+        new[some] = (cells[some] != cells[first - 1 : some.stop - 1]).any(axis=1)
+    return cells if new.all() else cells[new]
 
 
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:

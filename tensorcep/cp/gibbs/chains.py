@@ -17,6 +17,7 @@ from tensorcep.core.components import stacked
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
+from tensorcep.cp.gibbs.first_rows import first_rows
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
@@ -27,11 +28,10 @@ from tensorcep.cp.read_stored import in_pieces
 from tensorcep.cp.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.cp.stored import by_row_of
-from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.ahead import in_columns, lines_of_modes
-from tensorcep.priors.record import Conditional, clocks_of, of_mode, per_row
+from tensorcep.priors.record import Conditional, clocks_of, of_mode
 
 
 class Chains(NamedTuple):
@@ -93,27 +93,14 @@ def start_chains(
     small = learning(free_problem(problem))
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
-    factors = np.ones((options.n_chains, sum(problem.shape), problem.rank))
-    for c in range(options.n_chains):
-        start = small.start if c == 0 and small.start is not None else _draws_from_prior(small, c)
-        for free, (a, b) in zip(columns, itertools.pairwise(offsets(problem.shape)), strict=True):
-            used = free.free >= 0
-            factors[c, a:b, free.free[used]] = start[a:b, used].T
-    priors = tuple(initial_prior(small) for _ in range(options.n_chains))
+    factors = first_rows(small, columns, options.n_chains, problem.rank)
+    priors = (initial_prior(small),) * options.n_chains
     drawn = drawn or problem.power is not None
     by_row = by_row_of(problem, left_out, values=not drawn)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
     return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
-
-
-def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
-    """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
-    rows, good = np.empty(eta.shape), np.empty(len(eta))
-    row_draws.draw_rows(0, -(-len(eta) // LANES), Lam, eta, problem.seed, Stream.START + chain, rows, good)
-    return rows
 
 
 def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
@@ -251,6 +238,8 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
 
 def some_chains(chains: Chains, which: np.ndarray) -> Chains:
     """These chains alone, before any draw is kept."""
+    if len(which) == len(chains.factors):
+        return chains
     priors = tuple(chains.priors[c] for c in which)
     uneven = None if chains.uneven is None else chains.uneven[which]
     return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors, uneven=uneven)

@@ -82,20 +82,21 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     `kind` names the augmentation of the likelihood that is used.
     """
     C = options.n_chains
-    learned = learned_parameter(problem, options)
+    learned, spread = learned_parameter(problem, options), _spread(problem.entries)
+    start = _start(learned, problem, spread)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     drawn = augmentation is not None
-    uneven = even_draws(problem, C, _start(learned, problem), drawn)
+    uneven = even_draws(problem, C, start, drawn)
     drawn = drawn or (uneven is not None and not uneven.by_sums)
     if learned is not None and uneven is not None:
         learned = learned._replace(groups=uneven.sharing)
-    theta = np.full((C, 1 if learned is None else learned.groups.size), _start(learned, problem))
+    theta = np.full((C, 1 if learned is None else learned.groups.size), start)
     levels, zeros = learned_levels(problem.likelihood), problem.likelihood.zeros
     if levels is not None:
         theta = np.tile(levels.start, (C, 1))
     if zeros is not None:
         theta = np.append(theta, np.full((C, 1), zeros.start), axis=1)
-    held = _held_out(problem, options)
+    held = _held_out(problem, options, spread)
     left_out = None if held is None else held.place
     chains = start_chains(problem, options, theta, drawn, left_out)
     f = np.zeros((C, 0, 0))
@@ -113,19 +114,19 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
 
 
-def _held_out(problem: Problem, options: Any) -> HeldOut | None:
-    """The entries that the burn-in leaves out, if it is to leave some out."""
+def _held_out(problem: Problem, options: Any, noise: float) -> HeldOut | None:
+    """The entries that the burn-in leaves out, if it is to leave some out, and the noise to start with."""
     wanted = options.n_chains > 1 and options.weights == "stacked"
     wanted = wanted or getattr(options, "noise", "sampled") == "held-out"
-    return hold_out(problem, options.n_chains, _spread(problem.entries)) if wanted and options.burn_in > 0 else None
+    return hold_out(problem, options.n_chains, noise) if wanted and options.burn_in > 0 else None
 
 
-def _start(learned: Learned | None, problem: Problem) -> float:
-    """Where the parameter of the likelihood starts."""
+def _start(learned: Learned | None, problem: Problem, spread: float) -> float:
+    """Where the parameter of the likelihood starts, given the variance of the data."""
     if learned is None:
         return problem.likelihood.default_theta
     start = learned.parameter.start
-    return 1.0 / _spread(problem.entries) if start is None else start
+    return 1.0 / spread if start is None else start
 
 
 def _spread(entries: Entries) -> float:
@@ -149,6 +150,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     else:  # chains take turns with the room for sites
         score = np.array([_sweep_chain(c, state, problem, even, executor) for c in range(len(chains.factors))])
     change = relative_change(chains.factors, old)
+    del old  # a draw may be kept in its place
     if left_out is not None:
         uneven, (given, likelihood) = None if even else of_held(state), state.told_at(left_out.place, problem)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, likelihood, uneven)

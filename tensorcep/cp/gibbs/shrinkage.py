@@ -17,12 +17,14 @@ values may be anything that the draws say of them, and of real values at most a 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.packing import offsets
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
@@ -141,6 +143,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
     Parameters
     ----------
     draws : Draws
+        Their rows, which are large, are changed in place.
     held : HeldOut
     free : (K, R) bool or None
         Columns that are not held at 1; None when all are free.
@@ -151,15 +154,15 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
         return draws
     number = np.arange(draws.rows.shape[0] * draws.rows.shape[1]).reshape(draws.rows.shape[:2])
     off = np.floor((number + 1) * (1.0 - held.share)) > np.floor(number * (1.0 - held.share))
-    rows, clamped = draws.rows.copy(), np.zeros((len(draws.shape), draws.rank)) if free is None else ~free
+    rows, clamped = draws.rows, np.zeros((len(draws.shape), draws.rank)) if free is None else ~free
     one = clamped.astype(rows.dtype)
     column = _main_column(free)
     if column is not None:
         one[0, column] = held.constant
-    rows[off] = np.repeat(one, draws.shape, axis=0)
+    for line, (a, b) in zip(one, itertools.pairwise(offsets(draws.shape)), strict=True):
+        rows[off, a:b] = line
     unknown, theta = draws.unknown, draws.theta
     if unknown is not None:
-        unknown = unknown.copy()
         unknown[off] = one
     if theta is not None:
         theta = theta.copy()

@@ -92,7 +92,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         rows=rows,
         prior=prior,
         numbers=np.ones((n_rows, P if orders is None else P + Q + 1)),
-        by_row=by_row_of(problem, values=stored is not None),
+        by_row=problem.of_entries or by_row_of(problem, values=stored is not None),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
         square=0.0,
@@ -170,7 +170,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     if state.uneven is not None and not annealed:
         state = with_factors(state, problem, executor)
     if state.stored is None:
-        y, theta = state.given(problem)
+        of_all = state.augmentation is None and state.uneven is None
+        y, theta = (problem.entries.y, float(state.law.mean[0])) if of_all else state.given(problem)
         share = None if state.share is None else state.share.mean
         told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y, share))
     else:
@@ -282,6 +283,7 @@ VMP = Method(
     takes_limits=True,
     takes_levels=True,
     takes_zeros=True,
+    of_entries=lambda state: state.by_row,
 )
 PG_VB = replace(
     VMP,

@@ -156,7 +156,7 @@ def first_state(
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
     in_free = learning(free_problem(problem))
-    first, sums = first_messages(in_free, precision, noise_message), empty_sums(in_free)
+    first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
     messages = sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)
     R, keeps = in_free.rank, keeps_cavities and not executor.keeps_state

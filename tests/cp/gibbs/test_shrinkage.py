@@ -64,7 +64,7 @@ def test_a_share_of_the_draws_says_the_constant(rng):
     held = weighed_of(rng.standard_normal(50), np.zeros(50))._replace(share=0.75)
     free = np.array([[True, True], [True, False]])
     draws = Draws((3, 2), 2, rng.standard_normal((2, 10, 5, 2)), np.full((2, 10, 1), 9.0), None, np.ones(5, bool))
-    mixed = with_constant(draws, held, free)
+    mixed = with_constant(draws._replace(rows=draws.rows.copy()), held, free)
     off = (mixed.rows != draws.rows).any(axis=(2, 3)).ravel()
     assert off.sum() == 5
     assert np.all(np.diff(np.flatnonzero(off)) == 4)

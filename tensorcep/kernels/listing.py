@@ -1,0 +1,75 @@
+"""Lines of whole numbers sorted by counting, and the layout of entries: in lanes, and in the lists of their rows."""
+
+from __future__ import annotations
+
+from tensorcep.core.jit import block_kernel
+from tensorcep.kernels.slots import LANES
+
+
+@block_kernel
+def sort_lines(lines, c, start, out):
+    """out = the lines (n, C) in the stable order of their column c; start[i + 1] is where those above i begin.
+
+    ``start`` (size + 2,) holds zeros; its first size + 1 numbers tell afterwards where each key begins.
+    """
+    n, width = lines.shape
+    for q in range(n):
+        start[lines[q, c] + 2] += 1
+    for i in range(2, len(start)):
+        start[i] += start[i - 1]
+    for q in range(n):
+        key = lines[q, c] + 1
+        to = start[key]
+        start[key] = to + 1
+        for j in range(width):
+            out[to, j] = lines[q, j]
+
+
+@block_kernel
+def lay_out(lines, first, values, rows, y, permutation):
+    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.Entries`).
+
+    Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed row
+    of each mode.
+    """
+    N, K = len(lines), rows.shape[1]
+    for b in range(len(rows)):
+        for lane in range(min(LANES, N - b * LANES)):
+            n = b * LANES + lane
+            for k in range(K):
+                rows[b, k, lane] = lines[n, k] + first[k]
+            place = lines[n, K]
+            permutation[n] = place
+            y[b, lane] = values[place]
+
+
+@block_kernel
+def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
+    """The entries of every row of the modes first:last, by stable counting (see `tensorcep.cp.model.EntriesByRow`).
+
+    ``late`` (N,) is 1 for entries that come last in their rows. ``end`` (n_rows, 2) holds zeros; afterwards it tells
+    where the others of each row end, and where all do.
+    """
+    N, K = len(late), rows.shape[1]
+    for k in range(first, last):
+        for b in range(len(rows)):
+            for lane in range(min(LANES, N - b * LANES)):
+                end[rows[b, k, lane], late[b * LANES + lane]] += 1
+        total = k * N
+        for i in range(offsets[k], offsets[k + 1]):  # where each part begins
+            for part in range(2):
+                count = end[i, part]
+                end[i, part] = total
+                total += count
+        for b in range(len(rows)):
+            for lane in range(min(LANES, N - b * LANES)):
+                n = b * LANES + lane
+                i, part = rows[b, k, lane], late[n]
+                to = end[i, part]
+                end[i, part] = to + 1
+                for j in range(K - 1):
+                    others[to, j] = rows[b, j + (j >= k), lane]
+                if len(value) > 0:
+                    value[to] = y[b, lane]
+                else:
+                    entry[to] = n

@@ -1,0 +1,42 @@
+"""What is computed some entries at a time against the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.problems import problem
+
+from tensorcep.core.executor import ThreadExecutor
+from tensorcep.cp import from_spectra, rows
+
+SHAPE, N = (20, 15, 10), 1000
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
+def test_scores_and_working_values_do_not_depend_on_the_pieces(rng, monkeypatch, likelihood):
+    _, _, p = problem(rng, n=N, shape=SHAPE, likelihood=likelihood)
+    f = rows.latent_of_entries(p.entries, p.start, ThreadExecutor(1))
+
+    def found():
+        at_rows = from_spectra.working_values(p, f.ravel()[:N])
+        return rows.train_score(p, f, 1.3), from_spectra.working_values(p), at_rows
+
+    whole = found()
+    for module in (rows, from_spectra):
+        monkeypatch.setattr(module, "ENTRIES_AT_A_TIME", 128)
+    for one, other in zip(whole, found(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_change_is_relative_to_the_new_size(rng):
+    new, old = rng.standard_normal((2, 60, 16))
+    expected = np.sqrt(np.mean((new - old) ** 2)) / np.sqrt(np.mean(new**2))
+    assert rows.relative_change(new, old) == expected
+    assert rows.relative_change(new[:0], old[:0]) == 0.0
+
+
+def test_coordinates_of_all_entries_are_in_the_order_of_the_lanes(rng):
+    coords, _, p = problem(rng, n=N, shape=SHAPE)
+    found = rows.all_coords(p.entries)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, coords[p.entries.permutation])
