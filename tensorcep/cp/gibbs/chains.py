@@ -154,8 +154,9 @@ def draw_factors(
         columns = chains.columns[k]
         given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
         given = given if noise is None else of_row_noise(k, noise, by_row, first)
-        source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
-        executor.run(arrange, 0, len(factors), factors, columns.order, source)
+        source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
+        executor.run(arrange, 0, len(source), factors, columns.order, source)
+        fit = np.zeros(problem.shape[k])
         key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
         data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
