@@ -65,7 +65,8 @@ def measure(method: str, n: int, rank: int, threads: int, options: Any) -> list[
         every[kind].step()
     turns = np.array([[every[kind].step() for kind in kinds] for _ in range(options.repeats)])
     rows, ratios = [], np.median(turns / turns[:, :1], axis=0)
-    about = {"method": method, "entries": n, "rank": rank, "columns": options.columns, "threads": threads}
+    about = {"data": "random", "method": method, "entries": n, "rank": rank, "threads": threads}
+    about["columns"] = options.columns
     for kind, seconds, ratio in zip(kinds, np.median(turns, axis=0).tolist(), ratios.tolist(), strict=True):
         rows.append(row("cpu_s", seconds, kind=kind, **about))
         rows.append(row("times_without", ratio, kind=kind, **about))
