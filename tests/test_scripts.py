@@ -35,6 +35,7 @@ TINY = {
     "speed.bench_factor_models": "--shape 40,16 --ranks 3 --sweeps 4",
     "speed.bench_gaussian_process": "--data simulated --points 300 --inducing 8 --repeats 1",
     "speed.bench_gibbs": "--entries 500 --repeats 1",
+    "speed.bench_knowledge": "--entries 500 --rows 200 --ranks 2 --repeats 1",
     "speed.bench_glm": "--sizes 2000 --columns 10 --sweeps 4 --no-simulations",
     "speed.bench_interactions": (
         "--methods vmp,pg-vb --ranks 2 --interactions main+pairs --shape 12,10,8 --entries 300 --sweeps 4 --repeats 1"

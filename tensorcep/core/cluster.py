@@ -92,6 +92,7 @@ class Cluster:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
         self._workers: list[str] = []
+        self._direct = True  # whether workers can be reached from here
         self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
 
     def put(self, value: Any) -> Held:
@@ -144,7 +145,7 @@ class Cluster:
                     futures[i] = self._submit(function, calls[i], f"{what}-{i}", where)
                 self._wait([f for i, f in futures.items() if i not in found])
                 done = [i for i, f in futures.items() if i not in found and f.status == "finished"]
-                for i, told in zip(done, self.client.gather([futures[i] for i in done]), strict=True):
+                for i, told in zip(done, self.client.gather([futures[i] for i in done], direct=True), strict=True):
                     found[i] = told
             except self._lost():
                 done = []
@@ -202,9 +203,18 @@ class Cluster:
         """Send all that is not on workers at once: sending one array takes as long as a small task."""
         missing = {id(held): held for held in _held_by(calls) if not held.is_there}
         if missing:
-            sent = self.client.scatter([held.value for held in missing.values()], hash=False)
+            sent = self._scattered([held.value for held in missing.values()])
             for held, future in zip(missing.values(), sent, strict=True):
                 held.future = future
+
+    def _scattered(self, values: list[Any]) -> Any:
+        """These values on workers, straight from here; by the scheduler, which is another way to go, if need be."""
+        if self._direct:
+            try:
+                return self.client.scatter(values, hash=False, direct=True)
+            except self._lost():
+                self._direct = False
+        return self.client.scatter(values, hash=False)
 
     def _submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
         sent = [_future(item) for item in call]

@@ -25,9 +25,12 @@ class Executor(Protocol):
     keeps_state : bool
         Whether it keeps by itself what kernels know of every entry from one call to the next. Arrays of that have no
         blocks then.
+    makes_sources : bool
+        Whether it puts the rows that draws of a mode read in order by itself. Arrays of that have no rows then.
     """
 
     keeps_state: bool
+    makes_sources: bool
 
     def run(
         self,
@@ -54,6 +57,7 @@ class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
 
     keeps_state = False
+    makes_sources = False
 
     def __init__(self, n: int):
         self.n = n

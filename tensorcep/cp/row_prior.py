@@ -21,7 +21,7 @@ from tensorcep.priors.ahead import laws_of_mode, moments_at
 from tensorcep.priors.axis import LOG_2PI, Chained
 from tensorcep.priors.blocks import Marginals
 from tensorcep.priors.bonds import gap_moments
-from tensorcep.priors.coupled import Joint, marginals
+from tensorcep.priors.coupled import Joint, in_place, marginals
 from tensorcep.priors.field import Field
 from tensorcep.priors.record import (
     Conditional,
@@ -84,8 +84,11 @@ def learned_from_rows(
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape), coupled)
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
-    own, new = (problem.prior, modes, problem.shape), conditional_of_modes(modes, now.seen)
-    new, mean = new._replace(eta=of_rows(new.eta, *own, natural=True)), of_rows(modes.mean, *own)
+    new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, problem.prior, modes, problem.shape)
+    if mean is not modes.mean:
+        bounds = itertools.pairwise(offsets(problem.shape).tolist())
+        eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
+        new = new._replace(eta=np.concatenate(eta))
     chained = chained_of(posterior, len(problem.shape))
     return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), chained)
 
@@ -101,29 +104,39 @@ def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals |
     of = problem.prior.axis(k)
     if of is None:
         return None
-    variance = rows.cov[offsets(problem.shape)[k] + of.place][:, diagonal(rows.mean.shape[1])]
+    variance = rows.cov[offsets(problem.shape)[k] :][in_place(of)][:, diagonal(rows.mean.shape[1])]
     cross = np.zeros((len(of.pairs[0]), variance.shape[1]))
     if found is not None:
         cross[:, : found.cross.shape[1]] = found.cross
     return Coupled(variance, cross)
 
 
-def rows_together(prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState) -> Marginals:
-    """The joint posterior of the coupled rows of a mode, of which the entries say Lam (n, P), eta (n, R).
+def rows_together(
+    prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState, precision: float = 1.0
+) -> Marginals:
+    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta.
 
-    The first packed row of the mode is `first`. Rows that the prior couples get its moments, and natural parameters.
+    These have a line for each row of the mode, whose first packed row is `first`. Rows that the prior couples get its
+    moments; `natural_again` gives them natural parameters.
     """
-    place, D = prior.of.place, prior.own.shape[1]
-    told = Lam[place][:, : D * (D + 1) // 2], eta[place][:, :D]
-    found, own = marginals(prior, Lam[place], eta[place]), first + place
-    found = found if found.told is not None else found._replace(told=told)
+    own = in_place(prior.of)
+    found = marginals(prior, Lam[own], eta[own], precision)
+    if found.told is None:
+        D = prior.own.shape[1]
+        told = precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]
+        found = found._replace(told=told)
+    rows.mean[first:][own, : found.mean.shape[1]] = found.mean
+    rows.cov[first:][own, : found.cov.shape[1]] = found.cov
+    return found
+
+
+def natural_again(of: Any, first: int, rows: RowState) -> None:
+    """Give the coupled rows of a mode, whose first packed row is `first`, the natural parameters of their moments."""
+    own = first + of.place
     mean, cov = rows.mean[own], rows.cov[own]
-    mean[:, : found.mean.shape[1]], cov[:, : found.cov.shape[1]] = found.mean, found.cov
-    rows.mean[own], rows.cov[own] = mean, cov
     natural, precision, good = np.empty_like(mean), np.empty_like(cov), np.empty(len(own))
     row_moments(0, len(own), cov, mean, natural, precision, good)  # of a covariance the "covariance" is the precision
     rows.Lam[own], rows.eta[own] = precision, natural
-    return found
 
 
 def rows_bound(
@@ -147,13 +160,14 @@ def rows_bound(
 
 def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | None) -> float:
     """Minus the divergence of the rows of a series whose first packed row is `first`; independent if not `found`."""
-    own, D = first + series.links.of.place, series.mean.shape[1]
-    variance = rows.cov[own][:, diagonal(rows.mean.shape[1])][:, :D]
+    D, R, own = series.mean.shape[1], rows.mean.shape[1], in_place(series.links.of)
+    mean, cov = rows.mean[first:][own, :D], rows.cov[first:][own]
+    n, variance = len(mean), cov[:, diagonal(R)[:D]]
     if found is None:
-        log_det = np.linalg.slogdet(unpack(rows.cov[own], rows.mean.shape[1])[:, :D, :D])[1].sum()
-        return series.expected(rows.mean[own, :D], variance) + 0.5 * float(log_det + len(own) * D * (1.0 + LOG_2PI))
-    entropy = 0.5 * (len(own) * D * (1.0 + LOG_2PI) - found.log_det)
-    return series.expected(rows.mean[own, :D], variance, found.cross) + entropy
+        log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()
+        return series.expected(mean, variance) + 0.5 * float(log_det + n * D * (1.0 + LOG_2PI))
+    entropy = 0.5 * (n * D * (1.0 + LOG_2PI) - found.log_det)
+    return series.expected(mean, variance, found.cross) + entropy
 
 
 def with_unseen_rows(

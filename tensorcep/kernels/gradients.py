@@ -13,8 +13,47 @@ import math
 import numpy as np
 
 from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.chained import factorise, solve_lower, solve_upper
 from tensorcep.kernels.streams import normal, start_stream
+
+
+@block_kernel
+def _factorise(Lam, t, D):
+    """The Cholesky factor of the packed Lam[t], in place; whether it is positive definite."""
+    for i in range(D):
+        row_i = i * (i + 1) // 2
+        for j in range(i + 1):
+            row_j = j * (j + 1) // 2
+            total = Lam[t, row_i + j]
+            for k in range(j):
+                total -= Lam[t, row_i + k] * Lam[t, row_j + k]
+            if i > j:
+                Lam[t, row_i + j] = total / Lam[t, row_j + j]
+            elif total > 0.0:
+                Lam[t, row_i + i] = math.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@block_kernel
+def _solve_lower(Lam, t, D, x):
+    """x = L^-1 x."""
+    for i in range(D):
+        row = i * (i + 1) // 2
+        total = x[i]
+        for j in range(i):
+            total -= Lam[t, row + j] * x[j]
+        x[i] = total / Lam[t, row + i]
+
+
+@block_kernel
+def _solve_upper(Lam, t, D, x):
+    """x = L^-T x."""
+    for i in range(D - 1, -1, -1):
+        row = i * (i + 1) // 2
+        x[i] /= Lam[t, row + i]
+        for j in range(i):
+            x[j] -= Lam[t, row + j] * x[i]
 
 
 @kernel
@@ -31,7 +70,7 @@ def perturb(Lam, rest, left, right, between, scale, key, out):
         for a in range(D):
             block[i, a * (a + 3) // 2] += rest[i, a]
             z[a] = normal(s)
-        if not factorise(block, i, D):
+        if not _factorise(block, i, D):
             return False
         for a in range(D):
             row = a * (a + 1) // 2
@@ -76,10 +115,10 @@ def _precondition(roots, r, z, x):
     for i in range(n):
         for a in range(D):
             x[a] = r[i, a]
-        solve_lower(roots, i, D, x)
+        _solve_lower(roots, i, D, x)
         for a in range(D):
             total += x[a] * x[a]
-        solve_upper(roots, i, D, x)
+        _solve_upper(roots, i, D, x)
         for a in range(D):
             z[i, a] = x[a]
     return total
@@ -94,7 +133,7 @@ def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
     n, D = b.shape
     roots, room = Lam.copy(), np.empty(D)
     for i in range(n):
-        if not factorise(roots, i, D):
+        if not _factorise(roots, i, D):
             return -1
     r, z, Ap = b.copy(), np.empty((n, D)), np.empty((n, D))
     x[:] = 0.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
+from numba.core import cgutils
 
 from tensorcep.core.jit import block_kernel, emitted_by
 from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_product
@@ -34,22 +35,22 @@ def _number(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
     return builder.gep(array, [builder.add(start, ir.Constant(start.type, offset))], inbounds=True)
 
 
-def _vector(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
+def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
     """Pointer to COLUMNS numbers."""
     return builder.bitcast(_number(builder, array, start, offset), _VECTOR.as_pointer())
 
 
-def _everywhere(builder: Any, pointer: Any) -> Any:
+def everywhere(builder: Any, number: Any) -> Any:
     """One number in all places of a vector."""
     nothing, mask = (
         ir.Constant(_VECTOR, ir.Undefined),
         ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [0] * COLUMNS),
     )
-    x = builder.insert_element(nothing, builder.load(pointer, align=8), ir.Constant(ir.IntType(32), 0))
+    x = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(x, nothing, mask)
 
 
-def _data(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
+def data_of(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
     """The arguments, arrays as pointers to their first numbers."""
     return [
         context.make_array(kind)(context, builder, value=value).data if isinstance(kind, types.Array) else value
@@ -57,16 +58,24 @@ def _data(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
     ]
 
 
-def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, width: Any, factors: Any = None) -> None:
-    """Emit the sums of a tile, its last line's factors in an array of their own if there is one."""
+def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
+    """Emit the sums of a tile, its last line's factors in an array of their own if there is one.
+
+    `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
+    start, step).
+    """
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
-        at = builder.mul(q, width)
-        column = builder.load(_vector(builder, y[0], builder.add(y[1], at)), align=8)
-        rows = [_number(builder, x[0], builder.add(x[1], at), r) for r in range(ROWS)]
+        column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)
+        first = builder.add(x[1], builder.mul(q, x[2]))
+        lines = [builder.mul(x[3], ir.Constant(first.type, r)) for r in range(ROWS)]
+        rows = [_number(builder, x[0], builder.add(first, line)) for line in lines]
         rows += [] if factors is None else [_number(builder, factors, q)]
         pairs = zip(totals, rows, strict=True)
-        return [emit_add_product(builder, total, _everywhere(builder, row), column) for total, row in pairs]
+        return [
+            emit_add_product(builder, total, everywhere(builder, builder.load(row, align=8)), column)
+            for total, row in pairs
+        ]
 
     totals = emit_loop(builder, n, [builder.load(pointer, align=8) for pointer in tile], body)
     for pointer, total in zip(tile, totals, strict=True):
@@ -74,15 +83,17 @@ def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, width: Any, factors: 
 
 
 def _lines(builder: Any, out: Any, o: Any, stride: Any) -> list[Any]:
-    return [_vector(builder, out, builder.add(o, builder.mul(stride, ir.Constant(o.type, r)))) for r in range(ROWS)]
+    return [vector_at(builder, out, builder.add(o, builder.mul(stride, ir.Constant(o.type, r)))) for r in range(ROWS)]
 
 
-def _tile_sums(n: Any, x: Any, i: Any, j: Any, y: Any, width: Any, out: Any, o: Any, stride: Any) -> Any:
-    signature = types.void(types.intp, x, types.intp, types.intp, y, types.intp, out, types.intp, types.intp)
+def _tile_sums(
+    n: Any, x: Any, i: Any, x_step: Any, line: Any, y: Any, j: Any, y_step: Any, out: Any, o: Any, stride: Any
+) -> Any:
+    signature = types.void(types.intp, x, *[types.intp] * 3, y, *[types.intp] * 2, out, *[types.intp] * 2)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        n, x, i, j, y, width, out, o, stride = _data(context, builder, signature, args)
-        _sums(_lines(builder, out, o, stride), builder, n, (x, i), (y, j), width)
+        n, x, i, x_step, line, y, j, y_step, out, o, stride = data_of(context, builder, signature, args)
+        _sums(_lines(builder, out, o, stride), builder, n, (x, i, x_step, line), (y, j, y_step))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -94,27 +105,32 @@ def _edge_sums(
     signature = types.void(types.intp, x, types.intp, y, factors, types.intp, out, types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        n, x, i, y, factors, width, out, o, line, stride = _data(context, builder, signature, args)
-        tile = [*_lines(builder, out, o, stride), _vector(builder, out, line)]
-        _sums(tile, builder, n, (x, i), (y, i), width, factors)
+        n, x, i, y, factors, width, out, o, line, stride = data_of(context, builder, signature, args)
+        tile = [*_lines(builder, out, o, stride), vector_at(builder, out, line)]
+        _sums(tile, builder, n, (x, i, width, ir.Constant(i.type, 1)), (y, i, width), factors)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @emitted_by(_tile_sums)
-def _add_tile(n, x, i, j, y, width, out, o, stride):
-    """out[o + r * stride + c] += sum over q < n of x[i + q * width + r] y[j + q * width + c], r < ROWS, c < COLUMNS."""
+def add_tile(n, x, i, x_step, line, y, j, y_step, out, o, stride):
+    """Add to a tile the sums over q < n of x[i + q * x_step + r * line] y[j + q * y_step + c], r < ROWS, c < COLUMNS.
+
+    It begins at out[o], and its lines are `stride` apart. Arrays have two dimensions, and are flat here.
+    """
     for r in range(ROWS):
         for c in range(COLUMNS):
             for q in range(n):
-                out[o // stride + r, o % stride + c] += x[q, i + r] * y[q, j + c]
+                a, b, to = i + q * x_step + r * line, j + q * y_step + c, o + r * stride + c
+                product = x[a // x.shape[1], a % x.shape[1]] * y[b // y.shape[1], b % y.shape[1]]
+                out[to // out.shape[1], to % out.shape[1]] += product
 
 
 @emitted_by(_edge_sums)
 def _add_edge(n, x, i, y, factors, width, out, o, line, stride):
-    """As `_add_tile` with i = j, and out[line + c] += sum over q < n of factors[q] y[i + q * width + c]."""
-    _add_tile(n, x, i, i, y, width, out, o, stride)
+    """As `add_tile` of lines of `width` from i on, and out[line + c] += sum over q < n of factors[q] y[q, i + c]."""
+    add_tile(n, x, i, width, 1, y, i, width, out, o, stride)
     for c in range(COLUMNS):
         for q in range(n):
             out[line // stride, line % stride + c] += factors[q] * y[q, i + c]
@@ -131,20 +147,20 @@ def add_outer_products(n, R, x, y, factors, out):
     for b in range(0, R, COLUMNS):
         _add_edge(n, x, b, y, factors, width, out, b * stride + b, stride * stride + b, stride)
         for a in range(b + ROWS, R, ROWS):
-            _add_tile(n, x, a, b, y, width, out, a * stride + b, stride)
+            add_tile(n, x, a, width, 1, y, b, width, out, a * stride + b, stride)
 
 
 def _product(out: Any, o: Any, x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
     signature = types.void(out, types.intp, x, types.intp, y, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out, o, x, i, y, j, n = _data(context, builder, signature, args)
+        out, o, x, i, y, j, n = data_of(context, builder, signature, args)
 
         def body(q: Any, totals: list[Any]) -> list[Any]:
             at = builder.mul(q, ir.Constant(q.type, COLUMNS))
-            pointers = (_vector(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
+            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
             product = emit_product(builder, *(builder.load(pointer, align=8) for pointer in pointers))
-            builder.store(product, _vector(builder, out, builder.add(o, at)), align=8)
+            builder.store(product, vector_at(builder, out, builder.add(o, at)), align=8)
             return totals
 
         emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
@@ -161,15 +177,71 @@ def multiply_rows(out, o, x, i, y, j, n):
         out[o // out.shape[1], o % out.shape[1] + p] = product
 
 
+def _prefetch(x: Any, i: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        place = builder.bitcast(_number(builder, *data_of(context, builder, signature, args)), byte)
+        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp), codegen
+
+
+@emitted_by(_prefetch)
+def read_ahead(x, i):
+    """Have the cache line of number i of x fetched; it may be beyond the array."""
+
+
+def _scaled(combine: Any) -> Any:
+    """A rule for out[o + p] = combine(out[o + p], factor, x[i + p])."""
+
+    def rule(out: Any, o: Any, x: Any, i: Any, factor: Any, n: Any) -> Any:
+        signature = types.void(out, types.intp, x, types.intp, types.float64, types.intp)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            out, o, x, i, factor, n = data_of(context, builder, signature, args)
+            factors = everywhere(builder, factor)
+
+            def body(q: Any, totals: list[Any]) -> list[Any]:
+                at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+                to, of = (vector_at(builder, a, builder.add(first, at)) for a, first in ((out, o), (x, i)))
+                builder.store(combine(builder, to, factors, builder.load(of, align=8)), to, align=8)
+                return totals
+
+            emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return rule
+
+
+@emitted_by(_scaled(lambda builder, to, f, x: emit_add_product(builder, builder.load(to, align=8), f, x)))
+def add_row(out, o, x, i, factor, n):
+    """out[o + p] += factor * x[i + p] for p < n, as `multiply_rows`."""
+    for p in range(n):
+        product = factor * x[i // x.shape[1], i % x.shape[1] + p]
+        out[o // out.shape[1], o % out.shape[1] + p] += product
+
+
+@emitted_by(_scaled(lambda builder, to, f, x: emit_product(builder, f, x)))
+def scale_row(out, o, x, i, factor, n):
+    """out[o + p] = factor * x[i + p] for p < n, as `multiply_rows`."""
+    for p in range(n):
+        out[o // out.shape[1], o % out.shape[1] + p] = factor * x[i // x.shape[1], i % x.shape[1] + p]
+
+
 def _scalar(x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
     signature = types.float64(x, types.intp, y, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        x, i, y, j, n = _data(context, builder, signature, args)
+        x, i, y, j, n = data_of(context, builder, signature, args)
 
         def body(q: Any, totals: list[Any]) -> list[Any]:
             at = builder.mul(q, ir.Constant(q.type, COLUMNS))
-            pointers = (_vector(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
+            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
             return [emit_add_product(builder, *totals, *(builder.load(pointer, align=8) for pointer in pointers))]
 
         nothing = ir.Constant(_VECTOR, [0.0] * COLUMNS)

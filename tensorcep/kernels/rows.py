@@ -114,6 +114,19 @@ def packed_products(first, last, Lam, x, out):
             p += a + 1
 
 
+@block_kernel
+def squares_left(first, last, Lam, eta, x, out):
+    """out[i] = x_i' Lam_i x_i - 2 eta_i' x_i for rows first:last of x (n, R), Lam (n, P) packed and eta (n, R)."""
+    for i in range(first, last):
+        total = 0.0
+        for a in range(x.shape[1]):
+            row, before = a * (a + 1) // 2, 0.0
+            for b in range(a):
+                before += Lam[i, row + b] * x[i, b]
+            total += x[i, a] * (2.0 * (before - eta[i, a]) + Lam[i, row + a] * x[i, a])
+        out[i] = total
+
+
 @kernel
 def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
     """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.

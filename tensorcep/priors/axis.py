@@ -16,9 +16,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import cho_solve_banded, cholesky_banded
 
+from tensorcep.kernels.neighbours import expected_parts, moments_of, neighbour_lines, solve_banded
 from tensorcep.priors.learned import MEAN_ROWS
 from tensorcep.priors.series import Clock
 
@@ -67,10 +66,10 @@ class Axis(NamedTuple):
         The same among the rows with entries alone.
     closed : bool
         Whether the last row is a neighbour of the first one.
-    sums : tuple of three sparse matrices
-        Of numbers (n,) the sums that `Sums` has: (P, n), (J * P, n), (J * P, n).
-    steps : sparse matrix (J, E)
-        Sums over the pairs of neighbours of each distance.
+    phase : (n,) int64
+        Which of the P phases each row has.
+    which : (E,) int64
+        Which of the J distances each row and the next one are apart; on a circle the last one and the first one, too.
     grid : Grid
     log_det : (L,) float64
         log |K|.
@@ -87,8 +86,8 @@ class Axis(NamedTuple):
     place: np.ndarray
     order: np.ndarray
     closed: bool
-    sums: tuple[Any, Any, Any]
-    steps: Any
+    phase: np.ndarray
+    which: np.ndarray
     grid: Grid
     log_det: np.ndarray
     strengths: np.ndarray
@@ -143,9 +142,8 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
     order = np.lexsort((clock.times[rows], group))
     place, group = rows[order], group[order]
-    times, n, P = clock.times[place], len(place), len(clock.phases)
+    times, n = clock.times[place], len(place)
     closed = clock.circle > 0.0 and n > 2
-    left, right = ends(n, closed)
     apart = np.where(group[1:] == group[:-1], np.diff(times), np.inf)
     if not np.isfinite(apart).any():
         return None
@@ -153,19 +151,12 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     if closed:
         apart = np.append(apart, clock.circle - times[-1] + times[0])
     distances, which = np.unique(np.round(apart, SAME_STEP), return_inverse=True)
-    J, E = len(distances), len(apart)
     grid = Grid(lengths, *weights(lengths, distances, clock.circle if closed else 0.0))
     phase = np.maximum(clock.phase_of(times), 0)
-    ones, pairs = np.ones(2 * E), (np.append(left, right), np.append(right, left))
-    at = [np.tile(which.ravel() * P, 2) + phase[pairs[0]], pairs[0], pairs[1]]
-    sums = (
-        sparse.csr_array((np.ones(n), (phase, np.arange(n))), shape=(P, n)),
-        *(sparse.csr_array((ones, (at[0], column)), shape=(J * P, n)) for column in at[1:]),
-    )
-    steps = sparse.csr_array((np.ones(E), (which.ravel(), np.arange(E))), shape=(J, E))
     level = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS
     prior, nothing = (level, strength * SHAPE), 3 * (np.empty(0),)
-    return _with_tables(Axis(clock, place, order, closed, sums, steps, grid, nothing[0], np.ones(1), *prior, *nothing))
+    begun = (clock, place, order, closed, phase, which.ravel().astype(np.int64), grid)
+    return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
 
 
 def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -177,17 +168,15 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
 def _with_tables(begun: Axis) -> Axis:
     """The axis with what its lengths need: determinants, and K in the phases."""
     grid, n = begun.grid, len(begun.place)
-    L = len(grid.lengths)
-    shares = np.stack([begun.steps.T @ part.T for part in (grid.near, grid.between)])  # (2, E, L)
+    L, own = len(grid.lengths), np.empty((n, 1))
     log_det = np.empty(L)
-    for i, (near, between) in enumerate(zip(*shares.swapaxes(1, 2), strict=True)):
-        own = np.full(n, grid.own[i])
-        for side in ends(n, begun.closed):
+    for i in range(L):
+        own[:] = grid.own[i]
+        near, between = (part[i][begun.which][:, None] for part in (grid.near, grid.between))
+        for side in begun.pairs:
             own[side] += near
-        root = cholesky_banded(_banded(own, between, begun.closed)[0], lower=True)
-        log_det[i] = 2.0 * np.log(root[0]).sum()
-    onehot = begun.sums[0].T
-    gram = times_k(begun, *((part @ onehot).toarray() for part in begun.sums))  # (L, P, P)
+        log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
+    gram = times_k(begun, *_counts(begun))  # (L, P, P)
     totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
     if not begun.clock.seasonal:
         return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
@@ -196,10 +185,21 @@ def _with_tables(begun: Axis) -> Axis:
     return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=tables[0], values=tables[1], vectors=tables[2])
 
 
+def _counts(of: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sums of `neighbour_sums`, of rows that are 1 in the column of their phase and 0 in others."""
+    P, J, (left, right) = of.n_phases, of.grid.near.shape[1], (of.phase[end] for end in of.pairs)
+    own = np.diag(np.bincount(of.phase, minlength=P).astype(np.float64))
+    near, between = np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):
+        np.add.at(near, (of.which, one, one), 1.0)
+        np.add.at(between, (of.which, one, other), 1.0)
+    return own, near, between
+
+
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
-    """Sums over phases of K times numbers, for each length, (L, P, R), of what `Axis.sums` makes of these."""
+    """Sums over phases of K times numbers, for each length, (L, P, R), of what `neighbour_sums` makes of these."""
     P, grid = of.n_phases, of.grid
-    near, between = (part.reshape(len(grid.near.T), -1) for part in (near, between))
+    near, between = (part.reshape(grid.near.shape[1], -1) for part in (near, between))
     apart = (grid.near @ near - grid.between @ between).reshape(len(grid.own), P, -1)
     return np.asarray(grid.own[:, None, None] * own + apart)
 
@@ -225,18 +225,14 @@ class Links(NamedTuple):
 def links(of: Axis, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
     """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
     P, grid, (L, D) = of.n_phases, of.grid, scale.shape
-    left, right = ends(len(of.place), of.closed)
-    near, between = of.steps.T @ (grid.near.T @ scale), of.steps.T @ (grid.between.T @ scale)
-    own = np.repeat((grid.own @ scale)[None], len(of.place), axis=0)
-    for side in (left, right):
-        own[side] += near
     each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
     each = each + scale[:, None] * centre
-    flat = each.reshape(L, -1)
-    tables = [np.einsum("l,lpd->pd", grid.own, each)]
-    tables += [(part.T @ flat).reshape(-1, D) for part in (grid.near, -grid.between)]
-    field = sum(part.T @ table for part, table in zip(of.sums, tables, strict=True))
-    return Links(of, own, np.asarray(field), between)
+    tables = [grid.own @ scale, grid.near.T @ scale, grid.between.T @ scale, np.einsum("l,lpd->pd", grid.own, each)]
+    tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (grid.near, -grid.between)]
+    n, E = len(of.place), len(of.which)
+    own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
+    neighbour_lines(of.which, of.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
+    return Links(of, own, field, between)
 
 
 def folded(n: int) -> np.ndarray:
@@ -246,17 +242,21 @@ def folded(n: int) -> np.ndarray:
     return order
 
 
-def _banded(own: np.ndarray, between: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The lower bands of the matrix, and the order of its rows."""
-    n = len(own)
+def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The solution (n, D) of each column's system, and the log determinants of their matrices, (D,).
+
+    These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
+    """
+    n, D = own.shape
     order = folded(n) if closed else np.arange(n)
     place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
     place[order] = np.arange(n)
-    bands = np.zeros((3 if closed else 2, n))
+    bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)
     bands[0] = own[order]
     low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
     bands[high - low, low] = -between
-    return bands, order
+    solve_banded(bands, found, np.ones(D), log_det)
+    return found[place], log_det
 
 
 class Chained(NamedTuple):
@@ -268,19 +268,13 @@ class Chained(NamedTuple):
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        left, right = self.links.of.pairs
-        square = np.einsum("nd,nd->", self.links.own, rows * rows + variance)
-        square -= 2.0 * np.einsum("nd,nd->", self.links.between, rows[left] * rows[right] + cross)
-        linear = np.einsum("nd,nd->", self.links.field, rows - 0.5 * self.mean)
+        prior, moments = self.links, moments_of(rows, variance, cross)
+        given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
+        square, linear = expected_parts(*given, *moments)
         return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
 
 
 def chained(prior: Links) -> Chained:
     """The prior with its means and determinants, column by column."""
-    log_det, mean = np.empty(prior.own.shape[1]), np.empty_like(prior.field)
-    for r in range(len(log_det)):
-        bands, order = _banded(prior.own[:, r], prior.between[:, r], prior.of.closed)
-        root = cholesky_banded(bands, lower=True)
-        log_det[r] = 2.0 * np.log(root[0]).sum()
-        mean[order, r] = cho_solve_banded((root, True), prior.field[order, r])
+    mean, log_det = solved(prior.own, prior.between, prior.field, prior.of.closed)
     return Chained(prior, log_det, mean)

@@ -20,10 +20,24 @@ NO_COUPLING = 1e-50
 
 
 class Blocks(NamedTuple):
-    """Packed diagonal blocks (m, P), natural means (m, D), and couplings (m - 1, D)."""
+    """A chain of m blocks: the arguments of `eliminate`.
+
+    Attributes
+    ----------
+    Lam, eta : (m, P), (m, D) float64
+        What entries say at precision 1, packed.
+    precision : float
+    own, field : (m, D) float64
+        The diagonal of the precision beside it, and the natural mean.
+    between : (m - 1, D) float64
+        Couplings.
+    """
 
     Lam: np.ndarray
     eta: np.ndarray
+    precision: float
+    own: np.ndarray
+    field: np.ndarray
     between: np.ndarray
 
 
@@ -42,55 +56,65 @@ class Marginals(NamedTuple):
     apart: bool = False
 
 
-def draw(prior: Links, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
-    """A draw (n, D) of the rows whose entries say Lam (n, P), eta (n, D); the same for the same key.
+def draw(
+    prior: Links,
+    Lam: np.ndarray,
+    eta: np.ndarray,
+    key: tuple[int, int, int],
+    precision: float = 1.0,
+    overwrite: bool = False,
+) -> np.ndarray:
+    """A draw (n, D) of the rows whose entries say `precision` times Lam (n, P), eta (n, D); the same for the same key.
 
-    Lam may be overwritten.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    blocks, n = _blocks(prior, Lam, eta), len(prior.own)
-    _eliminated(blocks)
-    out = np.empty_like(blocks.eta)
-    draw_back(blocks.Lam, blocks.eta, blocks.between, key, out)
-    return _unfolded(out, n) if prior.of.closed else out
-
-
-def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
-    """The moments of the rows whose entries say Lam (n, P), eta (n, D); Lam may be overwritten.
+    Lam may be overwritten if `overwrite`.
 
     Raises
     ------
     FloatingPointError
         If the joint precision is not positive definite.
     """
-    blocks = _blocks(prior, Lam, eta)
-    log_det = _eliminated(blocks)
-    mean, cov, cross = np.empty_like(blocks.eta), np.empty_like(blocks.Lam), np.empty_like(blocks.between)
-    marginals_back(blocks.Lam, blocks.eta, blocks.between, mean, cov, cross)
+    blocks = _blocks(prior, Lam, eta, precision)
+    V, y, _ = _eliminated(blocks, overwrite)
+    out = np.empty_like(y)
+    draw_back(V, y, blocks.between, key, out)
+    return _unfolded(out, len(prior.own)) if prior.of.closed else out
+
+
+def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+    """The moments of the rows whose entries say `precision` times Lam (n, P), eta (n, D).
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    blocks = _blocks(prior, Lam, eta, precision)
+    V, y, log_det = _eliminated(blocks)
+    mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
+    marginals_back(V, y, blocks.between, mean, cov, cross)
     found = Marginals(mean, cov, cross, log_det)
     return _of_circle(found, prior) if prior.of.closed else found
 
 
-def _eliminated(blocks: Blocks) -> float:
-    log_det = float(eliminate(blocks.Lam, blocks.eta, blocks.between))
+def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+    V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
+    log_det = float(eliminate(*blocks, V, y))
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
-    return log_det
+    return V, y, log_det
 
 
-def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray) -> Blocks:
-    """The joint precision and natural mean of the rows; Lam may be overwritten."""
+def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> Blocks:
+    """The joint precision and natural mean of the rows."""
     n, D = prior.own.shape
-    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
-    Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
-    for d, place in enumerate(diagonal.tolist()):
-        Lam[:, place] += prior.own[:, d]
+    Lam, eta = Lam[:, : D * (D + 1) // 2], eta[:, :D]
     if not prior.of.closed:
-        return Blocks(Lam, eta, np.ascontiguousarray(prior.between))
+        parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
+        Lam, eta, *rest = parts
+        return Blocks(Lam, eta, float(precision), *rest)
+    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
+    Lam, eta = precision * Lam, precision * eta + prior.field
+    Lam[:, diagonal] += prior.own
     between = prior.between
     if n % 2:
         used, extra = _extra(prior)
@@ -119,7 +143,9 @@ def _folded(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
         whole[block, i, D + i] -= between[edge]
         whole[block, D + i, i] -= between[edge]
     coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
-    return Blocks(pack(whole), np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1), np.ascontiguousarray(coupled))
+    nothing = np.zeros((m, 2 * D))
+    natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
+    return Blocks(pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled))
 
 
 def _unfolded(blocks: np.ndarray, n: int) -> np.ndarray:

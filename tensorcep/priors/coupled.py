@@ -46,14 +46,43 @@ def expected(prior: Joint) -> Chained:
     return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
 
 
-def draw(prior: Joint, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
-    """A draw (n, D) of the rows given what their entries say (see `blocks.draw`)."""
-    return blocks.draw(prior, Lam, eta, key) if isinstance(prior, Links) else bonds.draw(prior, Lam, eta, key)
+def draw(
+    prior: Joint,
+    Lam: np.ndarray,
+    eta: np.ndarray,
+    key: tuple[int, int, int],
+    precision: float = 1.0,
+    overwrite: bool = False,
+) -> np.ndarray:
+    """A draw (n, D) of the rows given `precision` times what their entries say (see `blocks.draw`)."""
+    if isinstance(prior, Links):
+        return blocks.draw(prior, Lam, eta, key, precision, overwrite)
+    return bonds.draw(prior, precision * Lam, precision * eta, key)
 
 
-def marginals(prior: Joint, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
-    """The moments of the rows given what their entries say (see `blocks.marginals`)."""
-    return blocks.marginals(prior, Lam, eta) if isinstance(prior, Links) else bonds.marginals(prior, Lam, eta)
+def marginals(prior: Joint, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+    """The moments of the rows given `precision` times what their entries say (see `blocks.marginals`)."""
+    if isinstance(prior, Links):
+        return blocks.marginals(prior, Lam, eta, precision)
+    return bonds.marginals(prior, precision * Lam, precision * eta)
+
+
+def in_place(of: Prepared) -> slice | np.ndarray:
+    """Where the rows that depend on each other are among those of the mode, in order."""
+    return as_slice(of.place)
+
+
+def in_order(of: Prepared, rows: np.ndarray) -> np.ndarray:
+    """The rows with entries, in order."""
+    found: np.ndarray = rows[as_slice(of.order)]
+    return found
+
+
+def as_slice(places: np.ndarray) -> slice | np.ndarray:
+    """The places; a slice, by which nothing is copied, where they follow each other."""
+    first, last = int(places[0]), int(places[-1]) + 1
+    follow = last - first == len(places) and bool((np.diff(places) == 1).all())
+    return slice(first, last) if follow else places
 
 
 def damped_joint(old: Joint | None, new: Joint, step: float) -> Joint:

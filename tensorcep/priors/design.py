@@ -8,6 +8,10 @@ import numpy as np
 from scipy import sparse
 
 from tensorcep.core.records import Sized
+from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
+
+# Columns up to which products are those of `kernels.narrow`.
+NARROW = 64
 
 
 class Design(NamedTuple):
@@ -40,6 +44,8 @@ class Design(NamedTuple):
 
     def times(self, coef: np.ndarray) -> np.ndarray:
         """Centred features times (F, R): (n, R)."""
+        if self._is_tall_beside(coef):
+            return times_narrow(self.matrix, coef)
         found = np.asarray(self.matrix @ coef)
         if sparse.issparse(self.matrix):
             found -= self.described[:, None] * (self.centre @ coef)
@@ -47,10 +53,16 @@ class Design(NamedTuple):
 
     def transposed(self, values: np.ndarray) -> np.ndarray:
         """The transpose of the centred features times (n, R): (F, R)."""
+        if self._is_tall_beside(values):
+            return transposed_times_narrow(self.matrix, values)
         found = np.asarray(self.matrix.T @ values)
         if sparse.issparse(self.matrix):
             found -= np.outer(self.centre, self.described @ values)
         return found
+
+    def _is_tall_beside(self, values: np.ndarray) -> bool:
+        """Whether a product with as many columns is best made by kernels."""
+        return not sparse.issparse(self.matrix) and values.shape[1] <= NARROW
 
     def gram(self) -> np.ndarray:
         """Sums of products of centred features over the rows, (F, F)."""
@@ -81,7 +93,7 @@ def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design
         centre = np.asarray(matrix.sum(axis=0)).ravel() / n
         square = float((matrix.data**2).sum()) / n - float(centre @ centre)
     else:
-        matrix = np.array(matrix, dtype=np.float64)
+        matrix = np.array(matrix, dtype=np.float64, order="C")
         matrix[described] -= matrix[described].mean(axis=0)
         centre, square = np.zeros(matrix.shape[1]), float(np.einsum("nf,nf->", matrix, matrix)) / n
     return Design(matrix, centre, described, names, square if square > 0.0 else 1.0)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from tensorcep.kernels.neighbours import moments_of, neighbour_sums
 from tensorcep.priors.axis import LOG_2PI, Axis, times_k
 
 
@@ -32,12 +33,12 @@ class Sums(NamedTuple):
 
 def sums(of: Axis, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> Sums:
     """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
-    (left, right), grid = of.pairs, of.grid
-    square = rows * rows + variance
-    near, between = of.steps @ (square[left] + square[right]), of.steps @ (rows[left] * rows[right] + cross)
-    squares: np.ndarray = grid.own[:, None] * square.sum(axis=0)
+    grid = of.grid
+    found = neighbour_sums(moments_of(rows, variance, cross), of.which, of.phase, of.n_phases, grid.near.shape[1])
+    square, near, between = found[0]
+    squares: np.ndarray = grid.own[:, None] * square[0]
     squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
-    return Sums(squares, times_k(of, *(np.asarray(part @ rows) for part in of.sums)))
+    return Sums(squares, times_k(of, *found[1]))
 
 
 class Table(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.mode_laws import Drift
 from tensorcep.priors.axis import Chained
-from tensorcep.priors.coupled import Joint, Known, Prepared, expected, joint, prepared, sums_of
+from tensorcep.priors.coupled import Joint, Known, Prepared, expected, in_order, joint, prepared, sums_of
 from tensorcep.priors.drift import Table, levels, table
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import Coupled
@@ -105,7 +105,7 @@ class SeriesPrior(NamedTuple):
         drifts: list[PosteriorOfDrift | None] = []
         for k, mean in enumerate(means):
             of, own = self.axis(k), coupled[k] if coupled else None
-            drifts.append(None if of is None or own is None else self._posterior(k, of, mean[of.order], own))
+            drifts.append(None if of is None or own is None else self._posterior(k, of, in_order(of, mean), own))
         return Posteriors(self._others.learn(means, covs), tuple(drifts))
 
     def _posterior(self, k: int, of: Prepared, rows: np.ndarray, moments: Coupled) -> PosteriorOfDrift:
@@ -145,8 +145,7 @@ class SeriesPrior(NamedTuple):
             if of is None:
                 continue
             free, centre, rate = self._expected(k, of)
-            known = table(of, sums_of(of, own[of.order][:, free] - centre), rate)
-            D = len(centre)
+            known, D = table(of, sums_of(of, in_order(of, own)[:, free] - centre), rate), len(centre)
             total = np.cumsum(known.shares.reshape(-1, D), axis=0)
             best = (total < rng.random(D) * total[-1]).sum(axis=0)
             scale = rng.gamma(known.a, size=D) / known.b.reshape(-1, D)[best, np.arange(D)]

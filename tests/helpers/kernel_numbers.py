@@ -12,6 +12,8 @@ from helpers.problems import fit, problem
 
 from tensorcep.core.packing import pack
 from tensorcep.kernels import lanes
+from tensorcep.kernels.chained import eliminate, marginals_back
+from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
 from tensorcep.kernels.outer import add_outer_products, padded
 from tensorcep.kernels.rows import row_moments, scatter_add
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -61,7 +63,21 @@ def of_cep(rng: np.random.Generator) -> dict[str, np.ndarray]:
     return result
 
 
-GROUPS = {"lanes": of_lanes, "rows": of_rows, "cep": of_cep}
+def of_chains(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Moments of rows in a chain, of one panel and of two; products with features."""
+    result = {}
+    for D in (3, 9):
+        root, m = rng.standard_normal((5, D, D)), 5
+        Lam, y, between = pack(root @ root.swapaxes(1, 2)), np.empty((m, D)), rng.random((m - 1, D))
+        V, own, mean = np.empty_like(Lam), 2.0 + rng.random((m, D)), np.empty((m, D))
+        result[f"log_det {D}"] = np.array(eliminate(Lam, rng.random((m, D)), 0.5, own, own, between, V, y))
+        marginals_back(V, y, between, mean, Lam, between.copy())
+        result |= {f"mean {D}": mean, f"cov {D}": Lam}
+    x, narrow = rng.standard_normal((19, 11)), rng.standard_normal((11, 3))
+    return result | {"times": times_narrow(x, narrow), "transposed": transposed_times_narrow(x, x[:, :3])}
+
+
+GROUPS = {"lanes": of_lanes, "rows": of_rows, "cep": of_cep, "chains": of_chains}
 
 
 def numbers(*groups: str) -> dict[str, np.ndarray]:

@@ -43,7 +43,7 @@ def python(arguments, switch):
     return run.stdout
 
 
-GROUPS = {"NUMBA_DISABLE_JIT": "lanes rows cep", "NUMBA_BOUNDSCHECK": "lanes rows cep"}
+GROUPS = {"NUMBA_DISABLE_JIT": "lanes rows chains cep", "NUMBA_BOUNDSCHECK": "lanes rows chains cep"}
 
 
 @pytest.mark.slow

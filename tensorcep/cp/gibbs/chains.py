@@ -135,19 +135,20 @@ def draw_factors(
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
-    for k in sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode):
+    modes = sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode)
+    modes = [k for k in modes if not problem.is_fixed(k)]
+    for k in modes:
         columns = chains.columns[k]
-        if problem.is_fixed(k):
-            continue
         given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
         given = given if noise is None else of_row_noise(k, noise, by_row, first)
-        source, fit = lane_zeros((len(factors), len(columns.order))), np.zeros(problem.shape[k])
-        executor.run(arrange, 0, len(factors), factors, columns.order, source)
+        source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
+        executor.run(arrange, 0, len(source), factors, columns.order, source)
+        fit = np.zeros(problem.shape[k])
         key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
         data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
         if coupled is not None:
-            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor)
+            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor, k == modes[-1])
             continue
         record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
         rooms[k].start()

@@ -17,9 +17,9 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.sweep import sum_rows
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import in_pieces
-from tensorcep.kernels.rows import packed_products
+from tensorcep.kernels.rows import squares_left
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
-from tensorcep.priors.coupled import Joint, draw
+from tensorcep.priors.coupled import Joint, as_slice, draw, in_place
 from tensorcep.priors.field import Field
 from tensorcep.priors.gaps import draw_gaps
 from tensorcep.priors.graph import Net
@@ -38,8 +38,9 @@ def draw_series(
     factors: np.ndarray,
     rooms: Rooms,
     executor: Executor,
+    told: bool,
 ) -> float:
-    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); gives the sum of (target - f)^2.
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); `told`: give the sum of (target - f)^2.
 
     `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
     """
@@ -47,13 +48,17 @@ def draw_series(
     Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
-    place, product = prior.of.place, np.zeros((len(prior.of.place), D))
-    in_order = len(place) == n and bool((np.diff(place) == 1).all())
-    said, linear = (Lam, eta) if in_order else (Lam[place], eta[place])
-    rows = draw(prior, precision * said, precision * linear, key)
-    factors[(offset + place)[:, None], columns.free[columns.free >= 0]] = rows
-    packed_products(0, len(rows), said, rows, product)
-    return float(squares.sum() + np.einsum("nd,nd->", rows, product - 2.0 * linear))
+    own = in_place(prior.of)
+    said, linear = Lam[own], eta[own]
+    rows = draw(prior, said, linear, key, precision, overwrite=not told)
+    free = as_slice(columns.free[columns.free >= 0])
+    at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
+    factors[offset : offset + n][at] = rows
+    if not told:
+        return 0.0
+    fit = np.empty(len(rows))
+    executor.run(squares_left, 0, len(rows), said, linear, rows, fit)
+    return float(squares.sum() + fit.sum())
 
 
 def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:

@@ -44,7 +44,7 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
     series = state.prior.of_series(k)
     if series is not None:
-        found = rows_together(series.links, precision * state.sum_Z2[mine, :P], precision * linear, first, rows)
+        found = rows_together(series.links, state.sum_Z2[mine, :P], linear, first, rows, precision)
         state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
     else:
         prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))

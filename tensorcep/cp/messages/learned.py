@@ -14,7 +14,7 @@ from tensorcep.core.packing import unpack
 from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import chained_of, coupled_moments, rows_together
+from tensorcep.cp.row_prior import chained_of, coupled_moments, natural_again, rows_together
 from tensorcep.cp.rows import diagonal, refresh_rows
 from tensorcep.priors.coupled import damped_joint
 from tensorcep.priors.record import (
@@ -95,6 +95,7 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
     found = rows_together(joint, Lam, eta, own.start, rows)
+    natural_again(joint.of, own.start, rows)
     place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
     if found.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
         mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]

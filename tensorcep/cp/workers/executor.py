@@ -72,11 +72,12 @@ class ClusterExecutor:
         self._arranged: list[Arranged] = []
         self._drawn: list[tuple[Any, KernelName, bool]] = []
         self._entries: dict[tuple[int, int], tuple[np.ndarray, Held]] = {}
-        self._own_workers, self._lock = False, threading.Lock()
+        self._own_workers, self.makes_sources, self._lock = False, False, threading.Lock()
 
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
         self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
+        self.makes_sources = True
         self._passing.begin(problem)
         known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
         names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]

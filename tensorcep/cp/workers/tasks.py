@@ -6,6 +6,7 @@ puts them together once for all of its ranges.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -77,18 +78,22 @@ def _kept(what: str, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
 def all_rows(source: Source, blocks: list[np.ndarray]) -> np.ndarray:
     """All rows, of which those of a mode are a block each, in the order of the source."""
     own = blocks[source.first : source.first + len(source.names)]
-    rows = _kept(f"rows of {source.kind}", source.names, lambda: np.concatenate(own))
     if source.orders is None:
-        return rows
+        return _kept(f"rows of {source.kind}", source.names, lambda: np.concatenate(own))
     # the order of a mode tells it from the others
     key = (source.names, tuple((order.first, order.places.tobytes()) for order in source.orders))
-    return _kept(source.what, key, lambda: _arranged(rows, source.orders or []))
+    return _kept(source.what, key, lambda: _arranged(own, source.orders or []))
 
 
-def _arranged(rows: np.ndarray, orders: list[Order]) -> np.ndarray:
-    out = lane_zeros((len(rows), len(orders[0].places)))
+def _arranged(blocks: list[np.ndarray], orders: list[Order]) -> np.ndarray:
+    """The rows of all blocks in these orders, each block by itself: putting them together would copy all of them."""
+    ends = np.cumsum([0, *map(len, blocks)]).tolist()
+    out = lane_zeros((ends[-1], len(orders[0].places)))
     for order in orders:
-        arrange(order.first, order.last, rows, np.array(order.places), out)
+        for block, (a, b) in zip(blocks, itertools.pairwise(ends), strict=True):
+            first, last = max(order.first, a), min(order.last, b)
+            if first < last:
+                arrange(first - a, last - a, np.asarray(block), np.array(order.places), out[a:b])
     return out
 
 

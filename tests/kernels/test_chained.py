@@ -1,0 +1,62 @@
+"""Chains of blocks of any width against the dense precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorcep.core.packing import pack, unpack
+from tensorcep.kernels.chained import draw_back, eliminate, marginals_back
+
+PRECISION = 0.7
+
+
+def chain(rng, m, D):
+    """The arguments of `eliminate`, and the dense precision (m, D, m, D)."""
+    roots, between = rng.standard_normal((m, D, D)), rng.random((m - 1, D))
+    Lam, own = roots @ roots.swapaxes(1, 2), 2.0 + rng.random((m, D))
+    eta, field = rng.standard_normal((2, m, D))
+    K, d = np.zeros((m, D, m, D)), np.arange(D)
+    for t in range(m):
+        K[t, :, t] = PRECISION * Lam[t] + np.diag(own[t])
+    for t in range(m - 1):
+        K[t, d, t + 1, d] = K[t + 1, d, t, d] = -between[t]
+    return (pack(Lam), eta, PRECISION, own, field, between), K
+
+
+@pytest.mark.parametrize("D", [1, 2, 3, 8, 9, 17])
+def test_moments_and_draws_are_those_of_the_dense_precision(rng, D):
+    m = 5
+    given, K = chain(rng, m, D)
+    _, eta, _, _, field, between = given
+    V, y, out = np.empty_like(given[0]), np.empty((m, D)), np.empty((m, D))
+    dense = K.reshape(m * D, m * D)
+    assert eliminate(*given, V, y) == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-12)
+    S = np.linalg.inv(dense)
+    mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(between)
+    marginals_back(V, y, between, mean, cov, cross)
+    np.testing.assert_allclose(mean.ravel(), S @ (PRECISION * eta + field).ravel(), atol=1e-11)
+    blocks = S.reshape(m, D, m, D)
+    np.testing.assert_allclose(unpack(cov, D), [blocks[t, :, t] for t in range(m)], atol=1e-11)
+    np.testing.assert_allclose(cross, [np.diag(blocks[t, :, t + 1]) for t in range(m - 1)], atol=1e-11)
+    draw_back(V, y, between, (1, 2, 3), out)  # a draw is the mean and L'^-1 z, whatever y is
+    less = np.empty_like(out)
+    draw_back(V, np.zeros_like(y), between, (1, 2, 3), less)
+    np.testing.assert_allclose(out - less, mean, atol=1e-11)
+
+
+@pytest.mark.parametrize("D", [2, 9])
+def test_factor_may_take_the_place_of_the_blocks(rng, D):
+    given, _ = chain(rng, 4, D)
+    V, y, again = np.empty_like(given[0]), np.empty((4, D)), np.empty((4, D))
+    eliminate(*given, V, y)
+    eliminate(*given, given[0], again)
+    np.testing.assert_array_equal(given[0], V)
+    np.testing.assert_array_equal(again, y)
+
+
+@pytest.mark.parametrize("D", [1, 2, 8, 12])
+def test_precision_that_is_not_positive_definite_is_seen(rng, D):
+    given, _ = chain(rng, 4, D)
+    given[3][2, : min(2, D)] = -50.0  # two of them, whose product is positive
+    assert np.isnan(eliminate(*given, np.empty_like(given[0]), np.empty((4, D))))
