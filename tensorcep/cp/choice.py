@@ -36,7 +36,7 @@ def best_of_plans(plans: Sequence[Plan]) -> int:
     return best_by_score(np.stack(scores)) if np.isfinite(scores[0]).all() else 0
 
 
-def needs_more(plan: Plan, wider: Plan) -> bool:
+def needs_more_components(plan: Plan, wider: Plan) -> bool:
     """Whether a fit uses most of its components, and more of them predict entries that were left out better.
 
     That is asked of the pilots of components alone, where there are such. They are not given a tenth of the entries.

@@ -1,4 +1,4 @@
-"""Geweke's joint test of Gibbs sweeps whose first mode has rows that are coupled: a series, or a graph."""
+"""Rows that are coupled: the covariance of a series; Geweke's joint test of Gibbs sweeps whose first mode has them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from tensorcep.cp.model import pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.drifting import with_series
+
+
+def process_covariance(of, times, length):
+    """The covariance at these times of the process of a series, on a line or a circle, at scale 1."""
+    apart = np.abs(times[:, None] - times)
+    if length == 0.0:
+        return np.eye(len(times))
+    if of.circle:
+        return np.cosh((0.5 * of.circle - apart) / length) / np.cosh(0.5 * of.circle / length)
+    return np.exp(-apart / length)
 
 
 def direct_rows(free, of, column, rng):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.coupled import process_covariance
 from scipy.stats import multivariate_normal, multivariate_t
 
 from tensorcep.core.belief import ModePrior
@@ -27,16 +28,6 @@ def clock_of(times=TIMES, **how):
     return clock(Series(**how), Mode("t", Labels(times), len(times)))
 
 
-def kernel(of, times, length):
-    """The covariance of the process, on a line or a circle, at scale 1."""
-    apart = np.abs(times[:, None] - times)
-    if length == 0.0:
-        return np.eye(len(times))
-    if of.circle:
-        return np.cosh((0.5 * of.circle - apart) / length) / np.cosh(0.5 * of.circle / length)
-    return np.exp(-apart / length)
-
-
 def some_links(of, rng, D=2):
     """A prior with a length and a scale for each column, and the covariances and means that it stands for."""
     which, scale = rng.integers(len(of.grid.lengths), size=D), 0.5 + rng.random(D)
@@ -45,7 +36,7 @@ def some_links(of, rng, D=2):
     level = np.concatenate([mean[None], rng.standard_normal((of.values.shape[1], D))])
     times = of.clock.times[of.place]
     means = np.repeat(mean[None], len(times), axis=0) + (level[1:][of.clock.phase_of(times)] if len(level) > 1 else 0.0)
-    covs = [kernel(of.clock, times, of.grid.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
+    covs = [process_covariance(of.clock, times, of.grid.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
     laws = ahead.Laws(mean[None], scale[None], of.grid.lengths[which][None], level[None, 1:])
     return links(of, at * scale, (at * scale)[:, None] * level, np.zeros(D)), covs, means, laws
 
@@ -75,7 +66,7 @@ def test_table_is_the_evidence_of_dense_processes(rng, how):
     known = table(of, sums(of, u), rate)
     for i, length in enumerate(of.grid.lengths):
         for s, strength in enumerate(of.strengths):
-            cov = kernel(c, c.times[of.place], length) + 1.0 / of.mean_rows
+            cov = process_covariance(c, c.times[of.place], length) + 1.0 / of.mean_rows
             cov += (phase[:, None] == phase) / strength if c.seasonal else 0.0
             exact = [multivariate_t.logpdf(u[:, d], np.zeros(7), 2.0 * rate[d] * cov, df=1.0) for d in (0, 1)]
             np.testing.assert_allclose(known.log_z[i, s], exact - np.log(known.log_z[..., 0].size), atol=1e-8)
@@ -145,7 +136,7 @@ def test_rows_at_other_times_have_their_conditional_law(rng, how):
     of = axis(c, np.ones(8, dtype=bool))
     _, covs, _, laws = some_links(of, rng)
     covs = [
-        kernel(c, np.append(c.times, new), length) / s
+        process_covariance(c, np.append(c.times, new), length) / s
         for length, s in zip(laws.length[0], laws.precision[0], strict=True)
     ]
     phase = c.phase_of(np.append(c.times, new))
@@ -171,7 +162,9 @@ def test_moments_at_other_times_are_exact_on_a_line(rng):
     found = blocks.marginals(prior, pack(Lam), eta)
     mean, cov = ahead.moments_at(c, c.times, found.mean, found.cov, laws, new)
     every = np.append(c.times, new)
-    covs = [kernel(c, every, length) / s for length, s in zip(laws.length[0], laws.precision[0], strict=True)]
+    covs = [
+        process_covariance(c, every, length) / s for length, s in zip(laws.length[0], laws.precision[0], strict=True)
+    ]
     Lam, eta = (np.concatenate([part, np.zeros((3, *part.shape[1:]))]) for part in (Lam, eta))
     exact, spread, _ = dense(covs, np.repeat(means[:1], 11, axis=0), Lam, eta)
     np.testing.assert_allclose(mean, exact[8:], atol=1e-8)

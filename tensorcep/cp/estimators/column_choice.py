@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tensorcep.cp.choice import best_of_plans, needs_more
+from tensorcep.cp.choice import best_of_plans, needs_more_components
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.defaults import RANKS, Chosen, chosen_with, is_auto
 from tensorcep.cp.methods import METHODS
@@ -36,7 +36,7 @@ def with_best_columns(
     if others:
         return (chosen, *others)[best_of_plans([plan_of(one) for one in (chosen, *others)])]
     wider = wider_fit(model, chosen, n_entries, shape)
-    if wider is not None and able(wider) and needs_more(plan_of(chosen), plan_of(wider)):
+    if wider is not None and able(wider) and needs_more_components(plan_of(chosen), plan_of(wider)):
         return wider
     return chosen
 

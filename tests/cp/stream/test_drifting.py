@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.coupled import process_covariance
 from helpers.problems import settings_of
 
 from tensorcep.core.belief import GammaNoise
@@ -38,22 +39,13 @@ def chain_for(of, rng, free):
     )
 
 
-def covariance(of, times, length):
-    apart = np.abs(times[:, None] - times)
-    if length == 0.0:
-        return np.eye(len(times))
-    if of.circle:
-        return np.cosh((0.5 * of.circle - apart) / length) / np.cosh(0.5 * of.circle / length)
-    return np.exp(-apart / length)
-
-
 def dense(known, of, Lam, eta):
     """Means (n, D) and covariances (n, D, D) of all rows, of which entries say Lam (n, D, D) and eta (n, D)."""
     n, D = eta.shape
     level = known.mean + (known.season[of.phase_of(of.times)] if of.seasonal else 0.0) + np.zeros((n, 1))
     joint, field = np.zeros((n, D, n, D)), eta.copy()
     for d in range(D):
-        K = np.linalg.inv(covariance(of, of.times, known.length[d]) / known.precision[d])
+        K = np.linalg.inv(process_covariance(of, of.times, known.length[d]) / known.precision[d])
         joint[:, d, :, d] = K
         field[:, d] += K @ level[:, d]
     for t in range(n):
