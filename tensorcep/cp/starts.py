@@ -35,7 +35,8 @@ def run_plan(plan: Plan) -> Run:
     elif plan.spectral and not plan.pilots:
         start = with_spectral_start(problem_in_memory(plan.problem)).start
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
-    return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
+    with np.errstate(over="ignore", invalid="ignore"):  # of starts that run away
+        return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
 
 
 def _in_memory(pilot: Pilot) -> Pilot:

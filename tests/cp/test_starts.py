@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tensorcep import CEP, VMP, CPClassifier, CPRegressor
+from tensorcep import CEP, VMP, CPClassifier, CPRegressor, simulate_cp
 from tensorcep.core.belief import Mixture
 from tensorcep.core.loop import Run
 from tensorcep.cp.choice import best_by_score
@@ -123,3 +123,11 @@ def test_annealed_sweeps_that_the_user_asks_for_are_not_cut(rng):
         for method in (VMP(anneal=9), VMP())
     ]
     assert annealed == [9, REFIT_ANNEAL]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_starts_that_run_away_warn_of_nothing():
+    # few labels for 16 components: undamped in effect, rows of one start leave the range of squares
+    labels = simulate_cp((60, 40, 20), 8, 300, likelihood="logit", latent_sd=3.0, random_state=2).tensor
+    model = CPClassifier(16, link="logit", method="cep", max_iter=60, random_state=2).fit(labels)
+    assert np.isfinite(model.predict_proba(labels.coords)).all()
