@@ -76,9 +76,11 @@ def link_of(data: Simulated, method: str) -> Link:
 
 def expected_cells(link: Link, state: Any) -> np.ndarray:
     """What a state expects of every cell; a Gaussian model's values are cut to what is possible."""
-    sites, (f, variance) = state.sites[0], state.latent[0]
+    sites = state.sites[0]
     if link.likelihood == "gaussian":
-        return np.clip(f, 0.0, None)
+        rows, columns = (moments.mean for moments in state.moments)
+        return np.clip(rows @ columns.T, 0.0, None)
+    f, variance = state.latent[0]
     if sites.psi is not None:
         f, variance = sites.psi, sites.psi_var
     return observed(link.kind, link.groups, f, variance, None, None if sites.r is None else sites.r.mean)[0]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_choice, check_random_state, fail_value
 from tensorcep.core.examples import with_examples
-from tensorcep.core.executor import n_threads
+from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.components import check_components, fit_components
@@ -20,6 +20,7 @@ from tensorcep.factor_models.entity_labels import labels_of
 from tensorcep.factor_models.examples import EXAMPLES
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
+from tensorcep.factor_models.latent import arrays_of
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
@@ -233,7 +234,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         """
         state, problem = self._new_rows(self._read_new(X))
         relation = problem.relations[0]
-        values = row_bounds(relation, state.sites[0], *state.latent[0]) - relation.log_units()
+        latent = arrays_of(relation, state.latent[0], ThreadExecutor(1))
+        values = row_bounds(relation, state.sites[0], *latent) - relation.log_units()
         return values - row_divergences(problem.entities[0], state.moments[0])
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -10,8 +10,9 @@ from tensorcep.factor_models.relations import CountTable, Kind, Relation
 
 
 def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
-    """Checked values as the likelihood codes them, 0 where nothing is observed."""
-    return np.asarray(cells.only_observed(kind.likelihood.check_y(values.ravel()).reshape(values.shape)))
+    """Checked values, 0 where nothing is observed, as the likelihood codes them; there 0 as well."""
+    found = kind.likelihood.check_y(values.ravel()).reshape(values.shape)
+    return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
 
 
 def group_sizes(relation: Relation, groups: str) -> np.ndarray:

@@ -19,8 +19,7 @@ def draw_gaussian(given: Given) -> tuple[Sites, np.ndarray]:
     """The noise precision of Gaussian data."""
     relation, cells, f = given.relation, given.relation.cells, given.f
     tau = draw_noise(given, relation.groups, (relation.x - f) ** 2)
-    weight = cells.only_observed(cells.spread(tau, relation.groups))
-    return Sites(weight, weight * relation.x, noise=known(tau)), f
+    return Sites(cells.spread(tau, relation.groups), noise=known(tau)), f
 
 
 def draw_polya_gamma(given: Given) -> tuple[Sites, np.ndarray]:

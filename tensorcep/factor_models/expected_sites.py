@@ -19,6 +19,7 @@ from scipy.special import digamma, gammaln
 
 from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.factor_models.coding import group_sizes
+from tensorcep.factor_models.latent import Latent, Products
 from tensorcep.factor_models.relations import CountTable, Priors, Relation, Sites
 from tensorcep.kernels.special import log_two_cosh_half
 from tensorcep.likelihoods.arrays import log_density
@@ -51,12 +52,15 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
     """q(tau) of each group of cells, given the expected squares of their noise."""
+    return _noise_of(relation, groups, priors, relation.cells.observed_sums(squares, groups))
+
+
+def _noise_of(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
+    """The same, given the sums of these squares over each group."""
     if relation.known_noise is not None:
         return known(relation.known_noise)
     a0, b0 = priors.noise
-    cells = relation.cells
-    b = b0 + 0.5 * cells.observed_sums(squares, groups)
-    return gammas(a0 + 0.5 * group_sizes(relation, groups), b, a0, b0)
+    return gammas(a0 + 0.5 * group_sizes(relation, groups), b0 + 0.5 * squares, a0, b0)
 
 
 def dispersion_posterior(
@@ -83,9 +87,14 @@ def gaussian_sites(
     relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
 ) -> Sites:
     """Sites of Gaussian data at the expected noise precision."""
-    noise = noise_posterior(relation, relation.groups, priors, _squares(relation, f, variance))
-    weight = relation.cells.only_observed(relation.cells.spread(noise.mean, relation.groups))
-    return Sites(weight, weight * relation.x, noise=noise)
+    squares = relation.cells.observed_sums(_squares(relation, f, variance), relation.groups)
+    return sites_of_squares(relation, priors, squares)
+
+
+def sites_of_squares(relation: Relation, priors: Priors, squares: np.ndarray) -> Sites:
+    """The same, given the sums over each group of the expected squares of what is left of the data."""
+    noise = _noise_of(relation, relation.groups, priors, squares)
+    return Sites(relation.cells.spread(noise.mean, relation.groups), noise=noise)
 
 
 def _squares(relation: Relation, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -106,6 +115,14 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     value *= -0.5 * tau
     value += 0.5 * (log_tau - LOG_2PI)
     return value
+
+
+def bounds_of_squares(relation: Relation, sites: Sites, squares: np.ndarray) -> np.ndarray:
+    """Sums over each group of the expected log density of Gaussian data, given those of the squares."""
+    if sites.noise is None:
+        raise ValueError("Gaussian data need a noise precision; got None.")
+    log_density = 0.5 * (sites.noise.log_mean - LOG_2PI) * group_sizes(relation, relation.groups)
+    return np.asarray(log_density - 0.5 * sites.noise.mean * squares)
 
 
 # Polya-Gamma variables on the latent values.
@@ -200,11 +217,14 @@ def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
 # What all forms share.
 
 
-def bound(relation: Relation, table: CountTable | None, sites: Sites, f: np.ndarray, variance: np.ndarray) -> float:
+def bound(relation: Relation, table: CountTable | None, sites: Sites, latent: Latent) -> float:
     """The relation's share of the lower bound of the log evidence, at the sites' own parameters."""
     total = -sum(g.divergence for g in (sites.noise, sites.r) if g is not None)
-    value = relation.kind.form.cell_bounds(relation, sites, f, variance)
-    total += float(relation.cells.observed_sums(value, "all")[0])
+    if isinstance(latent, Products):
+        total += float(bounds_of_squares(relation, sites, latent.squares).sum())
+    else:
+        value = relation.kind.form.cell_bounds(relation, sites, *latent)
+        total += float(relation.cells.observed_sums(value, "all")[0])
     if sites.r is not None and table is not None:
         r = np.exp(sites.r.log_mean)[:, None]
         total += float((table.times * _count_factor(table.counts, r)).sum())

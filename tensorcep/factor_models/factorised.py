@@ -52,7 +52,9 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
         other, sites = opposite(state, side), state.sites[side.number]
         k, f = side.coords, state.latent[side.number][0]
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
-        slope[:, k] += side.sums(sites.target - sites.weight * f, other.mean, executor) - noise * mean[:, k]
+        rest = (sites.weight * side.relation.x if sites.target is None else sites.target) - sites.weight * f
+        rest = side.relation.cells.only_observed(rest)
+        slope[:, k] += side.sums(rest, other.mean, executor) - noise * mean[:, k]
         own = noise + side.sums(sites.weight, other.mean**2, executor)
         curvature = np.repeat(curvature, max(1, len(own) // len(curvature)), axis=0)
         curvature[:, k] += own
@@ -72,7 +74,7 @@ def best_lengths(
         along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
         along *= along
         along *= sites.weight
-        bend += cells.group_sums(along, "row" if side.rows else "column")
+        bend += cells.observed_sums(along, "row" if side.rows else "column")
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
         bend += (noise * d**2).sum(axis=1)
     rise = (slope * direction).sum(axis=1)

@@ -16,6 +16,7 @@ from tensorcep.factor_models.expected_sites import (
     noisy_sites,
     polya_gamma_bounds,
     polya_gamma_sites,
+    sites_of_squares,
 )
 from tensorcep.factor_models.normal_sites import (
     draw_limited,
@@ -37,7 +38,7 @@ SOFTPLUS_CURVATURE = 0.17  # of -log softplus, rounded up (0.1671); times the co
 LABELS_SCALE = 4.0  # a step of 1 in a probability of 1/2 is one of 4 in its logit
 PROBIT_SCALE = 2.5  # and one of sqrt(2 pi) in its probit
 
-CONJUGATE = SiteForm(gaussian_sites, gaussian_bounds, draw_gaussian)
+CONJUGATE = SiteForm(gaussian_sites, gaussian_bounds, draw_gaussian, sites_of_squares)
 POLYA_GAMMA = SiteForm(polya_gamma_sites, polya_gamma_bounds, draw_polya_gamma)
 NOISY = SiteForm(noisy_sites, noisy_bounds, draw_noisy)
 BOEHNING = SiteForm(boehning_sites, boehning_bounds)

@@ -84,7 +84,7 @@ class BayesianPCA(BasePCA):
     Bernoulli(Phi(f)) by "probit", counts
     negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), only under
     Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
-    list of observed cells.
+    list of observed cells; for dense real data some three by method "vb".
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Matrix(NamedTuple):
     def filled(self, values: np.ndarray) -> np.ndarray:
         """The matrix (N, D) with values (N, D) where nothing is observed."""
         if isinstance(self.cells, DenseCells):
-            return self.x if self.cells.observed is None else np.where(self.cells.observed > 0.0, self.x, values)
+            return self.x if self.cells.observed is None else np.where(self.cells.observed, self.x, values)
         result = values.copy()
         result[self.cells.rows, self.cells.cols] = self.x
         return result
@@ -38,15 +38,17 @@ class Matrix(NamedTuple):
 
     def column_counts(self) -> np.ndarray:
         """Number of observed cells of each column."""
-        return np.asarray(self.cells.group_sums(self.cells.only_observed(np.ones((1,) * self.x.ndim)), "column"))
+        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "column"))
 
     def row_counts(self) -> np.ndarray:
         """Number of observed cells of each row."""
-        return np.asarray(self.cells.group_sums(self.cells.only_observed(np.ones((1,) * self.x.ndim)), "row"))
+        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "row"))
 
     def less_columns(self, values: np.ndarray) -> np.ndarray:
         """The observed cells less the value of their column, a cell array."""
-        return np.asarray(self.cells.only_observed(self.x - self.cells.spread(values, "column")))
+        away = np.asarray(self.x - self.cells.spread(values, "column"))
+        self.cells.clear_hidden(away)
+        return away
 
     def at_least(self, limit: np.ndarray) -> Matrix:
         """The matrix with values below the limits (D,) of their columns at these."""
@@ -108,7 +110,7 @@ def read_matrix(X: Any, check: Check, absent: str, name: str = "X") -> Matrix:
         rows, cols = np.nonzero(~missing)
         return _listed(X.shape, rows, cols, X[rows, cols], check, name)
     check(name, X[~missing])
-    return Matrix(DenseCells(X.shape, (~missing).astype(np.float64)), np.where(missing, 0.0, X))
+    return Matrix(DenseCells(X.shape, ~missing), np.where(missing, 0.0, X))
 
 
 def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, check: Check, name: str) -> Matrix:

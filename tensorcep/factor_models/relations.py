@@ -29,7 +29,8 @@ class Sites(NamedTuple):
     Attributes
     ----------
     weight, target : cell arrays
-        The site of a cell is exp(target f - weight f^2 / 2) times a constant.
+        The site of a cell is exp(target f - weight f^2 / 2) times a constant. A target that is None is the weight times
+        the observation.
     noise : Gammas or None
         Noise precision: of Gaussian data, or of the explicit noise.
     r : Gammas or None
@@ -39,7 +40,7 @@ class Sites(NamedTuple):
     """
 
     weight: np.ndarray
-    target: np.ndarray
+    target: np.ndarray | None = None
     noise: Gammas | None = None
     r: Gammas | None = None
     psi: np.ndarray | None = None
@@ -91,11 +92,15 @@ class SiteForm(NamedTuple):
         counts that is free of f.
     drawn : callable or None
         ``drawn(given) -> (Sites, psi)``, given latent values; None where there is no sampler.
+    of_squares : callable or None
+        ``of_squares(relation, priors, squares) -> Sites``, where the expected squares of what is left of the data, sums
+        over the groups, are all that sites and bounds need of the latent values (Gaussian data).
     """
 
     expected: Callable[..., Sites]
     cell_bounds: Callable[..., np.ndarray]
     drawn: Callable[[Given], tuple[Sites, np.ndarray]] | None = None
+    of_squares: Callable[..., Sites] | None = None
 
 
 class Kind(NamedTuple):

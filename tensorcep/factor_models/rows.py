@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.factor_models.latent import Products
 from tensorcep.factor_models.moments import packed_index, second_moments
 from tensorcep.factor_models.relations import RelationProblem
 from tensorcep.factor_models.state import State, opposite, sides
@@ -22,12 +23,16 @@ def natural_parameters(
     eta = np.zeros((entity.n_rows, C))
     for side in sides(problem, e):
         other, sites = opposite(state, side), state.sites[side.number]
-        precision = side.sums(sites.weight, second_moments(other), executor)
+        latent = state.latent[side.number]
+        if isinstance(latent, Products) and not side.rows:
+            precision = sites.weight.T * latent.row_squares
+        else:
+            precision = side.sums(sites.weight, second_moments(other), executor)
         if len(precision) > len(Lam):
             Lam = np.repeat(Lam, len(precision), axis=0)
         all_of_them = np.array_equal(side.coords, np.arange(C))
         Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
-        eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
+        eta[:, side.coords] += side.target_sums(sites, other.mean, executor)
     return Lam, eta
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,12 +21,13 @@ class State(NamedTuple):
 
     `laws` has an item for each entity where something is known of the rows of one. A sampler has draws without
     covariance in place of moments, and in place of the variance psi, the latent values of cells with explicit noise.
+    Where no array holds the latent values, there are `Products` of rows in place of them.
     """
 
     moments: tuple[Moments, ...]
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
-    latent: tuple[tuple[np.ndarray, np.ndarray], ...]
+    latent: tuple[Any, ...]
     tables: tuple[CountTable | None, ...] = ()
     laws: tuple[RowLaw | None, ...] = ()
 
@@ -52,10 +53,18 @@ class Side(NamedTuple):
         """The entity's coordinates in the relation."""
         return self.relation.row_coords if self.rows else self.relation.col_coords
 
-    def sums(self, weight: np.ndarray, vectors: np.ndarray, executor: Executor) -> np.ndarray:
-        """Weighted sums of the opposite entity's vectors along the entity's rows."""
+    def sums(
+        self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Weighted sums of the opposite entity's vectors along the entity's rows, or of `of` times them."""
         cells = self.relation.cells
-        return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor))
+        return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
+
+    def target_sums(self, sites: Sites, vectors: np.ndarray, executor: Executor) -> np.ndarray:
+        """Sums of the opposite entity's vectors times the targets of the sites."""
+        if sites.target is None:
+            return self.sums(sites.weight, vectors, executor, self.relation.x)
+        return self.sums(sites.target, vectors, executor)
 
 
 def sides(problem: RelationProblem, e: int) -> Iterator[Side]:

@@ -29,8 +29,9 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
     away, counts = matrix.less_columns(centre), matrix.column_counts()
-    squares = matrix.cells.group_sums(away**2, "column")
-    largest = matrix.cells.group_sums(np.abs(matrix.x), "all")[0]
+    away *= away
+    squares = matrix.cells.group_sums(away, "column")
+    largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
     own = np.sqrt(squares / np.maximum(counts, 1.0))
     sound = (counts >= FEW) & (own > ROUNDING * np.abs(centre))
     whole = float(np.sqrt(squares.sum() / counts.sum())) or largest / counts.sum() or 1.0
@@ -46,4 +47,5 @@ def standardised(matrix: Matrix, units: Units | None) -> Matrix:
     if units is None:
         return matrix
     away = matrix.less_columns(units.centre)
-    return matrix._replace(x=away / matrix.cells.spread(units.scale, "column"))
+    away /= matrix.cells.spread(units.scale, "column")
+    return matrix._replace(x=away)

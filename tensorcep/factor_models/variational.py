@@ -20,14 +20,14 @@ from tensorcep.factor_models.known_rows import (
     updated,
     with_unsure_rows,
 )
-from tensorcep.factor_models.moments import Moments, latent_moments, log_det_cov, packed_index, variances
-from tensorcep.factor_models.relations import Entity, Relation, RelationPosterior, RelationProblem
+from tensorcep.factor_models.latent import Latent, Products, latent_of
+from tensorcep.factor_models.moments import Moments, log_det_cov, packed_index, variances
+from tensorcep.factor_models.relations import CountTable, Entity, Relation, RelationPosterior, RelationProblem, Sites
 from tensorcep.factor_models.rows import given_one, natural_parameters
 from tensorcep.factor_models.state import State, first_noise, replaced, sides
 
 # update(state, problem, e, executor): new moments of the rows of entity e, given all else
 Update = Callable[[State, RelationProblem, int, Executor], Moments]
-Latent = tuple[np.ndarray, np.ndarray]
 
 
 def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) -> State:
@@ -40,9 +40,9 @@ def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) ->
         moments = moments if told is None else replaced(moments, e, told.moments)
     precisions = tuple(known(entity.precision) for entity in problem.entities)
     tables = tuple(count_table(relation) for relation in problem.relations)
-    latent = tuple(_latent(moments, relation, executor) for relation in problem.relations)
+    latent = tuple(_latent(moments, relation, executor, None) for relation in problem.relations)
     sites = tuple(
-        relation.kind.form.expected(relation, table, problem.priors, None, *f)
+        _sites(relation, table, problem, None, f)
         for relation, table, f in zip(problem.relations, tables, latent, strict=True)
     )
     laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
@@ -56,10 +56,20 @@ def _start_moments(entity: Entity, mean: np.ndarray, largest: float, diagonal: b
     return Moments(mean.copy(), cov[None, :], diagonal)
 
 
-def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor) -> Latent:
+def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor, before: Latent | None) -> Latent:
     u = moments[relation.row].select(relation.row_coords)
     v = moments[relation.col].select(relation.col_coords)
-    return latent_moments(relation.cells, u, v, executor)
+    return latent_of(relation, u, v, executor, before)
+
+
+def _sites(
+    relation: Relation, table: CountTable | None, problem: RelationProblem, old: Sites | None, latent: Latent
+) -> Sites:
+    """The best sites given latent values."""
+    form = relation.kind.form
+    if isinstance(latent, Products) and form.of_squares is not None:
+        return form.of_squares(relation, problem.priors, latent.squares)
+    return form.expected(relation, table, problem.priors, old, *latent)
 
 
 def sweep(state: State, problem: RelationProblem, update: Update, executor: Executor) -> tuple[State, Sweep]:
@@ -110,8 +120,8 @@ def _known_rows(
 def _refreshed(state: State, problem: RelationProblem, index: int, executor: Executor) -> State:
     """The state with one relation's latent moments and sites computed anew."""
     relation = problem.relations[index]
-    latent = _latent(state.moments, relation, executor)
-    sites = relation.kind.form.expected(relation, state.tables[index], problem.priors, state.sites[index], *latent)
+    latent = _latent(state.moments, relation, executor, state.latent[index])
+    sites = _sites(relation, state.tables[index], problem, state.sites[index], latent)
     return state._replace(
         latent=replaced(state.latent, index, latent),
         sites=replaced(state.sites, index, sites),
@@ -141,6 +151,8 @@ def _squares(entity: Entity, moments: Moments) -> np.ndarray:
 
 def _change(new: Latent, old: Latent) -> float:
     """Root mean square change of the latent means, relative to the root mean square of the latent values."""
+    if isinstance(new, Products):
+        return new.change(old)  # type: ignore[arg-type]
     moved = new[0] - old[0]
     size = float(np.vdot(new[0], new[0])) + float(new[1].sum()) * (new[0].size / new[1].size)
     return float(np.sqrt(np.vdot(moved, moved) / size)) if size > 0.0 else 0.0
@@ -152,7 +164,7 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
         return np.nan
     total = 0.0
     for index, relation in enumerate(problem.relations):
-        total += bound(relation, state.tables[index], state.sites[index], *state.latent[index])
+        total += bound(relation, state.tables[index], state.sites[index], state.latent[index])
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:

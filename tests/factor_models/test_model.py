@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.relation_problems import data, problem
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.cells import DenseCells, ListedCells
+from tensorcep.factor_models.expected_sites import bound, sites_of_squares
+from tensorcep.factor_models.latent import Products, arrays_of, latent_of
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments, packed_index, second_moments
+from tensorcep.factor_models.relations import Priors
 
 SERIAL = ThreadExecutor(1)
 
@@ -71,3 +75,52 @@ def test_relations_listed_cells_sum_as_dense_ones(rng, groups):
     found = listed.row_sums(own, B, SERIAL)
     np.testing.assert_allclose(found, dense.row_sums(dense.only_observed(values), B, SERIAL), atol=1e-12)
     assert dense.n_observed == listed.n_observed == seen.sum()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (6, 1), (6, 5)])
+@pytest.mark.parametrize("of", [False, True])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_relations_sums_by_blocks_are_those_of_whole_arrays(rng, monkeypatch, shape, of, gaps):
+    monkeypatch.setattr("tensorcep.factor_models.cells.BLOCK", 10)  # two rows
+    seen = rng.random((6, 5)) < 0.6 if gaps else np.ones((6, 5), dtype=bool)
+    cells, x = DenseCells((6, 5), seen if gaps else None), np.where(seen, rng.standard_normal((6, 5)), 0.0)
+    weight, A, B = rng.random(shape), rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
+    given = cells.only_observed(weight) if shape == (6, 5) else weight
+    whole, values = np.where(seen, weight, 0.0) * (x if of else 1.0), x if of else None
+    rows, columns = (np.broadcast_to(found, (n, 2)) for found, n in ((whole @ B, 6), (whole.T @ A, 5)))
+    for found, expected in (
+        (cells.row_sums(given, B, SERIAL, values), rows),
+        (cells.column_sums(given, A, SERIAL, values), columns),
+    ):
+        np.testing.assert_allclose(np.broadcast_to(found, expected.shape), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("groups", ["all", "column"])
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_relations_products_say_what_arrays_say(rng, monkeypatch, groups, gaps):
+    monkeypatch.setattr("tensorcep.factor_models.cells.BLOCK", 18)  # three rows
+    relation = problem(data(rng, "gaussian", missing=gaps), 3, "gaussian", groups=groups).relations[0]
+    cells, (N, D) = relation.cells, relation.cells.shape
+    old, u, v = (packed(rng, n, 3) for n in (N, N, D))
+    before = latent_of(relation, old, v, SERIAL)
+    found = latent_of(relation, u, v, SERIAL, before)
+    moved = latent_of(relation, u, packed(rng, D, 3), SERIAL, found)
+    assert isinstance(found, Products)
+    assert moved.means is found.means
+    assert before.means is not found.means
+    f, variance = arrays_of(relation, found, SERIAL)
+    squares = cells.observed_sums((relation.x - f) ** 2 + variance, groups)
+    np.testing.assert_allclose(found.squares, squares, rtol=1e-12)
+    sites = sites_of_squares(relation, Priors(), found.squares)
+    arrays = bound(relation, None, sites, (f, variance))
+    assert bound(relation, None, sites, found) == pytest.approx(arrays, rel=1e-12)
+    np.testing.assert_allclose(
+        np.broadcast_to(found.row_squares, (D, 6)),
+        np.broadcast_to(cells.column_sums(np.ones((1, 1)), second_moments(u), SERIAL), (D, 6)),
+        rtol=1e-12,
+    )
+    away, size = (u.mean - old.mean) @ v.mean.T, (f**2 + variance).sum()
+    assert found.change(before) == pytest.approx(np.sqrt((away**2).sum() / size), rel=1e-10)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]  # rows and columns turned: no latent value changes
+    turned = latent_of(relation, u._replace(mean=u.mean @ turn), v._replace(mean=v.mean @ turn), SERIAL)
+    assert turned.change(found) < 1e-7

@@ -60,7 +60,7 @@ def problem(
         cells, x = DenseCells(x.shape, None if seen.all() else seen.astype(float)), np.where(seen, x, 0.0)
     limited = likelihood == "limited"
     kind = LIMITED if limited else kind_of(likelihood, augmentation)
-    x = np.maximum(x, LIMIT) if limited else x
+    x = cells.only_observed(np.maximum(x, LIMIT)) if limited else x
     relation = Relation(
         0,
         1,
