@@ -70,6 +70,9 @@ TINY = {
     ),
     "studies.measure_coverage": "--ranks 1 --true-rank 1 --shape 12,10,8 --density 0.4 --seeds 1",
     "studies.measure_distributed": "--entries 2000 --ranks 2 --sweeps 3 --threads 1 --workers 1 --engines vmp",
+    "studies.check_distributed": (
+        "--entries 2000 --kill-entries 2000 --ranks 2 --sweeps 5 --rounds 1 --engines vmp --kill gibbs"
+    ),
     "studies.measure_factor_models": "--ranks 3 --sweeps 6 --every 20 --methods vb-factorized",
     "studies.measure_gaussian_process": "--data crabs --draws 60 --inducing crabs --counts 4",
     "studies.measure_out_of_core": "--entries 3000 --rank 2 --sweeps 2 --share 0.3",
@@ -109,6 +112,7 @@ SLOW = {
     "studies.gauntlet",
     "studies.measure_accuracy",
     "studies.measure_distributed",
+    "studies.check_distributed",
 }
 Rows = list[dict[str, Any]]
 Run = Callable[..., str]
