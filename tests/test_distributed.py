@@ -19,6 +19,9 @@ from sklearn.model_selection import KFold, cross_validate
 import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core.cluster import Cluster, ClusterError
+from tensorcep.core.held import LackingError
+from tensorcep.cp.workers.sent import HeldRows
+from tensorcep.cp.workers.store import Piece
 from tensorcep.entries.dask_frames import frame_of_dask
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
@@ -95,10 +98,39 @@ def test_errors_of_workers_are_those_of_this_process(client: Any) -> None:
 
 def test_tasks_of_a_turn_are_of_one_worker(client: Any) -> None:
     cluster = Cluster(client)
-    pids = [[told.value for told in cluster.run(os.getpid, [()] * 3, "pid", spread=True, at=n)] for n in range(3)]
+    pids = [
+        [told.value for told in cluster.run(os.getpid, [()] * 3, "pid", where=cluster.turns(3, n))] for n in range(3)
+    ]
     assert all(len(set(own)) == 1 for own in pids)
     assert pids[0] == pids[2] != pids[1]
     assert {own[0] for own in pids} == set(client.run(os.getpid).values())
+
+
+def lacking(n: int, given: int | None) -> int:
+    """A task that lacks what it was not given."""
+    if given is None:
+        raise LackingError
+    return n + given
+
+
+def test_tasks_that_lack_something_are_given_it(client: Any) -> None:
+    cluster = Cluster(client)
+    held = cluster.put(10)
+    running = cluster.begin(lacking, [(1, held), (2, None)], "lacking", whole=lambda i: (i + 1, held))
+    assert [told.value for told in running.finish()] == [11, 12]
+    assert running.again
+    with pytest.raises(ClusterError, match="were lost"):
+        cluster.run(lacking, [(1, None)], "lacking", whole=lambda i: (i, None))
+
+
+def test_rows_that_workers_draw_do_not_go_there_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(HeldRows, "value", property(lambda rows: sent.append(rows) or [Piece(0, rows.rows)]))
+    recorded(lambda: distributed.fit(of_workers(GIBBS), TENSOR, client=client, n_parts=2))
+    assert len(sent) == 3 * 2  # the modes of two chains, before the first sweep
+    sent.clear()
+    recorded(lambda: distributed.fit(of_workers("vmp"), TENSOR, client=client, n_parts=2))
+    assert len(sent) == 2 * 3 * 6  # second moments and means of the mode that was updated, and at first of all but one
 
 
 @pytest.mark.slow

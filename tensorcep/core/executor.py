@@ -46,6 +46,9 @@ class Executor(Protocol):
         `scratch` makes the last arguments of each call: work space that no two calls may share.
         """
 
+    def settle(self) -> None:
+        """Wait until all rows that were drawn are in place; nothing else is run before they are."""
+
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
 
@@ -82,6 +85,9 @@ class ThreadExecutor:
         ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
         for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
             future.result()
+
+    def settle(self) -> None:
+        """As `Executor.settle`; they are."""
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """As `Executor.apart`, as many at once as there are threads; of the rest each has all threads for itself."""

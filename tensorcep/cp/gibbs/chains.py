@@ -153,6 +153,7 @@ def draw_factors(
         record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
         rooms[k].start()
         executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
+    executor.settle()
     return fit
 
 

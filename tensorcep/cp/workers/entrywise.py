@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Held
+from tensorcep.core.held import Held
 from tensorcep.cp.model import sum_squares
 from tensorcep.cp.rows import ALIGNED_BLOCKS
-from tensorcep.cp.workers.tasks import Source, all_rows
+from tensorcep.cp.workers.store import Store
+from tensorcep.cp.workers.tasks import Given
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.streams import new_stream
 
 # An array of a range of blocks as workers have it, or the one number that it holds.
-Given = np.ndarray | float
+Numbers = np.ndarray | float
 
 
 class Blocks(NamedTuple):
@@ -64,14 +65,14 @@ def cut(array: np.ndarray, where: Blocks, keep: Callable[[np.ndarray], Held]) ->
     return float(flat[0]) if part.strides[0] == 0 or (flat == flat[0]).all() else keep(part)
 
 
-def _whole(where: Blocks, given: Given) -> np.ndarray:
+def _whole(where: Blocks, given: Numbers) -> np.ndarray:
     out = np.empty((where.last, LANES))
     out[where.first :] = given
     return out
 
 
 def draw_blocks(
-    where: Blocks, name: KernelName, key: tuple[int, int, int], weighted: bool, given: list[Given]
+    where: Blocks, name: KernelName, key: tuple[int, int, int], weighted: bool, given: list[Numbers]
 ) -> tuple[np.ndarray, ...]:
     """Draws of the targets, and if they are `weighted` of the weights, of the entries of a range of blocks.
 
@@ -84,9 +85,10 @@ def draw_blocks(
 
 
 def square_blocks(
-    where: Blocks, rows: np.ndarray, source: Source, blocks: list[np.ndarray], twice: np.ndarray
+    where: Blocks, rows: np.ndarray, given: Given, blocks: list[Any], store: Store, twice: np.ndarray
 ) -> np.ndarray:
     """`sum_squares` of a range of blocks, whose packed rows are `rows`."""
-    second, square = all_rows(source, blocks), np.empty((len(rows), LANES))
-    sum_squares(0, len(rows), np.array(rows), second, np.array(twice), square, np.empty(second.shape[1]))
+    square = np.empty((len(rows), LANES))
+    with given.read(blocks, store) as (second,):
+        sum_squares(0, len(rows), np.array(rows), second, np.array(twice), square, np.empty(second.shape[1]))
     return square

@@ -1,9 +1,10 @@
 """An executor whose sums over entries are made on the workers of a cluster; all else runs on threads here.
 
 Rows are here. Of each mode they go to the workers when they have changed, and the new rows, or the sums, of every range
-of rows come back. What entries say where that changes (auxiliary variables) is here, too: its draws and the squares
-that it follows from are made by the workers, and each range of rows gets its own, in its order. Kernels, entries and
-orders of additions are those of one process, and so are the bits.
+of rows come back. Rows that workers draw they have from each other (`drawing`). What entries say where that changes
+(auxiliary variables) is here, too: its draws and the squares that it follows from are made by the workers, and each
+range of rows gets its own, in its order. Kernels, entries and orders of additions are those of one process, and so are
+the bits.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Cluster, Held
+from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Kernel, ThreadExecutor
+from tensorcep.core.held import Call, Held
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.chains import draw_parts
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.streams import CHAINS
 from tensorcep.cp.model import sum_chunks, sum_squares
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.workers.drawing import Drawing, Room
 from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
-from tensorcep.cp.workers.parts import Part, cuts_of, write_part
+from tensorcep.cp.workers.parts import shared
 from tensorcep.cp.workers.passing import Passing
+from tensorcep.cp.workers.sent import SentRows, Sources
 from tensorcep.cp.workers.shelf import Shelf
-from tensorcep.cp.workers.tasks import Draw, Order, Range, Source, draw_range, sum_range
+from tensorcep.cp.workers.store import Order
+from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, sum_ranges
 from tensorcep.kernels.rows import arrange
 
 # Sources that were arranged last: those of one update at most.
@@ -63,7 +68,8 @@ class ClusterExecutor:
 
     def __init__(self, cluster: Cluster, folder: Path, n_threads: int, shelf: Shelf):
         self._cluster, self._folder, self._n_parts = cluster, folder, 1
-        self._passing = Passing(cluster, folder, shelf, self._blocks_of)
+        self._rows = SentRows(cluster)
+        self._passing, self._drawing = Passing(cluster, folder, shelf, self._rows), Drawing(cluster, self._rows)
         self._local = ThreadExecutor(n_threads)
         self._first: np.ndarray | None = None
         self._problem: Problem | None = None
@@ -79,6 +85,7 @@ class ClusterExecutor:
         self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
         self.makes_sources = True
         self._passing.begin(problem)
+        self._rows.begin(self._first)
         known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
         names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]
         self._drawn = [(kernel, name, weighted) for kernel, name, weighted in names if name is not None]
@@ -87,6 +94,7 @@ class ClusterExecutor:
         """End the threads, and let the workers forget the rows."""
         self._local.close()
         self._passing.close()
+        self._rows.close()
         self._blocks.clear()
         self._entries.clear()
 
@@ -97,7 +105,7 @@ class ClusterExecutor:
         """
         if self._first is None or n == 1:
             return [task(i, *args, self) for i in range(n)]
-        self._own_workers = n % max(1, self._cluster.n_workers) == 0
+        self._own_workers = n % max(1, len(self._cluster.workers)) == 0
         with ThreadPoolExecutor(n) as pool:
             futures = [pool.submit(task, i, *args, self) for i in range(n)]
             try:
@@ -115,11 +123,15 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
-        if self._passing.run(kernel, record, scratch):
+        if kernel is arrange and first == last:
             return
         if self._first is not None and kernel is draw_parts:
             self._draw(*record[1:])
-        elif self._first is not None and kernel is sum_chunks:
+            return
+        self.settle()
+        if self._passing.run(kernel, record, scratch):
+            return
+        if self._first is not None and kernel is sum_chunks:
             self._sum(*record)
         elif self._problem is not None and kernel is sum_squares and record[0] is self._problem.entries.rows:
             self._squares(*record)
@@ -138,8 +150,12 @@ class ClusterExecutor:
         if known.orders is not None:
             known.orders.append(Order(first, last, places))
 
+    def settle(self) -> None:
+        """As `Executor.settle`."""
+        self._drawing.settle()
+
     def _draw(self, offset: int, lists: Any, source: Any, columns: Any, entries: Any, *rest: Any) -> None:
-        """Draw the rows of a mode in place; the arguments are those of `draw_rows`."""
+        """Have the rows of a mode drawn in place; the arguments are those of `draw_rows`."""
         Lam, eta, precision, key, fit, factors = rest
         start, end, others = lists
         base, weight, target = entries
@@ -150,20 +166,17 @@ class ClusterExecutor:
         sizes = None if np.array_equal(end, start[1:]) else self._sent(f"sizes {chain}", mode, (end - start[:-1])[own])
         given = (("Lam", Lam), ("eta", eta))
         lines = [one if len(one) == 1 else self._sent(f"{name} {chain}", mode, one) for name, one in given]
-        blocks = self._blocks_of("factors", chain, factors)
-        draw = Draw(columns, precision, key, tuple(block.name for block in blocks))
-        calls = []
-        for one in ranges:
-            mine = slice(*(int(start[offset + row]) - base for row in (one.first, one.last)))
-            sites = None if stay else self._kept((weight[mine] if len(weight) else None, target[mine]))
-            calls.append((one, draw, blocks, *lines, sizes, sites))
-        self._arranged.clear()
         at = chain if self._own_workers else None
-        told = self._cluster.run(draw_range, calls, f"rows-of-mode-{mode}", spread=True, at=at)
-        for one, (rows, squares) in zip(ranges, (each.value for each in told), strict=True):
-            factors[offset + one.first : offset + one.last] = rows
-            fit[one.first : one.last] = squares
-            self._cluster.received += rows.nbytes + squares.nbytes
+        shares = shared(ranges, self._cluster.turns(at=at))
+        sites = []
+        for share in shares:
+            mine = [slice(*(int(start[offset + row]) - base for row in (one.first, one.last))) for one in share]
+            sites.append(
+                [None if stay else self._kept((weight[one] if len(weight) else None, target[one])) for one in mine]
+            )
+        rows, draw = Room(f"factors {chain}", mode, offset, factors, fit), Draw(columns, precision, key)
+        self._drawing.draw(rows, draw, shares, lambda i: (*lines, sizes, sites[i]), at)
+        self._arranged.clear()
 
     def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any) -> None:
         """Sums of the rows of a mode, in place; the arguments are those of `sum_chunks`."""
@@ -172,16 +185,18 @@ class ClusterExecutor:
         mode, start, entry = self._mode_at(offset), by_row.start, by_row.entry
         value = partial(np.take, target, entry) if stay else partial(np.copy, NOTHING)
         ranges = self._ranges_of(by_row.others, lambda: (start, by_row.others, value()))[mode]
-        every: list[Held] = []
-        sources = (self._source("seconds", seconds, every), self._source("means", means, every))
+        read = self._source("seconds", seconds, mode) + self._source("means", means, mode)
+        shares, sites = shared(ranges, self._cluster.turns()), []
+        for share in shares:
+            mine = [entry[int(start[offset + one.first]) : int(start[offset + one.last])] for one in share]
+            sites.append([None if stay else self._kept((_unless_one(weight[one]), target[one])) for one in mine])
+
+        def call(i: int, *rows: Any) -> Call:
+            return shares[i], *rows, sites[i]
+
+        told = self._rows.run(sum_ranges, read, len(shares), call, f"sums-of-mode-{mode}")
         self._arranged.clear()
-        calls = []
-        for one in ranges:
-            mine = entry[int(start[offset + one.first]) : int(start[offset + one.last])]
-            sites = None if stay else self._kept((_unless_one(weight[mine]), target[mine]))
-            calls.append((one, sources, every, sites))
-        told = self._cluster.run(sum_range, calls, f"sums-of-mode-{mode}", spread=True)
-        for one, found in zip(ranges, (each.value for each in told), strict=True):
+        for one, found in zip(ranges, itertools.chain.from_iterable(told), strict=True):
             for whole, some in zip((out, linear), found, strict=True):
                 whole[offset + one.first : offset + one.last] = some
                 self._cluster.received += some.nbytes
@@ -196,13 +211,13 @@ class ClusterExecutor:
         self._cluster.sent += sum(0 if one is None else one.nbytes for one in sites)
         return self._cluster.put(sites)
 
-    def _source(self, what: str, source: np.ndarray, every: list[Held]) -> Source:
-        """How workers make a source of what they have; its blocks go to the end of the list `every`."""
+    def _source(self, what: str, source: np.ndarray, but: int | None = None) -> Sources:
+        """How workers make a source, of the rows of all modes but one, of what they have."""
         known = next((one for one in self._arranged if one.out is source), Arranged(source, source, None))
         kind = what if known.orders is None else "numbers"
-        blocks = self._blocks_of(kind, 0, known.numbers)
-        every += blocks
-        return Source(what, kind, tuple(block.name for block in blocks), known.orders, len(every) - len(blocks))
+        self._rows.look(kind, known.numbers, but)
+        modes = [k for k in self._rows.modes if k != but]
+        return self._rows.source(kind, modes, what, known.orders)
 
     def _draw_sites(
         self, kernel: Any, y: np.ndarray, used: np.ndarray, f: np.ndarray, theta: np.ndarray, *rest: Any
@@ -218,7 +233,7 @@ class ClusterExecutor:
                 for n, array in enumerate((y, used, f, theta))
             ]
             calls.append((one, name, key, weighted, given))
-        told = self._cluster.run(draw_blocks, calls, "auxiliary-variables", spread=True)
+        told = self._cluster.run(draw_blocks, calls, "auxiliary-variables", where=self._cluster.turns(len(calls)))
         for one, found in zip(ranges, (each.value for each in told), strict=True):
             for whole, some in zip((target, weight), found, strict=False):
                 whole[one.first : one.last] = some
@@ -226,15 +241,17 @@ class ClusterExecutor:
 
     def _squares(self, rows: np.ndarray, second: np.ndarray, twice: np.ndarray, square: np.ndarray) -> None:
         """Squares of the entries in place; the arguments are those of `sum_squares`."""
-        ranges, every = blocks_of(len(square), self._n_parts), list[Held]()
-        source = self._source("seconds", second, every)._replace(what="whole")
+        ranges = blocks_of(len(square), self._n_parts)
+        known = self._source("seconds", second)
+        read = known._replace(sources=tuple(one._replace(what="whole") for one in known.sources))
+        own = [self._same(4, one.first, rows, rows[one.first : one.last]) for one in ranges]
+
+        def call(i: int, *given: Any) -> Call:
+            return ranges[i], own[i], *given, twice
+
+        told = self._rows.run(square_blocks, read, len(ranges), call, "squares")
         self._arranged.clear()
-        calls = []
-        for one in ranges:
-            own = self._same(4, one.first, rows, rows[one.first : one.last])
-            calls.append((one, own, source, every, twice))
-        told = self._cluster.run(square_blocks, calls, "squares", spread=True)
-        for one, found in zip(ranges, (each.value for each in told), strict=True):
+        for one, found in zip(ranges, told, strict=True):
             square[one.first : one.last] = found
             self._cluster.received += found.nbytes
 
@@ -250,19 +267,9 @@ class ClusterExecutor:
             known = self._entries[number, first] = (array, self._once(part))
         return known[1]
 
-    @property
-    def _offsets(self) -> np.ndarray:
-        """The first packed row of every mode."""
-        return np.asarray(self._first)[:-1]
-
     def _mode_at(self, offset: int) -> int:
         """The mode whose first packed row that is."""
-        return int(np.flatnonzero(self._offsets == offset)[-1])
-
-    def _blocks_of(self, what: str, which: int, rows: np.ndarray) -> list[Held]:
-        """The rows of every mode as workers have them."""
-        bounds = itertools.pairwise(np.asarray(self._first).tolist())
-        return [self._sent(f"{what} {which}", k, rows[a:b]) for k, (a, b) in enumerate(bounds)]
+        return int(np.flatnonzero(np.asarray(self._first)[:-1] == offset)[-1])
 
     def _sent(self, what: str, mode: int, array: np.ndarray) -> Held:
         """An array as workers have it, sent again where it has changed."""
@@ -281,18 +288,11 @@ class ClusterExecutor:
             known = self._ranges.get(id(others))
             if known is None:
                 given = arrays()
-                known = (others, [self._written(k, *given) for k in range(len(self._offsets))])
+                bounds = itertools.pairwise(np.asarray(self._first).tolist())
+                ranges = [ranges_of_mode(self._folder, k, self._n_parts, own, given) for k, own in enumerate(bounds)]
+                known = (others, ranges)
                 self._ranges[id(others)] = known
             return known[1]
-
-    def _written(self, k: int, start: np.ndarray, others: np.ndarray, value: np.ndarray) -> list[Range]:
-        a, b = (int(row) for row in np.asarray(self._first)[k : k + 2])
-        ranges = []
-        for first, last in itertools.pairwise(cuts_of(start[a : b + 1], self._n_parts).tolist()):
-            begin, end = int(start[a + first]), int(start[a + last])
-            part = Part(start[a + first : a + last + 1] - begin, others[begin:end], value[begin:end])
-            ranges.append(Range(write_part(self._folder, part), first, last, k))
-        return ranges
 
 
 def _unless_one(weight: np.ndarray) -> np.ndarray | None:

@@ -18,7 +18,8 @@ from tensorcep.cp.rows import RowState
 from tensorcep.cp.workers.entrywise import KernelName
 from tensorcep.cp.workers.kept import Memory, Version, Where, messages_at, written
 from tensorcep.cp.workers.parts import open_part
-from tensorcep.cp.workers.tasks import Source, all_rows
+from tensorcep.cp.workers.store import Store
+from tensorcep.cp.workers.tasks import Given
 from tensorcep.kernels.nearest import NARROW_SIGNATURE
 
 SIGNATURES = {"tilted": TILTED_SIGNATURE, "loglik": LOGLIK_SIGNATURE, "narrow": NARROW_SIGNATURE}
@@ -52,8 +53,9 @@ class Work(NamedTuple):
         From the one to before the other.
     offsets : (K + 1,) int64
     columns : Columns
-    sources : tuple of (type, dict)
-        Every record of rows: `RowState` or another, and the fields that the kernel uses; there are R columns.
+    rows : tuple of (type, tuple of str)
+        Every record of rows: `RowState` or another, and the fields that the kernel uses, in the order of the sources;
+        there are R columns.
     R : int
     noise : tuple of float
     rule : NamedTuple
@@ -66,7 +68,7 @@ class Work(NamedTuple):
     modes: tuple[int, int]
     offsets: np.ndarray
     columns: Columns
-    sources: tuple[tuple[type, dict[str, Source]], ...]
+    rows: tuple[tuple[type, tuple[str, ...]], ...]
     R: int
     noise: tuple[float, float]
     rule: Any
@@ -86,10 +88,21 @@ class Found(NamedTuple):
     versions: tuple[Version, ...]
 
 
-def pass_chunk(
-    chunk: Chunk, work: Work, blocks: list[np.ndarray], where: Where | None = None, memory: Memory | None = None
-) -> Found:
-    """New messages of a chunk; without a `where` none are kept."""
+def pass_chunks(
+    chunks: list[Chunk],
+    work: Work,
+    given: Given,
+    blocks: list[Any],
+    store: Store,
+    places: list[Where] | None = None,
+    memory: Memory | None = None,
+) -> list[Found]:
+    """New messages of some chunks; without places none are kept."""
+    with given.read(blocks, store) as sources:
+        return [_pass(one, work, sources, places[n] if places else None, memory) for n, one in enumerate(chunks)]
+
+
+def _pass(chunk: Chunk, work: Work, sources: list[np.ndarray], where: Where | None, memory: Memory | None) -> Found:
     part = open_part(chunk.path, ChunkPart)
     entries, K = _entries(part, work.offsets), part.rows.shape[1]
     if where is None or memory is None:
@@ -97,9 +110,9 @@ def pass_chunk(
     else:
         messages = messages_at(where, part.weight, work.R, memory)
     n_rows, P, R = int(work.offsets[-1]), work.R * (work.R + 1) // 2, work.R
-    none = np.zeros(0)
+    none, left = np.zeros(0), iter(sources)
     sums = Sums(untouched((1, n_rows, P)), untouched((1, n_rows, R)), np.zeros((1, 2)), np.zeros(1), none)
-    rows = [_rows(kind, fields, (n_rows, R), blocks) for kind, fields in work.sources]
+    rows = [_rows(kind, {name: next(left) for name in names}, (n_rows, R)) for kind, names in work.rows]
     columns = Columns(*(np.array(one) for one in work.columns))
     rule = _with_addresses(work, columns)
     kept = first_cavities(0, K, work.R)
@@ -113,14 +126,17 @@ def pass_chunk(
     return Found(found, sums.noise[0], float(sums.skipped[0]), versions)
 
 
-def scale_chunk(
-    chunk: Chunk, factor: np.ndarray, modes: list[int], where: Where, memory: Memory, R: int
-) -> tuple[Version, ...]:
-    """Multiply the messages of a chunk by the factors of their rows, (n_rows,), which are 1 but in these modes."""
-    part = open_part(chunk.path, ChunkPart)
-    messages = messages_at(where, part.weight, R, memory)
-    scale_messages(0, len(part.rows), np.array(factor), part.rows, messages.Lam, messages.eta)
-    return written(where, messages, modes, memory)
+def scale_chunks(
+    chunks: list[Chunk], factor: np.ndarray, modes: list[int], places: list[Where], memory: Memory, R: int
+) -> list[tuple[Version, ...]]:
+    """Multiply the messages of some chunks by the factors of their rows, (n_rows,), which are 1 but in these modes."""
+    versions = []
+    for chunk, where in zip(chunks, places, strict=True):
+        part = open_part(chunk.path, ChunkPart)
+        messages = messages_at(where, part.weight, R, memory)
+        scale_messages(0, len(part.rows), np.array(factor), part.rows, messages.Lam, messages.eta)
+        versions.append(written(where, messages, modes, memory))
+    return versions
 
 
 def untouched(shape: tuple[int, ...]) -> np.ndarray:
@@ -141,18 +157,13 @@ def _entries(part: ChunkPart, offsets: np.ndarray) -> Entries:
     )
 
 
-def _rows(kind: type, fields: dict[str, Source], size: tuple[int, int], blocks: list[np.ndarray]) -> Any:
+def _rows(kind: type, fields: dict[str, np.ndarray], size: tuple[int, int]) -> Any:
     """A record of rows, whose fields that no kernel uses are zeros."""
     n, R = size
     if kind is not RowState:
-        return kind(**{name: all_rows(one, blocks) for name, one in fields.items()})
+        return kind(**fields)
     shapes = {"Lam": (n, R * (R + 1) // 2), "eta": (n, R), "mean": (n, R), "cov": (n, R * (R + 1) // 2), "good": (n,)}
-    return RowState(
-        **{
-            name: all_rows(fields[name], blocks) if name in fields else untouched(shape)
-            for name, shape in shapes.items()
-        }
-    )
+    return RowState(**{name: fields[name] if name in fields else untouched(shape) for name, shape in shapes.items()})
 
 
 def _with_addresses(work: Work, columns: Columns) -> Any:

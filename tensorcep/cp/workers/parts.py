@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,7 @@ from tensorcep.core.files import atomic_write
 from tensorcep.kernels.slots import LANES
 
 Record = TypeVar("Record", bound=tuple[Any, ...])
+Item = TypeVar("Item")
 
 # A range has about so many entries, and each mode so many ranges, if it is not said.
 ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
@@ -58,6 +60,12 @@ def cuts_of(start: np.ndarray, n_parts: int) -> np.ndarray:
     n, places = len(start) - 1, start[0] + np.arange(1, n_parts) * (start[-1] - start[0]) // n_parts
     inner = -(-np.searchsorted(start, places) // LANES) * LANES
     return np.unique(np.concatenate([[0], np.minimum(inner, n), [n]]))
+
+
+def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:
+    """The items, in their order, in a list for each worker, or fewer."""
+    n = max(1, min(len(items), len(workers)))
+    return [list(items[i * len(items) // n : (i + 1) * len(items) // n]) for i in range(n)]
 
 
 def write_part(folder: Path, part: Any) -> str:

@@ -6,14 +6,14 @@ same; there are `tensorcep.cp.model.MAX_CHUNKS` of them at most, and fewer where
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tensorcep.core.cluster import Cluster, Held
+from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Rooms
+from tensorcep.core.held import Call, Held
 from tensorcep.cp.cep.averaged import averaged_chunks
 from tensorcep.cp.cep.closed import Factors, closed_chunks
 from tensorcep.cp.cep.sweep import cep_chunks
@@ -24,10 +24,11 @@ from tensorcep.cp.model import Entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.entrywise import KernelName, name_of_kernel
 from tensorcep.cp.workers.kept import Memory, Version, Where
-from tensorcep.cp.workers.messages import Chunk, ChunkPart, Found, Work, pass_chunk, scale_chunk
-from tensorcep.cp.workers.parts import write_part
+from tensorcep.cp.workers.messages import Chunk, ChunkPart, Found, Work, pass_chunks, scale_chunks
+from tensorcep.cp.workers.parts import shared, write_part
+from tensorcep.cp.workers.sent import SentRows, Sources
 from tensorcep.cp.workers.shelf import Shelf, Stored
-from tensorcep.cp.workers.tasks import Source
+from tensorcep.cp.workers.tasks import Given
 from tensorcep.kernels.nearest import narrow
 from tensorcep.likelihoods.record import Likelihood
 
@@ -46,12 +47,11 @@ class Passing:
     folder : Path
         Of entries.
     shelf : Shelf
-    blocks_of : callable
-        ``blocks_of(what, which, rows)``: the rows of every mode as workers have them.
+    rows : SentRows
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, shelf: Shelf, blocks_of: Callable[..., list[Held]]):
-        self._cluster, self._folder, self._shelf, self._blocks_of = cluster, folder, shelf, blocks_of
+    def __init__(self, cluster: Cluster, folder: Path, shelf: Shelf, rows: SentRows):
+        self._cluster, self._folder, self._shelf, self._rows = cluster, folder, shelf, rows
         self._problem: Problem | None = None
         self._chunks: tuple[Any, list[Chunk]] | None = None
         self._memory: tuple[str, Held] | None = None
@@ -82,26 +82,33 @@ class Passing:
     def _pass(self, kernel: Any, record: tuple[Any, ...], scratch: Any, likelihood: Likelihood) -> None:
         (modes, entries, columns, *rows), (messages, _, sums, noise, rule) = record[:-5], record[-5:]
         chunks, stored = self._chunks_of(entries), self._shelf.get(messages.Lam)
-        every: list[Held] = []
-        sources = tuple(
-            (type(own), {name: self._source(f"{n} {name}", getattr(own, name), every) for name in names})
-            for n, (own, names) in enumerate(zip(rows, _fields(kernel, rule), strict=True))
-        )
+        fields, every = _fields(kernel, rule), range(len(entries.offsets) - 1)
+        read = Sources((), {})
+        for n, (own, names) in enumerate(zip(rows, fields, strict=True)):
+            for name in names:
+                self._rows.look(f"{n} {name}", getattr(own, name))
+                read += self._rows.source(f"{n} {name}", every)
         work = Work(
             kernel=_named(kernel),
             modes=modes,
             offsets=entries.offsets,
             columns=columns,
-            sources=sources,
+            rows=tuple((type(own), names) for own, names in zip(rows, fields, strict=True)),
             R=sums.eta.shape[2],
             noise=noise,
             rule=rule._replace(**{name: 0 for name in ADDRESSES if hasattr(rule, name)}),
             addresses=_addresses(rule, likelihood),
             scratch=scratch.make if isinstance(scratch, Rooms) else scratch,
         )
-        calls = [(chunk, work, every, *self._where(stored, chunk)) for chunk in chunks]
-        told = self._cluster.run(pass_chunk, calls, "messages-" + "-".join(map(str, range(*modes))), spread=True)
-        found: list[Found] = [one.value for one in told]
+        shares = shared(chunks, self._cluster.turns())
+
+        def call(i: int, given: Given, blocks: list[Held], store: Held) -> Call:
+            return shares[i], work, given, blocks, store, *self._where(stored, shares[i])
+
+        what = "messages-" + "-".join(map(str, range(*modes)))
+        found: list[Found] = [
+            one for told in self._rows.run(pass_chunks, read, len(shares), call, what) for one in told
+        ]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
             self._take(c, chunk, modes, entries.offsets, one, sums)
         if stored is not None:
@@ -128,25 +135,22 @@ class Passing:
         bounds = zip(entries.offsets[:-1].tolist(), entries.offsets[1:].tolist(), strict=True)
         modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
         sent = self._cluster.put(factor)
-        calls = [(chunk, sent, modes, *self._where(stored, chunk), R) for chunk in chunks]
-        told = self._cluster.run(scale_chunk, calls, "scaled-messages", spread=True)
-        versions = tuple(one.value for one in told)
+        shares = shared(chunks, self._cluster.turns())
+        calls = [(share, sent, modes, *self._where(stored, share), R) for share in shares]
+        told = self._cluster.run(scale_chunks, calls, "scaled-messages", where=self._cluster.turns(len(shares)))
+        versions = tuple(own for one in told for own in one.value)
         self._shelf.move(Lam, stored._replace(latest=stored.latest + 1, versions=versions))
 
-    def _where(self, stored: Stored | None, chunk: Chunk) -> tuple[Where | None, Held | None]:
+    def _where(self, stored: Stored | None, chunks: list[Chunk]) -> tuple[list[Where] | None, Held | None]:
         if stored is None:
             return None, None
         if self._memory is None or self._memory[0] != stored.folder:
             self._memory = (stored.folder, self._cluster.put(Memory()))
-        none = (Version(),) * (len(chunk.rows) + 1)
-        versions = stored.versions[chunk.number] if stored.versions else none
-        where = Where(stored.folder, chunk.number, versions, stored.latest + 1, stored.first, stored.dtype)
-        return where, self._memory[1]
-
-    def _source(self, kind: str, rows: np.ndarray, every: list[Held]) -> Source:
-        blocks = self._blocks_of(kind, 0, rows)
-        every += blocks
-        return Source(kind, kind, tuple(block.name for block in blocks), None, len(every) - len(blocks))
+        none = (Version(),) * (len(chunks[0].rows) + 1)
+        same = (stored.latest + 1, stored.first, stored.dtype)
+        versions = [stored.versions[one.number] if stored.versions else none for one in chunks]
+        places = [Where(stored.folder, one.number, own, *same) for one, own in zip(chunks, versions, strict=True)]
+        return places, self._memory[1]
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
         """The chunks of the entries, which are written when they are first needed."""

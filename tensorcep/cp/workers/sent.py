@@ -1,0 +1,168 @@
+"""The rows of every mode as workers have them: what they have is known here, and they are given what is new to them.
+
+Rows are sent as they are here when they are needed; a digest of what was sent tells whether they have changed
+since.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.cluster import Cluster
+from tensorcep.core.held import Call, Held, UnknownError
+from tensorcep.core.running import Running
+from tensorcep.cp.workers.store import Block, Order, Piece, Source, Store
+from tensorcep.cp.workers.tasks import Given
+from tensorcep.kernels.digest import digest
+
+
+class HeldRows(Held):
+    """The rows of a mode: here, or not yet."""
+
+    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, futures: list[Any] | None = None):
+        super().__init__(None, name)
+        self.rows, self.future, self._cluster, self.is_known, self.digest = rows, futures, cluster, False, 0
+
+    def know(self) -> None:
+        """The rows are those here, from now on."""
+        self.is_known, self.digest = True, _digest(self.rows)
+
+    def is_of(self, rows: np.ndarray) -> bool:
+        """Whether these have the same bits."""
+        return self.is_known and self.rows.shape == rows.shape and self.digest == _digest(rows)
+
+    @property
+    def value(self) -> list[Piece]:
+        """As `Held.value`."""
+        if not self.is_known:
+            raise UnknownError(self.name)
+        self._cluster.sent += self.rows.nbytes
+        return [Piece(0, self.rows)]
+
+
+def _digest(rows: np.ndarray) -> int:
+    return int(digest(np.ascontiguousarray(rows).reshape(-1).view(np.uint64)))
+
+
+class Sources(NamedTuple):
+    """What tasks read of rows, and the rows."""
+
+    sources: tuple[Source, ...]
+    rows: dict[tuple[str, int], HeldRows]
+
+    def __add__(self, other: Any) -> Sources:
+        return Sources((*self.sources, *other.sources), {**self.rows, **other.rows})
+
+
+class SentRows:
+    """The rows that the workers of a cluster have, by their kind."""
+
+    def __init__(self, cluster: Cluster):
+        self._cluster, self._first = cluster, tuple[int, ...]()
+        self._rows: dict[str, list[HeldRows]] = {}
+        self._has: dict[str, dict[tuple[str, int], str]] = {}
+        self._stores: dict[str | None, Held] = {}
+
+    def begin(self, first: np.ndarray) -> None:
+        """From now on rows are those of a problem, whose modes begin there."""
+        self.close()
+        self._first = tuple(first.tolist())
+
+    @property
+    def modes(self) -> range:
+        """All modes."""
+        return range(len(self._first) - 1)
+
+    def close(self) -> None:
+        """Let workers forget the rows."""
+        self._rows, self._has, self._stores = {}, {}, {}
+
+    def look(self, kind: str, rows: np.ndarray, but: int | None = None) -> None:
+        """See which modes' rows, but those of one, have changed."""
+        known = self._rows.setdefault(kind, [])
+        for k, (a, b) in enumerate(itertools.pairwise(self._first)):
+            if k == but and k < len(known):
+                continue
+            if k < len(known) and known[k].is_of(rows[a:b]):
+                known[k].rows = rows[a:b]
+                continue
+            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster)
+            held.know()
+            known[k:] = [held, *known[k + 1 :]]
+
+    def source(self, kind: str, modes: Sequence[int], what: str = "", orders: list[Order] | None = None) -> Sources:
+        """What a task reads of the rows of some modes, as they were when they were looked at."""
+        known = self._rows[kind]
+        names = tuple(one.name if k in modes else None for k, one in enumerate(known))
+        return Sources((Source(what, kind, names, orders),), {(kind, k): known[k] for k in modes})
+
+    def follow(self, kind: str, mode: int, futures: list[Any] | None) -> HeldRows:
+        """Rows of a mode that tasks are making; they are here as soon as they are known."""
+        before = self._rows[kind][mode]
+        held = self._rows[kind][mode] = HeldRows(self._cluster.new_name(), before.rows, self._cluster, futures)
+        return held
+
+    def begin_tasks(
+        self,
+        function: Callable[..., Any],
+        sources: Sources,
+        n: int,
+        call: Callable[[int, Given, list[Held], Held], Call],
+        what: str,
+        at: int | None = None,
+    ) -> Running:
+        """Begin n tasks that read these rows; `call` makes the arguments of one from what it is given of them."""
+        where = self._cluster.turns(n, at)
+
+        def given(i: int, whole: bool) -> Call:
+            return call(i, *self._given(sources, where[i], whole))
+
+        calls = [given(i, False) for i in range(n)]
+        running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
+        for worker in where:
+            self._now_has(sources, worker)
+        return running
+
+    def end_tasks(self, running: Running) -> list[Any]:
+        """What they give."""
+        told = running.finish()
+        if running.again:
+            self._has = {}  # nobody knows what workers have; they are given all
+            self._stores = {name: store for name, store in self._stores.items() if name in self._cluster.workers}
+        self._let_go()
+        return [one.value for one in told]
+
+    def run(self, *tasks: Any) -> list[Any]:
+        """As `begin_tasks`, and waited for."""
+        return self.end_tasks(self.begin_tasks(*tasks))
+
+    def _given(self, sources: Sources, worker: str | None, whole: bool) -> tuple[Given, list[Held], Held]:
+        """What the tasks of a worker are given: which rows, these, and what it keeps them in.
+
+        That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.
+        """
+        has = {} if whole or worker is None else self._has.setdefault(worker, {})
+        new = [(place, rows) for place, rows in sources.rows.items() if has.get(place) != rows.name]
+        store = self._stores.get(worker)
+        if store is None:
+            store = self._stores[worker] = self._cluster.made_at(Store, worker)
+        blocks = tuple(Block(*place, rows.name) for place, rows in new)
+        return Given(sources.sources, self._first, blocks), [rows for _, rows in new], store
+
+    def _now_has(self, sources: Sources, worker: str | None) -> None:
+        """The tasks of a worker have been given what they read."""
+        if worker is not None:
+            self._has.setdefault(worker, {}).update({place: rows.name for place, rows in sources.rows.items()})
+
+    def _let_go(self) -> None:
+        """What all workers keep needs to be nowhere else."""
+        every = [self._has.get(worker, {}) for worker in self._cluster.workers]
+        for kind, known in self._rows.items():
+            for k, rows in enumerate(known):
+                if rows.is_known and all(has.get((kind, k)) == rows.name for has in every):
+                    rows.future = None
