@@ -28,8 +28,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
         the same methods, and in streams, which go on learning how; rows between and beyond those of the fit are
         predicted from their neighbours. With ``Series(local="park")`` every park deviates along the days by itself,
-        too, in `fit` alone. ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), in
-        `fit` alone; rows that the graph alone names become rows of the model, too.
+        too, in `fit` alone. ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`),
+        with the same methods, and in streams; rows that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
@@ -64,7 +64,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         What to predict for rows without training entries and features: what the prior says, or nothing.
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
-        `partial_fit`), by going back towards its prior. Rows of a Series forget as their drift says instead.
+        `partial_fit`), by going back towards its prior. Rows of a Series forget as their drift says instead,
+        those of a Graph nothing.
     revisit : int, default=0
         For streams by "cep": how many past entries, a random sample, are learned again with every batch. They and their
         messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model.
