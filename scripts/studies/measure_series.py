@@ -5,9 +5,9 @@ missing at random, 40 % of the days of each car park are, or the last 7 days are
 same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
 the model "local" every car park also deviates by itself along the days. "day-by-day": a stream learns four weeks, and
 then a day at a time, each of which it forecasts before; "last-week": the same of the last 7 days alone, with the model
-"chosen", too, whose rank is the one with the least RMSE on the days before these. New York's taxi trips (30 x 30 x 96
-hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT licence);
-`--folder` says where they are. "simulated" needs no file.
+"chosen", too, whose rank and interactions are those of the least RMSE on the days before. New York's taxi trips (30 x
+30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT
+licence); `--folder` says where they are. "simulated" needs no file.
 
 Nothing is chosen by the scores of the cells that they are of: the model is the default (of streams with main effects),
 and the series are those that the calendar gives.
@@ -32,7 +32,7 @@ from tensorcep import CPCountRegressor, CPRegressor, Series
 
 DAYS_AHEAD, WEEK, DAY, BEGIN = 7, 7, 24, 28
 # Of the model "chosen".
-RANKS = (5, 8, 12, 16, 20)
+TRIED = [(8, "main+cp"), (12, "main+cp"), (16, "main+cp"), (20, "main+cp"), (8, "all"), (12, "all")]
 CASES = {
     "simulated": ("random-40", "forecast", "day-by-day", "last-week"),
     "birmingham": ("random-40", "random-60", "days-40", "forecast", "day-by-day", "last-week"),
@@ -122,13 +122,15 @@ class Told(NamedTuple):
         return scores(*(part[some] for part in self[1:]))
 
 
-def by_day(name: str, kind: str, options: argparse.Namespace, rank: Any = "auto") -> tuple[Told, float]:
+def by_day(
+    name: str, kind: str, options: argparse.Namespace, rank: Any = "auto", parts: str = "main+cp"
+) -> tuple[Told, float]:
     """A stream's forecasts of each day after the first ones, and seconds."""
     values = tensor_of(name, options)
     cells = np.argwhere(~np.isnan(values))
     y, day = values[tuple(cells.T)], cells[:, 1]
     prior = "learned" if kind == "plain" else {1: Series(period=WEEK), 2: Series()}
-    model, told = CPRegressor(rank=rank, interactions="main+cp", prior=prior, random_state=options.seed), []
+    model, told = CPRegressor(rank=rank, interactions=parts, prior=prior, random_state=options.seed), []
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -143,14 +145,15 @@ def by_day(name: str, kind: str, options: argparse.Namespace, rank: Any = "auto"
 
 
 def in_last_week(name: str, kind: str, options: argparse.Namespace) -> dict[str, float]:
-    """Scores of a stream's forecasts of each of the last days; "chosen": at the rank that was best on those before."""
+    """Scores of a stream's forecasts of each of the last days; "chosen": at what was best on those before."""
     last = tensor_of(name, options).shape[1] - DAYS_AHEAD
-    tried = {rank: by_day(name, kind, options, rank) for rank in (RANKS if kind == "chosen" else ("auto",))}
-    before = {rank: told.scores(told.day < last)["rmse"] for rank, (told, _) in tried.items()}
-    best = min(before, key=lambda rank: before[rank])
+    known: Any = TRIED if kind == "chosen" else [("auto", "main+cp")]
+    tried = {how: by_day(name, kind, options, *how) for how in known}
+    before = {how: told.scores(told.day < last)["rmse"] for how, (told, _) in tried.items()}
+    best = min(before, key=lambda how: before[how])
+    say(f"{name} {kind}: of " + ", ".join(f"{how} {value:.4g}" for how, value in before.items()))
     told, seconds = tried[best]
-    rank = {"rank": float(best)} if kind == "chosen" else {}
-    return {**told.scores(told.day >= last), "rmse before": before[best], **rank, "cpu_s": seconds}
+    return {**told.scores(told.day >= last), "rmse before": before[best], "cpu_s": seconds}
 
 
 def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:

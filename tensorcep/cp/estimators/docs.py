@@ -9,8 +9,9 @@ from tensorcep.cp.estimators.examples import EXAMPLES
 
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
-        than the second largest mode has rows; in streams 8. Of up to 25,000 entries of three or more modes 20 become
-        40 where rows have as many entries and a quick fit with 40 predicts entries that it was not given better.
+        than the second largest mode has rows; in streams 8, with a Series or a Graph 8 at least. Of up to 25,000
+        entries of three or more modes 20 become 40 where rows have as many entries and a quick fit with 40 predicts
+        entries that it was not given better.
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of one of them from
         `tensorcep.methods`, which sets what belongs to that method alone: ``CEP(order=2, damping=0.5)``. "auto" is

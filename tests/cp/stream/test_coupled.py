@@ -174,3 +174,11 @@ def test_what_cannot_go_on_is_refused(batches, name):
     with pytest.raises(ValueError, match=f"of an earlier version with {what}; fit the model again"):
         old.partial_fit(coords, y)
     assert fit.n_batches_ == 1
+
+
+def test_rank_of_a_stream_is_that_of_a_fit_where_rows_follow_from_each_other(rng):
+    coords = np.argwhere(np.ones((12, 14, 10), dtype=bool))
+    y = rng.standard_normal(len(coords))
+    for prior, rank in (({1: tc.Series()}, 12), ({1: tc.Graph(PATH)}, 12), ("learned", 8)):
+        assert begun(prior, "partial_fit", [(coords, y)], rank="auto", max_iter=1).rank_ == rank
+    assert begun({1: tc.Series()}, "partial_fit", [(coords[:60], y[:60])], rank="auto", max_iter=1).rank_ == 8
