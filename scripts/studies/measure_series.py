@@ -4,12 +4,13 @@ Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of tran
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
 same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
 the model "local" every car park also deviates by itself along the days. "day-by-day": a stream learns four weeks, and
-then a day at a time, each of which it forecasts before. New York's taxi trips (30 x 30 x 96 hours, counts): a fifth of
-the cells is held out at random. Both files come from the repository transdim (MIT licence); `--folder` says where they
-are. "simulated" needs no file.
+then a day at a time, each of which it forecasts before; "last-week": the same of the last 7 days alone, with the model
+"chosen", too, whose rank and interactions are those of the least RMSE on the days before. New York's taxi trips (30 x
+30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT
+licence); `--folder` says where they are. "simulated" needs no file.
 
-Nothing is chosen by the scores: the model is the default (of streams with main effects), and the series are those that
-the calendar gives.
+Nothing is chosen by the scores of the cells that they are of: the model is the default (of streams with main effects),
+and the series are those that the calendar gives.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import resource
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.io import loadmat
@@ -30,9 +31,11 @@ from scripts.lib.peers.environment import prepare, run_worker
 from tensorcep import CPCountRegressor, CPRegressor, Series
 
 DAYS_AHEAD, WEEK, DAY, BEGIN = 7, 7, 24, 28
+# Of the model "chosen".
+TRIED = [(8, "main+cp"), (12, "main+cp"), (16, "main+cp"), (20, "main+cp"), (8, "all"), (12, "all")]
 CASES = {
-    "simulated": ("random-40", "forecast", "day-by-day"),
-    "birmingham": ("random-40", "random-60", "days-40", "forecast", "day-by-day"),
+    "simulated": ("random-40", "forecast", "day-by-day", "last-week"),
+    "birmingham": ("random-40", "random-60", "days-40", "forecast", "day-by-day", "last-week"),
     "taxi": ("held-out-20",),
 }
 
@@ -105,23 +108,52 @@ def measure(name: str, case: str, kind: str, options: argparse.Namespace) -> dic
     return {**found, "cpu_s": seconds}
 
 
-def by_day(name: str, kind: str, options: argparse.Namespace) -> dict[str, float]:
-    """Scores of a stream's forecasts of each day after the first ones."""
+class Told(NamedTuple):
+    """Values that a stream forecast, its means, intervals and log scores, all in the order of their days."""
+
+    day: np.ndarray
+    y: np.ndarray
+    mean: np.ndarray
+    interval: np.ndarray
+    log_score: np.ndarray
+
+    def scores(self, some: np.ndarray) -> dict[str, float]:
+        """Of some of the values, (n,) bool."""
+        return scores(*(part[some] for part in self[1:]))
+
+
+def by_day(
+    name: str, kind: str, options: argparse.Namespace, rank: Any = "auto", parts: str = "main+cp"
+) -> tuple[Told, float]:
+    """A stream's forecasts of each day after the first ones, and seconds."""
     values = tensor_of(name, options)
     cells = np.argwhere(~np.isnan(values))
     y, day = values[tuple(cells.T)], cells[:, 1]
     prior = "learned" if kind == "plain" else {1: Series(period=WEEK), 2: Series()}
-    model, told = CPRegressor(interactions="main+cp", prior=prior, random_state=options.seed), []
+    model, told = CPRegressor(rank=rank, interactions=parts, prior=prior, random_state=options.seed), []
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.partial_fit(cells[day < BEGIN], y[day < BEGIN])
         for d in np.unique(day[day >= BEGIN]):
             X, own = cells[day == d], y[day == d]
-            told.append((own, model.predict(X), model.predict_interval(X), model.log_score(X, own)))
+            forecast = model.predict(X), model.predict_interval(X), model.log_score(X, own)
+            told.append(Told(day[day == d], own, *forecast))
             model.partial_fit(X, own)
     seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
-    return {**scores(*(np.concatenate(part) for part in zip(*told, strict=True))), "cpu_s": seconds}
+    return Told(*(np.concatenate(part) for part in zip(*told, strict=True))), seconds
+
+
+def in_last_week(name: str, kind: str, options: argparse.Namespace) -> dict[str, float]:
+    """Scores of a stream's forecasts of each of the last days; "chosen": at what was best on those before."""
+    last = tensor_of(name, options).shape[1] - DAYS_AHEAD
+    known: Any = TRIED if kind == "chosen" else [("auto", "main+cp")]
+    tried = {how: by_day(name, kind, options, *how) for how in known}
+    before = {how: told.scores(told.day < last)["rmse"] for how, (told, _) in tried.items()}
+    best = min(before, key=lambda how: before[how])
+    say(f"{name} {kind}: of " + ", ".join(f"{how} {value:.4g}" for how, value in before.items()))
+    told, seconds = tried[best]
+    return {**told.scores(told.day >= last), "rmse before": before[best], "cpu_s": seconds}
 
 
 def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
@@ -145,13 +177,14 @@ def last_week(name: str, options: argparse.Namespace) -> dict[str, float]:
     return scores(after[test], before[test])
 
 
-def by_arima(name: str, options: argparse.Namespace) -> dict[str, float]:
-    """Scores of a seasonal ARIMA of every car park and half-hour, as a forecast."""
+def by_arima(name: str, options: argparse.Namespace, daily: bool = False) -> dict[str, float]:
+    """Scores of forecasts by a seasonal ARIMA of every car park and half-hour; `daily`: each day from those before."""
     values = tensor_of(name, options)
     series = values.transpose(0, 2, 1).reshape(-1, values.shape[1])
     shown, after = series[:, :-DAYS_AHEAD], series[:, -DAYS_AHEAD:]
     python, given = prepare(options.environment, ["statsmodels"]), {"series": shown, "season": WEEK}
-    found = run_worker(python, Path(arima.__file__), "arima", 1, steps=DAYS_AHEAD, coverage=0.9, **given)
+    how = {"steps": DAYS_AHEAD, "coverage": 0.9, "later": after if daily else after[:, :0]}
+    found = run_worker(python, Path(arima.__file__), "arima", 1, **how, **given)
     test = ~np.isnan(after) & ~np.isnan(found["mean"])
     y, (lower, upper) = after[test], np.moveaxis(found["limits"][test], -1, 0)
     inside = float(np.mean((lower <= y) & (y <= upper)))
@@ -162,7 +195,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, data=["birmingham", "taxi"], sweeps=0, seed=0)
     p.add_argument("--cases", type=words(*{c for own in CASES.values() for c in own}), default=None)
-    p.add_argument("--models", type=words("plain", "series", "local"), default=["plain", "series"])
+    p.add_argument("--models", type=words("plain", "series", "local", "chosen"), default=["plain", "series"])
     p.add_argument("--folder", default=os.path.join(os.environ.get("TENSORCEP_DATA", "data"), "traffic"))
     p.add_argument("--peers", action="store_true", help="forecast by ARIMA too")
     p.add_argument("--environment", type=Path, default=Path(".peers"), help="where its packages are, or will be")
@@ -173,14 +206,18 @@ def main(arguments: list[str] | None = None) -> None:
             if options.cases and case not in options.cases:
                 continue
             if case == "day-by-day":
-                tried = {kind: by_day(name, kind, options) for kind in options.models if kind != "local"}
+                told = {kind: by_day(name, kind, options) for kind in options.models if kind in ("plain", "series")}
+                tried = {kind: {**own.scores(own.day >= 0), "cpu_s": s} for kind, (own, s) in told.items()}
+            elif case == "last-week":
+                kinds = [kind for kind in options.models if kind != "local"]
+                tried = {kind: in_last_week(name, kind, options) for kind in kinds}
             else:
-                tried = {kind: measure(name, case, kind, options) for kind in options.models}
-            if case == "forecast":
+                tried = {kind: measure(name, case, kind, options) for kind in options.models if kind != "chosen"}
+            if case in ("forecast", "last-week"):
                 tried["same weekday"] = same_weekday(name, options)
                 tried["week before"] = last_week(name, options)
                 if options.peers:
-                    tried["arima"] = by_arima(name, options)
+                    tried["arima"] = by_arima(name, options, daily=case == "last-week")
             for kind, found in tried.items():
                 rows += [row(metric, value, data=name, case=case, model=kind) for metric, value in found.items()]
                 say(f"{name} {case} {kind}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))

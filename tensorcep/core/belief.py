@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorcep.core.betas import Beta
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
-from tensorcep.core.mode_laws import Deviations, Drift, Slopes, joined_deviations
+from tensorcep.core.mode_laws import Deviations, Drift, RowSites, Slopes, joined_deviations
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.records import Sized
 from tensorcep.core.uneven import UnevenNoise
@@ -87,6 +87,8 @@ class Posterior(NamedTuple):
         Posterior of the share of structural zeros among counts.
     deviations : Deviations or None
         What pairs of rows add to latent values.
+    sites : tuple of RowSites or None
+        What the entries say of the rows of each mode that is a series or a graph; none where none is.
     """
 
     shape: tuple[int, ...]
@@ -101,6 +103,7 @@ class Posterior(NamedTuple):
     uneven: UnevenNoise | None = None
     zeros: Beta | None = None
     deviations: Deviations | None = None
+    sites: tuple[RowSites | None, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""

@@ -1,4 +1,4 @@
-"""What makes a mode's rows differ: features, where they lie on an axis, how they deviate along that of another."""
+"""What makes a mode's rows differ: features, an axis and what is told of rows on it, deviations along another's."""
 
 from __future__ import annotations
 
@@ -38,6 +38,22 @@ class Drift(NamedTuple):
 
     length: Annotated[np.ndarray, Sized("R")]
     season: Annotated[np.ndarray, Sized("_ R")]
+
+
+class RowSites(NamedTuple):
+    """What the entries say of the rows of a mode that depend on each other, in its D free columns.
+
+    Attributes
+    ----------
+    place : (m,) int64
+        These rows of the mode; entries say nothing of others.
+    Lam, eta : (m, D (D + 1) / 2), (m, D) float64
+        Natural parameters.
+    """
+
+    place: Annotated[np.ndarray, Sized("_", "i")]
+    Lam: Annotated[np.ndarray, Sized("_ _")]
+    eta: Annotated[np.ndarray, Sized("_ _")]
 
 
 class Deviations(NamedTuple):

@@ -186,6 +186,7 @@ def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
         Lam=found.Lam[:n, :P].copy(),
         eta=found.eta[:n, :R].copy(),
         seen=found.seen[:n],
+        sites=found.sites[:K],
         mode_prior=ModePrior(modes.mean[:K, :R], modes.precision[:K, :R, :R], slopes, drifts),
         deviations=_deviations(problem, pairs, (variance * found.eta[n:, R])[None], variance[None], own_laws),
     )

@@ -7,11 +7,13 @@ before the rows of a sweep, from those of the sweep before: coordinate ascent, s
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.mode_laws import RowSites
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import RowState, diagonal, initial_prior
@@ -128,6 +130,24 @@ def rows_together(
     rows.mean[first:][own, : found.mean.shape[1]] = found.mean
     rows.cov[first:][own, : found.cov.shape[1]] = found.cov
     return found
+
+
+def sites_by_mode(axes: Sequence[Any], found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
+    """What entries say of the rows of each mode that were found together on their axis; nothing where none were."""
+    sites = tuple(
+        None if of is None or own is None or own.told is None else RowSites(of.place, *own.told)
+        for of, own in zip(axes, found, strict=True)
+    )
+    return sites if any(own is not None for own in sites) else ()
+
+
+def natural_by_mode(problem: Problem, rows: RowState, found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
+    """Give rows that were found together the natural parameters of their moments; what entries say of them."""
+    axes = [None if own is None else problem.prior.axis(k) for k, own in enumerate(found)]
+    for of, first in zip(axes, offsets(problem.shape).tolist(), strict=False):
+        if of is not None:
+            natural_again(of, first, rows)
+    return sites_by_mode(axes, found)
 
 
 def natural_again(of: Any, first: int, rows: RowState) -> None:

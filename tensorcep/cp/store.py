@@ -155,9 +155,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
     chains = () if fitted.stream is None else fitted.stream.state.chains
     for chain, axis in zip(chains, fitted.series, strict=bool(chains)):
         if chain is not None and (
-            not isinstance(axis, Clock)
+            axis is None
             or chain.free.sum() != len(chain.mean)
-            or len(chain.season) != (len(axis.phases) if axis.seasonal else 0)
+            or len(chain.season) != (len(axis.phases) if isinstance(axis, Clock) and axis.seasonal else 0)
         ):
             raise ValueError("its series do not fit its stream")
     for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):

@@ -17,6 +17,7 @@ from tensorcep.kernels.gradients import perturb, solve_by_gradients
 from tensorcep.priors.blocks import Marginals
 from tensorcep.priors.elimination import Order, factor, inverted, solved
 from tensorcep.priors.field import Field
+from tensorcep.priors.graph import Net
 
 # Products of numbers that a factor in blocks may take, some half a second, and numbers that it may hold.
 MOST_WORK, MOST_NUMBERS = 3e8, 1e7
@@ -47,6 +48,15 @@ class Bonds(NamedTuple):
     between: np.ndarray
     rest: np.ndarray
     which: np.ndarray
+
+
+class Law(NamedTuple):
+    """The law of all rows of a graph: mean, precision and length (D,) of each column, and its S (N, D)."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    length: np.ndarray
+    scale: np.ndarray
 
 
 def bonds(of: Field, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Bonds:
@@ -93,23 +103,35 @@ def gap_moments(of: Field, modes: ModePrior, k: int, told: Any) -> tuple[np.ndar
     columns, or None.
     """
     drift: Any = modes.drifts[k]
-    net, lam, length = of.clock, np.diagonal(modes.precision[k]), drift.length
+    net, R = of.clock, len(drift.length)
     out = np.ones(net.n, dtype=bool)
     out[of.place] = False
-    scale = of.scale[np.argmin(np.abs(of.lengths[:, None] - length), axis=0)].T  # (N, R)
-    own = lam * scale**2 * (1.0 + length**2 * net.matrix.sum(axis=1)[:, None])
-    weight, field = lam * length**2 * net.weight[:, None], lam * scale**2
-    for one, other in ((net.left, net.right), (net.right, net.left)):
-        np.add.at(field, one, weight * scale[one] * (scale[one] - scale[other]))
-    R = len(length)
-    Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), field * modes.mean[k]
+    scale = of.scale[np.argmin(np.abs(of.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
+    Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
     if told is not None:
         P, D = told[0].shape[1], told[1].shape[1]
         Lam[of.place, :P] = told[0]
         eta[of.place, :D] += told[1]
-    between = weight * scale[net.left] * scale[net.right]
-    found = _moments(of.whole, (net.left, net.right), _with_prior(Lam, own), between, eta)
+    law = Law(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
+    found = moments_of_all(net, of.whole, law, Lam, eta)
     return found.mean[out], found.cov[out]
+
+
+def moments_of_all(net: Net, whole: Order, law: Law, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    scale, length = law.scale, law.length
+    own = law.precision * scale**2 * (1.0 + length**2 * net.matrix.sum(axis=1)[:, None])
+    weight, field = law.precision * length**2 * net.weight[:, None], law.precision * scale**2
+    for one, other in ((net.left, net.right), (net.right, net.left)):
+        np.add.at(field, one, weight * scale[one] * (scale[one] - scale[other]))
+    between = weight * scale[net.left] * scale[net.right]
+    return _moments(whole, (net.left, net.right), _with_prior(Lam, own), between, eta + field * law.mean)
 
 
 def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:

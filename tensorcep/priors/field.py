@@ -118,8 +118,7 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
         return None
     lengths = lengths_of(net)
     whole: Any = ordered(net.n, net.left, net.right)
-    parts = [_scaled(net, whole, length) for length in lengths.tolist()]
-    scale, L = np.stack([part[0] for part in parts]), len(lengths)
+    (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
     left = integrated_out(net, seen, lengths**2)
     place, a, b = left.place, left.left, left.right
     s, n = scale[:, place], len(left.place)
@@ -131,7 +130,6 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
             total[i] += np.bincount(one, left.weight[i] * (s[i, one] - s[i, other]), n)
     own, total = own * s * s, total * s
     pattern: Any = whole if n == net.n else ordered(n, a, b)
-    log_det = np.array([part[1] for part in parts])
     if n < net.n:
         log_det = np.array([factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)])
     return Field(
@@ -157,6 +155,12 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
         whole=whole,
         gaps=gaps_of(left, scale),
     )
+
+
+def scales_of(net: Net, whole: Order, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
+    scale, log_det = zip(*(_scaled(net, whole, length) for length in lengths.tolist()), strict=True)
+    return np.stack(scale), np.array(log_det)
 
 
 def _scaled(net: Net, whole: Order, length: float) -> tuple[np.ndarray, float]:

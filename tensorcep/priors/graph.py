@@ -28,7 +28,8 @@ class Graph:
     like any other row. Nodes that are no rows yet become rows, such as the groups of a taxonomy.
 
     For all methods but "wopt": "gibbs" and "pg-gibbs" draw all rows together; with the others, on large graphs, the
-    columns of a row are independent of each other in the approximation. Noise is then the same everywhere.
+    columns of a row are independent of each other in the approximation. Noise is then the same everywhere. In a stream
+    every batch tells all rows what its rows say, and the field is learned on.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ def first_stream(
     state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
     known = plan.attributes
     state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
-    about = known["_expected"], problem.every_free, getattr(result.state, "found", ())
+    about = known["_expected"], problem.every_free, posterior.sites
     state = with_chains(state, posterior.mode_prior, known["_series"], *about)
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     keys, names = keys_of(plan.labels)
@@ -152,6 +152,7 @@ def continued_stream(model: BaseCP) -> Stream:
     keys, names = keys_of(model.labels_)
     free = free_columns(model.interactions_, len(keys))
     state = with_maps(state, posterior.mode_prior, model._features, model._expected, free)
+    state = with_chains(state, posterior.mode_prior, model._series, model._expected, free, posterior.sites)
     drawn = model.prior_ == "fixed" and model.prior_mean == "uniform" and bool(free.all())
     return Stream(state, keys, names, seed, drawn)
 

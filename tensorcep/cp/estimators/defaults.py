@@ -16,7 +16,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import fits, within
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
-from tensorcep.cp.estimators.row_features import check_mode_priors
+from tensorcep.cp.estimators.row_features import check_mode_priors, coupled
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan import PILOTS
 from tensorcep.cp.settings.memory import size_of
@@ -131,7 +131,10 @@ def choose(
     `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take, and `stored`
     says that the entries lie on scratch. Raises ValueError or TypeError for what is neither "auto" nor allowed.
     """
-    rank = given_int("rank", model.rank, STREAM_RANK if streaming else rank_for(n_entries, shape))
+    usual = rank_for(n_entries, shape)
+    if streaming:  # where rows follow from each other a batch tells more of them than its entries alone
+        usual = STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, usual)
+    rank = given_int("rank", model.rank, usual)
     asked = model._asked_likelihood()
     options = list(options_of(model, asked, rank, streaming, n_entries))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:

@@ -9,8 +9,9 @@ from tensorcep.cp.estimators.examples import EXAMPLES
 
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
-        than the second largest mode has rows; in streams 8. Of up to 25,000 entries of three or more modes 20 become
-        40 where rows have as many entries and a quick fit with 40 predicts entries that it was not given better.
+        than the second largest mode has rows; in streams 8, with a Series or a Graph 8 at least. Of up to 25,000
+        entries of three or more modes 20 become 40 where rows have as many entries and a quick fit with 40 predicts
+        entries that it was not given better.
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of one of them from
         `tensorcep.methods`, which sets what belongs to that method alone: ``CEP(order=2, damping=0.5)``. "auto" is
@@ -28,8 +29,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
         the same methods, and in streams, which go on learning how; rows between and beyond those of the fit are
         predicted from their neighbours. With ``Series(local="park")`` every park deviates along the days by itself,
-        too, in `fit` alone. ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`), in
-        `fit` alone; rows that the graph alone names become rows of the model, too.
+        too, in `fit` alone. ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`),
+        with the same methods, and in streams; rows that the graph alone names become rows of the model, too.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
@@ -64,7 +65,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         What to predict for rows without training entries and features: what the prior says, or nothing.
     forget : float in [0, 1), default=0
         For streams that drift: the share of its information that a row loses in every batch (or unit of time, see
-        `partial_fit`), by going back towards its prior. Rows of a Series forget as their drift says instead.
+        `partial_fit`), by going back towards its prior. Rows of a Series forget as their drift says instead,
+        those of a Graph nothing.
     revisit : int, default=0
         For streams by "cep": how many past entries, a random sample, are learned again with every batch. They and their
         messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model.

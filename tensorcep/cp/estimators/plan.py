@@ -175,7 +175,7 @@ def plan_fit(
         "prior_": chosen.prior_name,
         "interactions_": chosen.parts,
     }
-    expected = expected_of(problem.prior) if designs or (clocks and streaming) else None
+    expected = expected_of(problem.prior) if designs or clocks else None
     known = {"_features": designs, "_series": clocks, "_expected": expected}
     return FitPlan(work, rows.prior, labels, {**settled, **known, **own})
 

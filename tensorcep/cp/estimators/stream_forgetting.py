@@ -14,6 +14,7 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.estimators.batches import engine_of, learned_by
 from tensorcep.cp.estimators.beginning import begin_with
+from tensorcep.cp.estimators.row_features import word_of
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, absorbed
 from tensorcep.cp.stream.forgetting import kept_without, moved_up, positions_of, without_entries, without_rows
@@ -67,7 +68,8 @@ def _held(stream: Stream) -> np.ndarray:
     if stream.kept is not None:
         return stream.kept.coords
     if stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
-        what = "Features" if any(stream.state.maps) else "a Series"
+        known = next((own for own in stream.state.clocks if own is not None), None)
+        what = "Features" if known is None else word_of(known)
         fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
     if stream.reservoir is None:
         fail_value(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tensorcep.core.belief import Draws, first_member
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.cp.estimators.row_features import has_features, is_local
+from tensorcep.cp.estimators.row_features import has_features, is_local, word_of
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.settings.passing import CEP
 from tensorcep.cp.stream.adf import STREAMING
-from tensorcep.priors.graph import Graph, Net
+from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
 
 if TYPE_CHECKING:
@@ -47,30 +47,50 @@ def check_stream(model: BaseCP) -> None:
 
 
 def _check_series(model: BaseCP) -> None:
-    """Refuse series that a stream cannot learn on, and graphs.
+    """Refuse series and graphs that a stream cannot learn on.
 
     Raises
     ------
     ValueError
     """
     own, given = vars(model), model.prior.values() if isinstance(model.prior, Mapping) else ()
-    has_series = any(isinstance(known, Series) for known in given)
-    chains = own["_stream"].state.chains if "_stream" in own else ()
-    if any(isinstance(known, Graph) for known in given) or any(isinstance(known, Net) for known in model._series):
-        fail_value("partial_fit cannot learn a Graph; use fit, with all entries.")
-    if is_local(model.prior):
+    asked = [known for known in given if isinstance(known, (Series, Graph))]
+    what = f"a {type(asked[0]).__name__}" if asked else next((word_of(k) for k in model._series if k is not None), "")
+    if is_local(model.prior) or getattr(own.get("posterior_"), "deviations", None) is not None:
         fail_value("partial_fit cannot learn a Series with local=; use fit, with all entries, or leave local= out.")
-    if ("_stream" in own or "posterior_" in own) and (has_series or any(model._series)) and not any(chains):
+    goes_on = "_stream" in own or "posterior_" in own
+    if goes_on and asked and not any(known is not None for known in model._series):
         fail_value(
-            "partial_fit learns a Series from the first batch on, and this fit was none; begin with partial_fit, or "
-            "fit all entries."
+            f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a new "
+            "model."
         )
-    if not (has_series or any(chains)):
+    if not what:
         return
+    if goes_on and "_stream" not in own:
+        _check_fit_with_series(model, what)
     if model.forget:
-        fail_value(f"a Series forgets as its drift says; got forget={model.forget:g}; set forget=0.")
+        fail_value(f"rows of {what} forget as its law says; got forget={model.forget:g}; set forget=0.")
     if model.revisit:
-        fail_value("revisit holds messages beside a prior that stays, not one that a Series moves; set revisit=0.")
+        fail_value(f"revisit holds messages beside a prior that stays, not one that {what} moves; set revisit=0.")
+
+
+def _check_fit_with_series(model: BaseCP, what: str) -> None:
+    """Refuse fits that do not hold what entries said of the rows of a series or a graph.
+
+    Raises
+    ------
+    ValueError
+    """
+    first = first_member(model.posterior_)
+    if isinstance(first, Draws):
+        fail_value(
+            f"partial_fit cannot go on from the draws of {model.method_!r} with {what}; fit by 'cep', 'vmp', "
+            "'laplace' or 'pg-vb', or begin with partial_fit."
+        )
+    modes = getattr(first, "mode_prior", None)
+    learned = modes is not None and any(drift is not None for drift in modes.drifts)
+    if learned and (model._expected is None or not first.sites):  # type: ignore[union-attr]
+        fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")
 
 
 def _check_features(model: BaseCP) -> None:

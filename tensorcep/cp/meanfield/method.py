@@ -47,7 +47,7 @@ from tensorcep.cp.parameters import (
     sampled_entries,
 )
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import first_prior, learned_from_rows, natural_again, rows_bound, with_unseen_rows
+from tensorcep.cp.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
 from tensorcep.cp.rows import (
     augmentation_in_use,
     fix_rows,
@@ -264,11 +264,9 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     if state.cut is not None:
         theta["thresholds"] = Thresholds(*state.cut)
     theta = theta if state.uneven is None else uneven_result(state, problem)
-    for k, found in enumerate(state.found):
-        if found is not None:
-            natural_again(state.small.prior.axis(k), int(state.by_row.chunks[k][0]), state.rows)
+    sites = natural_by_mode(state.small, state.rows, state.found)
     rows = with_unseen_rows(state.rows, state.small, state.prior.now, state.found)
-    return posterior_of_rows(rows, problem, state.prior.now.modes, **theta)
+    return posterior_of_rows(rows, problem, state.prior.now.modes, sites=sites, **theta)
 
 
 VMP = Method(

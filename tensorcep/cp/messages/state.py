@@ -17,7 +17,7 @@ from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.messages.sent import Messages, Sums, empty_sums, first_messages, sent_first, total_of, unsend
 from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import with_unseen_rows
+from tensorcep.cp.row_prior import sites_by_mode, with_unseen_rows
 from tensorcep.cp.rows import (
     RowState,
     diagonal,
@@ -211,4 +211,5 @@ def finish(state: MessageState, problem: Problem) -> Posterior:
     if state.cut is not None:
         learned["thresholds"] = Thresholds(*state.cut)
     rows = with_unseen_rows(state.rows, problem._replace(prior=state.row_prior), state.prior, state.found)
-    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned})
+    sites = sites_by_mode([None if own is None else own.of for own in state.joint], state.found)
+    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned, "sites": sites})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.core.mode_laws import RowSites
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.fold_in import Natural, in_all
 from tensorcep.cp.stream.drifting import (
@@ -16,14 +17,12 @@ from tensorcep.cp.stream.drifting import (
     first_chain,
     learned_on,
     rows_together,
-    times_of,
     with_phases,
-    with_times,
+    with_rows,
 )
 from tensorcep.cp.stream.slopes import Expected, sound_lines
-from tensorcep.priors.blocks import Marginals
+from tensorcep.priors.coupled import Known
 from tensorcep.priors.fixed import FixedPrior
-from tensorcep.priors.series import Clock
 
 if TYPE_CHECKING:
     from tensorcep.cp.stream.adf import BatchProblem, ModeRows, StreamState
@@ -49,31 +48,30 @@ def with_chains(
     clocks: Sequence[Any],
     expected: Expected | None,
     free: np.ndarray,
-    found: Sequence[Marginals | None],
+    sites: Sequence[RowSites | None],
 ) -> StreamState:
     """The state that goes on with the series of a fit, `free` (K, R) bool its free columns.
 
-    `found` are the moments of their rows, with what the entries said. The prior of these rows is changed in place.
+    `sites` are what its entries say of their rows. The prior of these rows is changed in place.
     """
-    if prior is None or expected is None or not any(isinstance(clock, Clock) for clock in clocks):
+    if prior is None or expected is None or all(clock is None for clock in clocks):
         return state
     chains: list[Chain | None] = [None] * len(clocks)
     for k, (clock, mode, n) in enumerate(zip(clocks, state.modes, state.sizes, strict=True)):
-        if not isinstance(clock, Clock) or not free[k].any():
+        if clock is None or not free[k].any():
             continue
         chains[k] = first_chain(expected, k, free[k], prior, clock)
-        told, seen = found[k], mode.seen[:n]
-        if told is not None and told.told is not None:
-            rows = np.flatnonzero(seen)
-            place = rows[np.argsort(clock.times[rows], kind="stable")]
-            nothing = Natural(*(0.0 * part for part in told.told))
-            sites = (x - y for x, y in zip(*(in_all(Natural(*w), free[k]) for w in (told.told, nothing)), strict=True))
+        own, seen = sites[k] if sites else None, mode.seen[:n]
+        if own is not None:
+            told = Natural(own.Lam, own.eta)
+            nothing = Natural(*(0.0 * part for part in told))
+            said = (x - y for x, y in zip(*(in_all(w, free[k]) for w in (told, nothing)), strict=True))
             mode.prior_Lam[:n], mode.prior_eta[:n] = mode.Lam[:n], mode.eta[:n]
-            for lines, site in zip((mode.prior_Lam, mode.prior_eta), sites, strict=True):
-                lines[place] -= site
+            for lines, site in zip((mode.prior_Lam, mode.prior_eta), said, strict=True):
+                lines[own.place] -= site
         else:  # rows that were not learned together
-            for lines, own in ((mode.prior_Lam, mode.Lam), (mode.prior_eta, mode.eta)):
-                lines[:n][~seen] = own[:n][~seen]
+            for lines, rows in ((mode.prior_Lam, mode.Lam), (mode.prior_eta, mode.eta)):
+                lines[:n][~seen] = rows[:n][~seen]
     return state._replace(chains=tuple(chains), clocks=tuple(clocks))
 
 
@@ -95,8 +93,7 @@ def with_new_rows(
         first, n = before[k], state.sizes[k]
         if known is None or n == first:
             continue
-        times, said = times_of(state.clocks[k], first, n, labels[k])
-        clocks[k] = with_times(state.clocks[k], times, said, f"Series of mode {names[k]!r}")
+        clocks[k] = with_rows(state.clocks[k], first, n, labels[k], names[k])
         chains[k] = known = with_phases(known, clocks[k])
         mode = state.modes[k]
         sites = sites_of(mode, n)
@@ -116,7 +113,7 @@ def _messages(batch: BatchProblem, k: int, posterior: Any, free: np.ndarray) -> 
 
 
 def _with_messages(
-    known: Chain, clock: Clock, sites: Natural, rows: np.ndarray, more: Natural
+    known: Chain, clock: Known, sites: Natural, rows: np.ndarray, more: Natural
 ) -> tuple[Natural, Natural]:
     """What entries say of all rows after messages to some, and the rows then; of unsound messages a share counts.
 

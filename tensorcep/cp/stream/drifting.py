@@ -22,11 +22,13 @@ from tensorcep.core.mode_laws import Drift
 from tensorcep.core.records import Sized
 from tensorcep.cp.fold_in import Natural, in_all
 from tensorcep.cp.rows import diagonal
+from tensorcep.cp.stream.neighbouring import all_of_field, natural_rows, some_of_field
 from tensorcep.cp.stream.slopes import Expected
-from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.axis import Links, ends, weights
 from tensorcep.priors.blocks import Marginals, marginals
+from tensorcep.priors.coupled import Known
 from tensorcep.priors.drifting import SeriesPrior
+from tensorcep.priors.graph import Net
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import Coupled
 from tensorcep.priors.series import MOST_PHASES, SAME_PHASE, Clock
@@ -56,6 +58,11 @@ class Chain(NamedTuple):
     length: Annotated[np.ndarray, Sized("D")]
     season: Annotated[np.ndarray, Sized("_ D")]
 
+    @property
+    def law(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean, precision and length of its columns."""
+        return self.mean, self.precision, self.length
+
 
 class Line(NamedTuple):
     """Rows (n,) of a mode in the order of their times, and whether the last is a neighbour of the first."""
@@ -71,10 +78,10 @@ class Together(NamedTuple):
     found: Marginals
 
 
-def first_chain(expected: Expected, k: int, free: np.ndarray, prior: ModePrior, clock: Clock) -> Chain:
+def first_chain(expected: Expected, k: int, free: np.ndarray, prior: ModePrior, clock: Known) -> Chain:
     """What a fit has found of mode k, whose free columns are `free` (R,) bool."""
     drift = prior.drifts[k] if prior.drifts else None
-    D, phases = int(free.sum()), len(clock.phases) if clock.seasonal else 0
+    D, phases = int(free.sum()), len(clock.phases) if isinstance(clock, Clock) and clock.seasonal else 0
     return Chain(
         free=free,
         centre=expected.mean[k, free],
@@ -116,25 +123,32 @@ def together(known: Chain, clock: Clock, rows: np.ndarray, sites: Natural) -> To
     FloatingPointError
         If the joint precision is not positive definite.
     """
-    prior, f = links_of(known, clock, rows), np.flatnonzero(known.free)
-    i, j = np.tril_indices(len(f))
+    prior = links_of(known, clock, rows)
     place = prior.of.place
-    Lam = sites.Lam[place[:, None], f[i] * (f[i] + 1) // 2 + f[j]]
-    return Together(place, marginals(prior, Lam, sites.eta[place][:, f]))
+    return Together(place, marginals(prior, *(part[place] for part in in_free(known, sites))))
 
 
-def rows_together(known: Chain, clock: Clock, sites: Natural) -> Natural:
+def in_free(known: Chain, sites: Natural) -> Natural:
+    """What entries say, `sites` (n, P), (n, R), in the D free columns alone."""
+    f = np.flatnonzero(known.free)
+    i, j = np.tril_indices(len(f))
+    return Natural(sites.Lam[:, f[i] * (f[i] + 1) // 2 + f[j]], sites.eta[:, f])
+
+
+def rows_together(known: Chain, clock: Known, sites: Natural) -> Natural:
     """The posterior (n, P), (n, R) of all rows of a mode, of which the entries say `sites`, row by row."""
-    n = len(sites.eta)
-    place, found = together(known, clock, np.arange(n), sites)
-    mean, cov = np.empty_like(found.mean), np.empty_like(found.cov)
-    mean[place], cov[place] = found.mean, found.cov
-    eta, Lam, good = np.empty_like(mean), np.empty_like(cov), np.empty(n)
-    row_moments(0, n, cov, mean, eta, Lam, good)  # of a covariance the "covariance" is the precision
-    return in_all(Natural(Lam, eta), known.free)
+    own = in_free(known, sites)
+    if isinstance(clock, Net):
+        found = all_of_field(known.law, clock, own)
+    else:
+        place, found = together(known, clock, np.arange(len(sites.eta)), sites)
+        mean, cov = np.empty_like(found.mean), np.empty_like(found.cov)
+        mean[place], cov[place] = found.mean, found.cov
+        found = found._replace(mean=mean, cov=cov)
+    return in_all(natural_rows(found, own), known.free)
 
 
-def learned_on(known: Chain, clock: Clock, seen: np.ndarray, sites: Natural) -> Chain:
+def learned_on(known: Chain, clock: Known, seen: np.ndarray, sites: Natural) -> Chain:
     """The chain with the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
 
     It is that of a fit by mean field (`priors.drifting`), at the most probable length.
@@ -146,7 +160,10 @@ def learned_on(known: Chain, clock: Clock, seen: np.ndarray, sites: Natural) -> 
     of: Any = prior.axis(0)
     if of is None:
         return known
-    _, found = together(known, clock, np.flatnonzero(seen), sites)
+    if isinstance(clock, Net):
+        found = some_of_field(known.law, of, in_free(known, sites))
+    else:
+        found = together(known, clock, np.flatnonzero(seen), sites).found
     mean = np.empty_like(found.mean)
     mean[of.order] = found.mean
     moments = Coupled(found.cov[:, diagonal(D)], found.cross)
@@ -156,6 +173,20 @@ def learned_on(known: Chain, clock: Clock, seen: np.ndarray, sites: Natural) -> 
     return known._replace(
         mean=modes.mean[0], precision=np.diagonal(modes.precision[0]).copy(), length=drift.length, season=drift.season
     )
+
+
+def with_rows(clock: Known, first: int, last: int, labels: Sequence[Any] | None, name: Any) -> Known:
+    """The axis, or the graph, with new rows first:last of the mode `name`; `labels` are theirs, None without any.
+
+    Raises
+    ------
+    ValueError
+        If a new row has no place on the axis.
+    """
+    if isinstance(clock, Net):
+        return clock._replace(n=last)
+    times, said = times_of(clock, first, last, labels)
+    return with_times(clock, times, said, f"Series of mode {name!r}")
 
 
 def with_times(clock: Clock, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
@@ -187,9 +218,9 @@ def with_times(clock: Clock, times: np.ndarray, labels: Sequence[Any], what: str
     return clock._replace(times=both, phases=phases)
 
 
-def with_phases(known: Chain, clock: Clock) -> Chain:
+def with_phases(known: Chain, clock: Known) -> Chain:
     """The chain with room for the phases of its clock; of those that are new the season is not known."""
-    more = len(clock.phases) - len(known.season) if clock.seasonal else 0
+    more = len(clock.phases) - len(known.season) if isinstance(clock, Clock) and clock.seasonal else 0
     return known if not more else known._replace(season=np.append(known.season, np.zeros((more, len(known.mean))), 0))
 
 

@@ -104,8 +104,6 @@ def test_model_with_a_graph_is_saved_and_cloned(data, fitted, smooth, tmp_path):
         model.save(tmp_path / "model.npz")
         again = tc.load(tmp_path / "model.npz")
         np.testing.assert_array_equal(again.predict(cells(data.cold)), model.predict(cells(data.cold)))
-        with pytest.raises(ValueError, match="partial_fit cannot learn a Graph"):
-            again.partial_fit(data.X, data.train["y"])
         with pytest.raises(ValueError, match="transform cannot add rows to mode 'sensor', which is a Graph; fit with"):
             again.transform(cells(data.cold), data.cold["y"], mode="sensor")
     assert "prior={'sensor': Graph(60 edges)}" in repr(clone(fitted))
@@ -185,8 +183,6 @@ def test_what_cannot_be_done_is_refused(data, how, sentence):
     assert vars(model) == before
 
 
-def test_streams_refuse_a_graph_and_compare_leaves_out_methods(data):
-    with pytest.raises(ValueError, match="partial_fit cannot learn a Graph"):
-        tc.CPRegressor(prior=data.prior).partial_fit(data.X, data.train["y"])
+def test_compare_leaves_out_methods_that_know_no_graph(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["sensor", "hour"], value="y")
     assert set(_checked_methods(None, tc.CPRegressor(prior=data.prior), train)) == {"cep", "laplace", "vmp", "gibbs"}

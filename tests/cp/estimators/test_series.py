@@ -107,8 +107,8 @@ def test_model_with_a_series_is_saved_and_cloned(data, fitted, smooth, tmp_path)
         again = tc.load(tmp_path / "model.npz")
         np.testing.assert_array_equal(again.predict(cells(data.ahead)), model.predict(cells(data.ahead)))
         assert repr(again.prior) == repr(fitted.prior)
-        with pytest.raises(ValueError, match="learns a Series from the first batch on, and this fit was none"):
-            again.partial_fit(data.X, data.train["y"])
+    with pytest.raises(ValueError, match=r"cannot go on from the draws of 'gibbs' with a Series; fit by 'cep', 'vmp'"):
+        fitted.partial_fit(data.X, data.train["y"])
     assert clone(fitted).get_params()["prior"]["day"].period == "7D"
     assert "prior={'day': Series(period='7D')}" in repr(fitted)
     with pytest.raises(ValueError, match="Series of the fit is no longer among the parameters"):
