@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel and the source archive into dist/, checks both, installs the wheel into an empty environment away from
-# the sources and runs the tour's commands there, and writes the recipe for conda-forge beside them. Publishes nothing.
+# the sources and runs the README's lines and the demonstration there, and writes the recipe for conda-forge beside them.
+# With --tests it also unpacks the source archive and runs the fast tests in it. Publishes nothing.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -16,15 +17,22 @@ rm -rf dist
 "$work/tools/bin/python" -m twine check --strict dist/*
 
 "$base" -m venv "$work/user"
-"$work/user/bin/python" -m pip install --quiet --disable-pip-version-check dist/*.whl
-cd "$work"
 user="$work/user/bin"
+"$user/python" -m pip install --quiet --disable-pip-version-check "$(echo "$root"/dist/*.whl)[plots]"
+"$base" scripts/release/readme_lines.py python >"$work/lines.py"
+"$base" scripts/release/readme_lines.py bash >"$work/lines.sh"
+cd "$work"
 "$user/python" -c 'import tensorcep, sys; assert "user" in tensorcep.__file__; print("installed", tensorcep.__version__)'
-"$user/tensorcep" datasets il2 -o il2.csv
-"$user/tensorcep" split il2.csv train.csv test.csv --test-size 0.2
-"$user/tensorcep" fit train.csv -o model.npz --rank 4 --method vmp
-"$user/tensorcep" evaluate model.npz test.csv
-"$user/tensorcep" predict model.npz test.csv -o predictions.csv --coverage 0.9
+"$user/python" lines.py
+PATH="$user:$PATH" bash -euo pipefail lines.sh
+"$user/tensorcep" demo
+if [ "${1:-}" = --tests ]; then
+    tar -xzf "$root"/dist/tensorcep-*.tar.gz
+    cd tensorcep-*/
+    "$base" -m venv "$work/tests"
+    "$work/tests/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev]'
+    "$work/tests/bin/python" -m pytest -q
+fi
 cd "$root"
 "$base" scripts/release/conda_recipe.py dist >dist/meta.yaml
 ls -l dist

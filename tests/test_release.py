@@ -16,15 +16,19 @@ from helpers.source_graph import ROOT
 import tensorcep
 
 
-@pytest.fixture
-def writer() -> ModuleType:
-    """The script as a module; its folder is no package."""
-    found = importlib.util.spec_from_file_location("conda_recipe", ROOT / "scripts" / "release" / "conda_recipe.py")
+def script(name: str) -> ModuleType:
+    """A script as a module; its folder is no package."""
+    found = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "release" / f"{name}.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def writer() -> ModuleType:
+    return script("conda_recipe")
 
 
 def test_release_recipe_holds_version_checksum_and_every_dependency(writer: ModuleType, tmp_path: Path) -> None:
@@ -48,6 +52,16 @@ def test_release_recipe_says_what_a_project_file_lacks(writer: ModuleType) -> No
 def test_release_version_is_that_of_the_citation() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [tensorcep.__version__]
+
+
+def test_release_runs_the_lines_of_the_readme() -> None:
+    readme, printer = (ROOT / "README.md").read_text(encoding="utf-8"), script("readme_lines")
+    python, shell = printer.lines("python"), printer.lines("bash")
+    assert f"```python\n{python}```" in readme
+    assert f"```bash\n{shell}```" in readme
+    assert {line.split()[0] for line in shell.splitlines()} == {"tensorcep"}
+    with pytest.raises(ValueError, match=r"no lines of 'fortran'"):
+        printer.lines("fortran")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.source_graph import ROOT
-from helpers.tiny_scripts import SLOW, TINY
+from helpers.tiny_scripts import NEEDS_DATA, SLOW, TINY
 
 SCRIPTS = ROOT / "scripts"
 FOLDERS = ("papers", "speed", "studies")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import struct
 import warnings
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -42,9 +44,11 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_theme_options: dict[str, Any] = {
     "logo": {"text": "tensorcep"},
     "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
     "show_nav_level": 1,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -64,7 +68,8 @@ numpydoc_xref_param_type = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-nb_execution_mode = os.environ.get("TENSORCEP_SITE_RUN", "cache")  # "off": pages without outputs
+# "off": pages without outputs
+nb_execution_mode = os.environ.get("TENSORCEP_SITE_RUN", "cache")
 nb_execution_cache_path = os.environ.get("TENSORCEP_SITE_CACHE", "")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
@@ -93,11 +98,15 @@ def _mathml(translator: Any, node: nodes.Element, block: bool) -> None:
         raise nodes.SkipNode from None
     label = translator.encode(re.sub(r"\s+", " ", tex).strip())
     kind = "div" if block else "span"
-    translator.body.append(f'<{kind} class="math notranslate nohighlight" title="{label}">{text}</{kind}>')
+    translator.body.append(
+        f'<{kind} class="math notranslate nohighlight" title="{label}">{text}</{kind}>'
+    )
     raise nodes.SkipNode
 
 
-def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+def _skip(
+    app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out what scikit-learn brings along: pages are about this package's own methods."""
     home = getattr(obj, "__module__", "") or ""
     if isinstance(obj, property):
@@ -107,14 +116,43 @@ def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any)
     return None
 
 
-def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returned: str) -> Any:
+def _signature(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str,
+    returned: str,
+) -> Any:
     """A class's own parameters, with their types, where its constructor is a general one."""
     if what != "class" or "*args" not in (signature or ""):
         return None
     parameters = inspect.signature(obj).parameters.values()
     words = [f"{one.name}: {one.annotation}" for one in parameters]
-    defaults = ["" if one.default is one.empty else f" = {one.default!r}" for one in parameters]
-    return f"({', '.join(word + default for word, default in zip(words, defaults, strict=True))})", None
+    defaults = [
+        "" if one.default is one.empty else f" = {one.default!r}" for one in parameters
+    ]
+    return (
+        f"({', '.join(word + default for word, default in zip(words, defaults, strict=True))})",
+        None,
+    )
+
+
+def _proportion(path: Path) -> float:
+    """How many times as wide as high a picture is."""
+    if path.suffix == ".png":
+        width, height = struct.unpack(">II", path.read_bytes()[16:24])
+        return float(width / height)
+    found = re.search(r'viewBox="0 0 (\S+) (\S+)"', path.read_text(encoding="utf-8"))
+    return float(found[1]) / float(found[2]) if found else 1.0
+
+
+def _mark_wide(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Wide pictures have several panels, too small to read on a phone, where site.css lets them scroll."""
+    for image in doctree.findall(nodes.image):
+        if _proportion(Path(app.srcdir) / image["uri"]) > 1.8:
+            image["classes"].append("wide")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -126,4 +164,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     )
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
+    app.connect("doctree-resolved", _mark_wide)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,6 @@
-"""The gallery: every figure with the ten lines that draw it. The figures are kept until their lines change.
+"""The gallery: every figure with the ten lines that draw it.
+
+A figure is kept until its lines, or the functions that draw, change.
 
 Each file of plots/ is one: the first line of its docstring is the title, the rest says what is to be seen (the text for
 those who cannot see it), then come at most ten lines.
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 from scripts.docs.drawing import save
 
 FOLDER = Path(__file__).resolve().parent / "plots"
+PLOTS = Path(__file__).resolve().parents[2] / "tensorcep" / "plots"
 
 
 class Item(NamedTuple):
@@ -57,9 +60,10 @@ def write_gallery(folder: Path, cache: Path) -> None:
     target = folder / "figures" / "gallery"
     target.mkdir(parents=True, exist_ok=True)
     cache.mkdir(parents=True, exist_ok=True)
+    drawing = b"".join(path.read_bytes() for path in sorted(PLOTS.glob("*.py")))
     text = "# Gallery\n\nEvery figure with the lines that draw it. Each function takes `ax=` and returns its axes.\n"
     for item in items():
-        key = hashlib.sha256(item.path.read_bytes()).hexdigest()[:12]
+        key = hashlib.sha256(item.path.read_bytes() + drawing).hexdigest()[:12]
         kept = cache / f"gallery-{item.name}-{key}.svg"
         if not kept.exists():
             save(figure_of(item), kept)

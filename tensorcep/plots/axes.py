@@ -10,6 +10,9 @@ from tensorcep.entries.interop import optional_module
 
 # Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
 MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"
+# For groups: Okabe and Ito's colours, which colour-blind readers tell apart, and a mark and a line style with each.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MARKS, STYLES = "os^DvPX", ("-", "--", "-.", ":")
 WIDE = 100  # the ratio of the largest to the least place from which on they lie on a log scale
 
 
@@ -18,6 +21,21 @@ def axes_of(ax: Any) -> Any:
         return ax
     pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
     return pyplot.subplots(layout="constrained")[1]
+
+
+def colour_of(group: int) -> str:
+    """The colour of a group; there are seven."""
+    return COLOURS[group % len(COLOURS)]
+
+
+def mark_of(group: int) -> str:
+    """The mark of a group's points: after seven colours and marks it is the next mark that has the first colour."""
+    return MARKS[(group + group // len(COLOURS)) % len(MARKS)]
+
+
+def style_of(group: int) -> str:
+    """The style of a group's line."""
+    return STYLES[group % len(STYLES)]
 
 
 def new_figure(size: tuple[float, float]) -> Any:

@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.entity_labels import observed_cells
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, text_of
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, style_of, text_of
 from tensorcep.plots.components import places_in_order
 from tensorcep.plots.subjects import chains_of, fixed_rows, position, subject_of
 
@@ -47,13 +47,14 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
     ax, n_chains = axes_of(ax), len(draws)
     if kind == "trace":
         for c, chain in enumerate(draws):
-            ax.plot(np.arange(1, len(chain) + 1), chain, linewidth=0.8, alpha=0.8, color=f"C{c}", label=f"chain {c}")
+            look = {"color": colour_of(c), "linestyle": style_of(c), "label": f"chain {c}"}
+            ax.plot(np.arange(1, len(chain) + 1), chain, linewidth=0.9, alpha=0.8, **look)
         ax.legend(frameon=False, ncols=min(4, n_chains), fontsize="small")
         return finish(ax, "Trace", "draw", "latent value")
     ranks = draws.ravel().argsort().argsort().reshape(draws.shape)
     edges = np.linspace(0, draws.size, RANK_BINS + 1)
     for c, chain in enumerate(ranks):
-        ax.stairs(np.histogram(chain, edges)[0], edges, color=f"C{c}", label=f"chain {c}")
+        ax.stairs(np.histogram(chain, edges)[0], edges, color=colour_of(c), linestyle=style_of(c), label=f"chain {c}")
     ax.axhline(draws.shape[1] / RANK_BINS, color=GUIDE, linestyle="--", linewidth=1)
     ax.set_ylim(bottom=0.0)
     ax.legend(frameon=False, ncols=min(4, n_chains), fontsize="small")
@@ -96,6 +97,8 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
                       extent=(0, tensor.shape[b], tensor.shape[a], 0))  # fmt: skip
     if counts.max() > 1.0:
         ax.figure.colorbar(image, ax=ax, label="entries", shrink=0.8)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     share, along = np.count_nonzero(counts) / counts.size, "column" if is_matrix else "row"
     return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"{along} of {names[b]}", f"row of {names[a]}")
 

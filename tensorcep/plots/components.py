@@ -11,7 +11,18 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, new_figure, text_of
+from tensorcep.plots.axes import (
+    ACCENT,
+    GUIDE,
+    MAIN,
+    axes_of,
+    colour_of,
+    finish,
+    log_if_wide,
+    mark_of,
+    new_figure,
+    text_of,
+)
 from tensorcep.plots.subjects import Panel, found_by
 
 # Text labels that count as ordered: one number each, the same text around it.
@@ -234,9 +245,10 @@ def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
     at = np.arange(1, table.shape[1] + 1)
     for place, (name, row) in enumerate(table.iterrows()):
         each = np.sort(100 * row.to_numpy(dtype=float))[::-1]
-        ax.plot(at, each, "o-", color=f"C{place}", markersize=4, label=str(name))
-        ax.plot(at, np.cumsum(each), "s--", color=f"C{place}", markersize=4)
-    ax.plot([], [], "s--", color=GUIDE, label="together")
+        look = {"color": colour_of(place), "marker": mark_of(place), "markersize": 4}
+        ax.plot(at, each, "-", label=str(name), **look)
+        ax.plot(at, np.cumsum(each), "--", **look)
+    ax.plot([], [], "--", color=GUIDE, label="together")
     ax.legend(frameon=False)
     ax.set_ylim(bottom=0.0)
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -282,6 +294,7 @@ def plot_scores(
         ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
-            ax.scatter(values[own.index, a], values[own.index, b], s=18, color=f"C{place}", label=str(group))
+            look = {"color": colour_of(place), "marker": mark_of(place), "label": str(group)}
+            ax.scatter(values[own.index, a], values[own.index, b], s=18, **look)
         ax.legend(frameon=False, title=name or None)
     return finish(ax, "Scores", f"component {a}", f"component {b}")

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from tensorcep.core.checks import check_choice, check_not_empty, check_range, check_vectors, fail_value
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 
+DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they lie on a log scale
+
 
 def plot_convergence(
     trace: Mapping[str, ArrayLike],
@@ -103,7 +105,8 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
     ax.scatter(drawn["seconds"], drawn[y], s=36, color=MAIN)
     for name, seconds, value in zip(drawn.index, drawn["seconds"], drawn[y], strict=True):
         ax.annotate(name, (seconds, value), xytext=(6, 4), textcoords="offset points")
-    ax.set_xscale("log")
+    if drawn["seconds"].min() > 0 and drawn["seconds"].max() >= DECADE * drawn["seconds"].min():
+        ax.set_xscale("log")
     ax.margins(0.15)
     return finish(ax, "Comparison of methods", "seconds of the fit", y.replace("_", " "))
 

@@ -45,7 +45,7 @@ def ep_tilted() -> Any:
     ax.plot(GRID, tilted, color=BLUE, label="both together, exact")
     ax.plot(GRID, norm.pdf(GRID, *moments(tilted)), color=ORANGE, ls="--", label="EP: the Gaussian of the same moments")
     ax.set(xlim=(-5, 5), xlabel="latent value", ylabel="density")
-    ax.legend(frameon=False, fontsize=8)
+    ax.legend(frameon=False, fontsize=9)
     return figure
 
 
@@ -61,7 +61,7 @@ def lp_mode() -> Any:
     at_mode = norm.pdf(GRID, GRID[best], curvature**-0.5)
     ax.plot(GRID, at_mode, color=PURPLE, ls="-.", label="Laplace: mode and curvature")
     ax.set(xlim=(-6, 2.5), xlabel="latent value", ylabel="density")
-    ax.legend(frameon=False, fontsize=8)
+    ax.legend(frameon=False, fontsize=9)
     return figure
 
 
@@ -75,7 +75,7 @@ def qp_wasserstein() -> Any:
     left.plot(GRID, norm.pdf(GRID, mean, sd), color=ORANGE, ls="--", label=f"EP, sd {sd:.2f}")
     left.plot(GRID, norm.pdf(GRID, mean, near), color=GREEN, ls="-.", label=f"QP, sd {near:.2f}")
     left.set(xlim=(-4, 7), xlabel="latent value", ylabel="density")
-    left.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=9)
     widths = np.linspace(0.3, 3.0, 25)
     ratio = []
     for width in widths:
@@ -114,7 +114,7 @@ def vmp_product() -> Any:
     ax.plot([], [], color=BLUE, label="exact posterior")
     ax.plot([], [], color=ORANGE, ls="--", label="mean field, 1 and 2 sd")
     ax.set(xlabel="u", ylabel="v", xlim=(-3, 3), ylim=(-3, 3))
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
     return figure
 
 
@@ -136,13 +136,13 @@ def gibbs_product() -> Any:
     ax.plot(points[1::2, 0], points[1::2, 1], "o", color=BLUE, ms=3, label="60 draws of one chain")
     ax.plot([], [], color=GREY, label="exact posterior")
     ax.set(xlabel="u", ylabel="v", xlim=(-3, 3), ylim=(-3, 3))
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
     return figure
 
 
 def cep_conditional() -> Any:
     """The mean of u given v, and the two ways of averaging it over what is known of v."""
-    figure, (left, right) = panels(2, width=8.0)
+    figure, (left, right) = panels(2, width=8.0, height=3.8)
     v = np.linspace(-0.5, 3.0, 200)
     m, s, y, noise = 0.8, 0.9, 2.0, 0.7
     conditional = m + s**2 * v * (y - v * m) / (v**2 * s**2 + noise**2)
@@ -156,7 +156,8 @@ def cep_conditional() -> Any:
     left.plot(v, value + slope * (v - at), color=ORANGE, ls="--", label="its tangent at E[v]: first order")
     left.axvline(at, color=GREY, ls=":")
     left.set(xlabel="v", ylabel="mean of u", ylim=(0, 2.4))
-    left.legend(frameon=False, fontsize=7)
+    above = {"frameon": False, "fontsize": 9, "loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    left.legend(**above)
     sds = np.linspace(0.05, 1.0, 20)
     exact = [np.average(conditional, weights=norm.pdf(v, centre, sd)) for sd in sds]
     second = float(np.interp(at, v, np.gradient(np.gradient(conditional, v), v)))
@@ -164,7 +165,7 @@ def cep_conditional() -> Any:
     right.plot(sds, np.full_like(sds, value), color=ORANGE, ls="--", label="first order")
     right.plot(sds, value + 0.5 * second * sds**2, color=GREEN, ls="-.", label="second order")
     right.set(xlabel="sd of v", ylabel="average mean of u", ylim=(0.8, 2.0))
-    right.legend(frameon=False, fontsize=7)
+    right.legend(**above)
     return figure
 
 
@@ -178,12 +179,21 @@ def engine_coverage() -> Any:
     rows = [row["cells"] for row in table["rows"] if "wopt" not in row["cells"][0]]
     for k, kind in enumerate(kinds):
         found = [(i, cells[k + 1].split(" / ")[0]) for i, cells in enumerate(rows) if cells[k + 1]]
-        ax.plot([float(x) for _, x in found], [i for i, _ in found], marks[k], color=colours[k], label=kind, ms=7)
+        ax.plot(
+            [float(x) for _, x in found],
+            [i + 0.13 * (k - 2) for i, _ in found],
+            marks[k],
+            color=colours[k],
+            label=kind,
+            ms=7,
+        )
     ax.axvline(0.9, color="black", ls=":", lw=1)
     ax.set(xlabel="share of values inside their 90 % interval", xlim=(0.4, 1.0))
     ax.set_yticks(range(len(rows)), [cells[0].replace("`", "") for cells in rows])
     ax.invert_yaxis()
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for between in range(1, len(rows)):
+        ax.axhline(between - 0.5, color=GREY, lw=0.3)
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
@@ -200,7 +210,7 @@ def cp_model() -> Any:
     rng = np.random.default_rng(3)
     for x, y in rng.uniform(0.4, 2.3, (26, 2)):
         ax.add_patch(Rectangle((x, y + 0.2), 0.18, 0.18, fc="white", ec=GREY, lw=0.5))
-    ax.text(1.4, 0.02, "white: unobserved", fontsize=8, ha="center")
+    ax.text(1.4, 0.02, "white: unobserved", fontsize=9, ha="center")
     ax.text(4.2, 2.0, "≈", fontsize=18, ha="center", va="center")
     for n, (x, colour) in enumerate([(5.3, BLUE), (9.0, ORANGE), (12.7, GREEN)]):
         ax.add_patch(Rectangle((x, 0.5), 0.3, 2.2, fc=colour, alpha=0.7, ec="black"))

@@ -6,5 +6,7 @@ A grid of panels: one column for each component, one row for each mode; doses as
 from tensorcep import CPRegressor, datasets, plots
 
 responses = datasets.load_il2()  # ligand x time x dose x cell
-model = CPRegressor(2, method="vmp", interactions="main+cp", random_state=0).fit(responses)
+model = CPRegressor(2, method="vmp", interactions="main+cp", random_state=0).fit(
+    responses
+)
 plots.plot_components(model, n_components=2)

@@ -5,5 +5,7 @@ The weights of thirteen ligands in the first component, each with its 90 % inter
 
 from tensorcep import CPRegressor, datasets, plots
 
-model = CPRegressor(2, method="vmp", interactions="main+cp", random_state=0).fit(datasets.load_il2())
+model = CPRegressor(2, method="vmp", interactions="main+cp", random_state=0).fit(
+    datasets.load_il2()
+)
 plots.plot_component(model, "ligand", 0)

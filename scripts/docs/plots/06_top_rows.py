@@ -5,6 +5,8 @@ A table of coloured cells: receptors against components, dark red where a weight
 
 from tensorcep import CPRegressor, datasets, plots
 
-_, serology = datasets.load_covid19_serology().train_test_split(test_size=0.3, random_state=0)
+_, serology = datasets.load_covid19_serology().train_test_split(
+    test_size=0.3, random_state=0
+)
 model = CPRegressor(3, method="vmp", interactions="main+cp", random_state=0).fit(serology)
 plots.plot_top_rows(model, "receptor", n_components=4)

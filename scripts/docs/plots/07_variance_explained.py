@@ -6,5 +6,7 @@ Bars: the share of the variance that each component of a tensor of responses exp
 from tensorcep import CPRegressor, datasets, plots
 
 responses = datasets.load_il2()
-model = CPRegressor(3, method="vmp", interactions="main+cp", random_state=0).fit(responses)
+model = CPRegressor(3, method="vmp", interactions="main+cp", random_state=0).fit(
+    responses
+)
 plots.plot_variance_explained(model.variance_explained(responses))

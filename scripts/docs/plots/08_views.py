@@ -9,7 +9,9 @@ from tensorcep import GroupFactorAnalysis, plots
 
 rng = np.random.default_rng(0)
 shared, own = rng.normal(size=(80, 1)), rng.normal(size=(80, 2))
-rna = np.hstack([shared, own[:, :1]]) @ rng.normal(size=(2, 20)) + 0.5 * rng.normal(size=(80, 20))
-atac = np.hstack([shared, own[:, 1:]]) @ rng.normal(size=(2, 15)) + 0.5 * rng.normal(size=(80, 15))
+rna = np.hstack([shared, own[:, :1]]) @ rng.normal(size=(2, 20))
+rna += 0.5 * rng.normal(size=(80, 20))
+atac = np.hstack([shared, own[:, 1:]]) @ rng.normal(size=(2, 15))
+atac += 0.5 * rng.normal(size=(80, 15))
 model = GroupFactorAnalysis(4, random_state=0, tol=1e-4).fit({"rna": rna, "atac": atac})
 plots.plot_variance_explained(model.variance_explained())

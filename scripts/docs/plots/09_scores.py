@@ -9,4 +9,6 @@ from tensorcep import BayesianPCA, plots
 
 digits = load_digits(n_class=3)
 model = BayesianPCA(4, random_state=0).fit(digits.data[:200])
-plots.plot_scores(model.transform(digits.data[:200]), digits.target[:200].astype(str), name="digit")
+plots.plot_scores(
+    model.transform(digits.data[:200]), digits.target[:200].astype(str), name="digit"
+)

@@ -5,8 +5,9 @@ The draws of two chains for one entry, over the sweeps: the lines cross each oth
 
 from tensorcep import CPRegressor, Gibbs, plots, simulate_cp
 
-tensor = simulate_cp((20, 15, 10), 2, 1500, noise_precision=25.0, prior_mean=0.7, random_state=0).tensor
-model = CPRegressor(2, method=Gibbs(n_chains=2), interactions="cp", init="random", max_iter=200, random_state=0).fit(
-    tensor
-)
-plots.plot_trace(model, tensor.coords[:1])
+tensor = simulate_cp(
+    (20, 15, 10), 2, 1500, noise_precision=25.0, prior_mean=0.7, random_state=0
+).tensor
+method = Gibbs(n_chains=2)
+model = CPRegressor(2, method=method, interactions="cp", init="random", random_state=0)
+plots.plot_trace(model.set_params(max_iter=200).fit(tensor), tensor.coords[:1])

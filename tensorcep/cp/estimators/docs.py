@@ -8,57 +8,38 @@ from tensorcep.core.examples import filled, with_examples
 from tensorcep.cp.estimators.examples import EXAMPLES
 
 _PARAMETERS = """rank : int or "auto", default="auto"
-        How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, and no more
-        than the second largest mode has rows; in streams 8, with a Series or a Graph 8 at least. Of up to 25,000
-        entries of three or more modes 20 become 40 where rows have as many entries and a quick fit with 40 predicts
-        entries that it was not given better.
+        How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, at most the
+        rows of the second largest mode; in streams 8, with a Series or a Graph 8 at least. Up to 25,000 entries of
+        three modes or more may take 40.
     method : str or record of settings, default="auto"
-        How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of one of them from
-        `tensorcep.methods`, which sets what belongs to that method alone: ``CEP(order=2, damping=0.5)``. "auto" is
-        "gibbs" for real values and levels, "pg-gibbs" for labels, "cep" for counts, in streams (`partial_fit`), and
-        with `revisit`. A fit is kept within 0.5 GB and 4 kB per entry (at most 12 GB): where that takes it, "auto"
-        keeps fewer draws, then float32 ones, takes a lower rank, then "vmp" or "pg-vb", or CEP(messages="averaged").
+        How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of `tensorcep.methods`
+        with what belongs to one of them alone: ``CEP(order=2, damping=0.5)``. "auto" is "gibbs" for real values and
+        levels, "pg-gibbs" for labels, "cep" for counts, in streams, and with `revisit`. Where a fit would need more
+        than 0.5 GB and 4 kB per entry (at most 12 GB) "auto" is content with less, which `method_` and `rank_` tell.
     prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features, Series or Graph by mode, default="auto"
-        What is known of the factors beforehand. "fixed": the scale and mean below. "learned": mean and covariance of
-        the rows of each mode are inferred (Normal-Wishart); "ard": one precision per component (Gamma), so that
-        components that are not needed switch off; both around the scale and mean below. "auto" is "learned" for the
-        methods that can, but "fixed" in streams, which would learn it from the first batch alone. A Prior holds means
-        and precisions per mode or per row. ``{{"item": Features(items)}}`` is "learned", and the means of the rows of
-        that mode, by name or number, depend on their features (`tensorcep.Features`): for all methods but "wopt",
-        and in streams, which go on learning how. Rows that only features name are predicted as rows of the model.
-        ``{{"day": Series(period="7D")}}``: the rows of that mode drift along their labels (`tensorcep.Series`), with
-        the same methods, and in streams, which go on learning how; rows between and beyond those of the fit are
-        predicted from their neighbours. With ``Series(local="park")`` every park deviates along the days by itself,
-        too, in `fit` alone. ``{{"sensor": Graph(edges)}}``: rows that are neighbours are alike (`tensorcep.Graph`),
-        with the same methods, and in streams; rows that the graph alone names become rows of the model, too.
+        What is known of the factors. "fixed": the scale and mean below. "learned": mean and covariance of the rows of
+        each mode are inferred (Normal-Wishart). "ard": one precision per component (Gamma); components that are not
+        needed switch off. "auto": "learned" for the methods that can, "fixed" in streams. A Prior holds means and
+        precisions. ``{{"item": Features(items), "day": Series(period="7D"), "sensor": Graph(edges)}}`` says by mode
+        what is known of its rows, and is "learned" else; for all methods but "wopt", and in streams but for
+        ``Series(local="park")``, with which every park deviates along the days by itself.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"
-        Mean of a factor element under the prior. "uniform" draws one from U(0, 1) times the scale for every element,
-        and keeps it: the prior of the CEP paper, whose positive mean acts as an intercept. Where the prior is learned,
-        or with interactions, it is 0.
+        Mean of a factor element under the fixed prior. "uniform" draws one from U(0, 1) times the scale for every
+        element, as in the CEP paper, where it acts as an intercept; it is 0 with interactions.
     interactions : {{"auto", "cp", "main+cp", "pairwise", "all"}} or dict, default="auto"
-        What an entry's latent value is a sum of: the CP part ("cp"), one number per row of each mode and an intercept
-        ("main"), a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three.
-        Each pair and the CP part have `rank` columns; a dict gives them explicitly, for example
-        ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" is all three, with fewer columns for the pairs, for samplers and
-        "wopt"; for "cep" with three modes or more "cp" for real values and "pairwise" for labels, or "main+cp" where a
-        quick fit predicts entries left out better so; otherwise "main+cp"; and "cp" in streams, and with a Prior or an
-        `init` of one's own.
+        What a latent value is a sum of: the CP part ("cp"), an intercept and one number per row of each mode ("main"),
+        a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three; a dict
+        gives their columns: ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" goes by method and data (`interactions_`).
     max_iter : int or "auto", default="auto"
-        The most sweeps; of a sampler the sweeps of every chain. "auto" is 200, and for samplers between 150 and 1000,
-        fewest where there are many entries.
+        The most sweeps; of a sampler those of every chain. "auto" is 200, for samplers 150 to 1000, by their entries.
     tol : float, default=3e-3
         Stop when a sweep changes the latent means of the training entries by less than this share of their size.
     init : {{"auto", "random", "prior"}} or list of arrays (n_k, R), default="auto"
-        The factors to start from. "auto": the first start comes from the spectra of the data, others are random;
-        under the prior of the CEP paper (see `prior_mean`) and under a Prior all are random. Where the prior is
-        learned, a quick mean-field fit, the pilot, goes on from the spectra. Samplers have pilots by default, which end
-        where entries that all left out gain no more: the first chain starts at the best one, and the draws are those of
-        chains and pilots, as many of each as these entries say; where no chain counts, sampling ends with the burn-in.
-        From 50,000 entries on chains draw the columns alone that the best pilot uses, and go on after the burn-in where
-        they add 0.002 to the pilots' mean log score. "random": every start is random, and there are no pilots. "prior":
-        the prior's means.
+        The factors to start from. "auto": the spectra of the data, and random ones after the first; under a fixed prior
+        of the CEP paper or a Prior all are random. Samplers add quick mean-field fits. "random": no start is from the
+        data, and there are no such fits. "prior": the prior's means.
     shape : tuple of int, optional
         Rows of each mode; by default those of the tensor, or the largest index plus one.
     unknown : {{"prior", "error"}}, default="prior"
@@ -68,8 +49,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         `partial_fit`), by going back towards its prior. Rows of a Series forget as their drift says instead,
         those of a Graph nothing.
     revisit : int, default=0
-        For streams by "cep": how many past entries, a random sample, are learned again with every batch. They and their
-        messages, K * (R*(R+1)/2 + R) numbers per entry, are part of the model.
+        For streams by "cep": how many past entries, a random sample, are learned again with every batch.
     n_jobs : int, optional
         Threads; -1 uses all processors. The result does not depend on it.
     random_state : int, RandomState, Generator or None
@@ -77,56 +57,36 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called as ``callback(sweep, info, state)`` after each sweep; a true value stops the fit, which then keeps what
-        it has. An exception ends the fit and leaves the model as it was."""
+        Called as ``callback(sweep, info, state)`` after each sweep; a true value stops the fit, which keeps what it
+        has. An exception ends the fit and leaves the model as it was."""
 
-_ATTRIBUTES = """factors_ : list of ndarray (n_k, R)
-        Posterior means of the factors, in mode order; the sum over the columns of their products is the latent value.
-        Of a sampler those of its draws after their alignment: the strongest component of every part first, its scale
-        shared evenly by its modes, pairs of modes by singular vectors, main effects and pairs centred (the constant is
-        in the first mode's main effect). Of several fits (`n_ensemble`) those of the best one.
-    factor_covs_ : list of ndarray (n_k, R, R)
-        Posterior covariances of the rows.
-    weights_ : ndarray (R,)
-        Sizes of the components when their modes have norm 1, the largest first, as in `to_tensorly`.
-    congruence_ : ndarray (R,)
-        How alike the aligned draws' components are: their mean cosine with the reference, over the largest group of
-        like draws, of which `factors_` is made; 1 for methods without draws.
-    method_, rank_, prior_, interactions_, max_iter_ : str, int, str, dict, int
-        What the parameters of these names came to.
-    n_iter_, converged_ : int, bool
-    trace_ : dict of ndarray
-        Per sweep: change, noise_precision, skipped, shrunk, train_score, lower_bound, seconds; of a mixture fit
-        after fit, the best first, and the number of the member. `n_iter_` is then the sum.
-    diagnostics_ : Diagnostics or None
-        How far the fit is to be believed; printed, it is a short table: R-hat and independent draws of a sampler's
-        chains, what each chain and pilot counts, log scores of the fit and of a constant, the noise and how it was
-        found, and whether intervals are too narrow (`tensorcep.cp.diagnostics.Diagnostics`). `fit` warns where chains
-        disagree or are too short, and where nothing but the mean was found. None after `partial_fit`.
-    lower_bound_ : float
-        Lower bound of the log evidence after the last sweep, for methods that compute one (vmp, pg-vb). To compare
-        ranks by it take prior="learned": under a fixed prior it favours too many components.
-    forgotten_ : list of dict
-        A record of each `forget_entries` and `forget_rows` since the last `fit`: entries, rows (by mode), how, sweeps,
-        entries_left.
-    n_samples_seen_, n_batches_ : int
-        Entries and batches learned since the last `fit`, which counts as a batch.
-    n_revisited_, n_revisits_skipped_ : int
-        With `revisit`: times that a past entry was learned again, and that it was not because without its messages
-        the posterior of a row would hardly be a Gaussian.
+_ATTRIBUTES = """factors_, factor_covs_ : list of ndarray (n_k, R), list of ndarray (n_k, R, R)
+        Posterior means and covariances of the rows, by mode; the sum over the columns of the factors' products is the
+        latent value. Of a sampler those of its draws after alignment, the strongest component of every part first; of
+        several fits (`n_ensemble`) those of the best one.
+    weights_, relevance_, congruence_ : ndarray (R,)
+        Of each component its size when its modes have norm 1; its share in the mean square of the latent values; and
+        how alike the draws of it are (mean cosine; 1 for methods without draws).
+    n_components_ : int
+        Components that are not switched off: those with at least 0.001 of the largest share, main effects left out.
     column_modes_ : list of tuple of int
         The modes that each column of the factors belongs to; in the others it is 1.
     feature_effects_ : DataFrame
-        Of a fit with `Features`: how columns of `factors_` depend on them; mode, feature, component, mean, sd, the
-        surest first.
-    relevance_ : ndarray (R,)
-        Share of each component in the mean square of the latent values; of a main effect, in its variance.
-    n_components_ : int
-        Components that are not switched off: those with at least 0.001 of the largest share, main effects left
-        out. With prior="ard" and more components than needed an estimate of the rank; `tensorcep.select_rank` is the
-        other one.
-    shape_ : tuple of int
-    labels_ : tuple of Labels or None
+        How columns of `factors_` depend on `Features`: mode, feature, component, mean, sd, the surest first.
+    method_, rank_, prior_, interactions_, max_iter_, shape_, labels_
+        What the parameters of these names came to, and the labels of each mode or None.
+    n_iter_, converged_, trace_ : int, bool, dict of ndarray
+        Sweeps, whether the last changed less than `tol`, and of each its change, scores and seconds.
+    diagnostics_ : Diagnostics or None
+        How far the fit is to be believed, printed as a short table (`tensorcep.cp.diagnostics.Diagnostics`). `fit`
+        warns where chains disagree or are too short, and where nothing but the mean was found.
+    lower_bound_ : float
+        Of the log evidence, from "vmp" and "pg-vb". To compare ranks by it take prior="learned".
+    n_samples_seen_, n_batches_, n_revisited_, n_revisits_skipped_ : int
+        Entries and batches learned since the last `fit`, which counts as a batch; entries learned again by `revisit`,
+        and those that were not because without its messages the posterior of a row would hardly be a Gaussian.
+    forgotten_ : list of dict
+        A record of each `forget_entries` and `forget_rows` since the last `fit`.
     posterior_ : Posterior, Mixture, Draws or PointEstimate"""
 
 

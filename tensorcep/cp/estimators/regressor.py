@@ -50,24 +50,19 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         y), the paper's prior in units of the data.
     noise : "one", "entry", "auto", or name or position of a mode, default="one"
         How large the noise is where. "one": the same everywhere. A mode: each of its rows has a precision of its own,
-        with a Gamma prior whose mean and shape are learned; rows without entries have that prior's noise. "entry": each
-        entry has, so that noise is Student's t, with learned degrees of freedom above 2: outliers count for less. For
-        methods "gibbs" and "vmp", in `fit` alone; `lower_bound_` is then that at the best precision and shape. "auto":
-        the one of these that predicts entries best which quick mean-field fits leave out, if it beats "one" by two
-        standard errors; with other methods, a Series or a Graph, or fewer than 100 entries "one".
+        with a learned Gamma prior. "entry": each entry has, so that noise is Student's t, and outliers count for less.
+        "auto": the one of these that predicts entries left out best, if it beats "one" by two standard errors; "one"
+        with a Series, a Graph or fewer than 100 entries. All but "one" is for "gibbs" and "vmp", in `fit` alone.
     lower_limit : float, "auto" or None, default="auto"
-        Values at or below it are censored: they say only that the latent value plus its noise is not above the limit
-        (a tobit model, for values that pile up at a detection limit, at log(1 + 0), ...). Predictions are then those
-        of max(limit, f + noise). gibbs, vmp and cep can (cep with order=1, moments="cavity" and messages="full").
-        "auto", for gibbs and vmp, takes the least training value if it is a spike: at least a tenth of
-        the values equal it, at least three times as many as any other value. None: no value is censored.
-
+        Values at or below it are censored (a tobit model, for values that pile up at a detection limit): they say only
+        that the latent value plus its noise is not above it, and predictions are those of max(limit, f + noise). For
+        "gibbs", "vmp" and CEP(order=1, moments="cavity"). "auto", for the first two, takes the least training value if
+        a tenth of the values equal it, three times as many as any other. None: no value is censored.
     fit_intercept : bool or "auto", default="auto"
-        Whether the mean of the training values is subtracted before the fit and added to all predictions, so that the
-        fit does not depend on where the scale of y begins. "auto" does it but for the paper's prior of positive rows
-        (prior="fixed" with interactions="cp"), a `Prior` or an `init` that is given, which speak of y as it is, and
-        values with a lower limit, from which they are counted. A stream that chooses the paper's prior itself subtracts
-        the least value.
+        Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
+        it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
+        which speak of y as it is, and values with a lower limit, from which they are counted. A stream that chooses
+        the paper's prior itself subtracts the least value.
 
     Attributes
     ----------
