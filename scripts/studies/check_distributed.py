@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from scripts.lib.common import Row, parser, report, row, say, words
-from scripts.studies.measure_distributed import ENGINES, Meter, entries, fitted, on_workers
+from scripts.lib.distributed import ENGINES, Meter, entries, fitted, on_workers
 from tensorcep import CPRegressor, SparseTensor, distributed
 from tensorcep.methods import Gibbs
 

@@ -1,0 +1,83 @@
+"""Fits of random entries on threads and on the workers of a Dask cluster on this machine, and what a sweep takes."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from tensorcep import CPRegressor, SparseTensor
+from tensorcep.core.cluster import Cluster
+from tensorcep.core.host import hosted_by
+from tensorcep.cp.workers.host import ClusterHost
+from tensorcep.methods import CEP, VMP, Gibbs, Laplace
+
+ENGINES: dict[str, Any] = {
+    "gibbs": lambda: Gibbs(n_chains=1, weights="equal", noise="sampled"),
+    "vmp": lambda: VMP(anneal=0),
+    "cep": lambda: CEP(anneal=0, n_starts=1, n_ensemble=1),
+    "averaged": lambda: CEP(messages="averaged", damping=0.5, anneal=0, n_starts=1, n_ensemble=1),
+    "laplace": lambda: Laplace(anneal=0, n_starts=1),
+}
+
+
+def entries(n: int, seed: int) -> SparseTensor:
+    """Entries at random places."""
+    rng, shape = np.random.default_rng(seed), (max(8, n // 10), max(8, n // 40), min(500, n))
+    coords = np.unique(np.stack([rng.integers(size, size=n) for size in shape], axis=1), axis=0)
+    return SparseTensor.from_coo(coords, rng.normal(size=len(coords)), shape)
+
+
+class Meter:
+    """A callback that takes seconds, of this process and of workers, and bytes, after every sweep."""
+
+    def __init__(self, cluster: Cluster | None = None):
+        self.cluster, self.lines = cluster, []
+
+    def __call__(self, *_: Any) -> None:
+        cpu, between, sent, back = time.process_time(), 0.0, 0, 0
+        if self.cluster is not None:
+            told = self.cluster.client.run(_of_worker)
+            cpu += sum(seconds for seconds, _ in told.values())
+            between = float(sum(size for _, size in told.values()))
+            sent, back = self.cluster.sent, self.cluster.received
+        self.lines.append((time.perf_counter(), cpu, sent / 1e6, between / 1e6, back / 1e6))
+
+    def per_sweep(self) -> dict[str, float]:
+        """Medians over the sweeps after the first."""
+        found = np.median(np.diff(np.array(self.lines), axis=0), axis=0)
+        names = ("wall seconds", "CPU seconds", "MB sent", "MB out of workers", "MB back")
+        return dict(zip(names, found.tolist(), strict=True))
+
+
+def _of_worker(dask_worker: Any) -> tuple[float, int]:
+    return time.process_time(), dask_worker.transfer_outgoing_bytes_total
+
+
+def fitted(
+    data: Any, method: str, meter: Meter, options: argparse.Namespace, threads: int, **given: Any
+) -> CPRegressor:
+    """The model of a method, fitted for some sweeps."""
+    how: dict[str, Any] = {"max_iter": options.sweeps, "tol": 0.0, "random_state": options.seed, "n_jobs": threads}
+    how |= {"interactions": "cp", "init": "random", "callbacks": meter}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is asked for
+        return CPRegressor(options.ranks[0], method=ENGINES[method](), **how).fit(data, **given)
+
+
+def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Namespace) -> tuple[CPRegressor, Meter]:
+    """The same on so many workers."""
+    from distributed import Client, LocalCluster
+
+    folder = tempfile.TemporaryDirectory(prefix="tensorcep-")
+    local = LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
+    with folder as place, local, Client(local) as client:
+        meter = Meter(Cluster(client))
+        with hosted_by(ClusterHost(meter.cluster, Path(place), None, options.parts)):  # type: ignore[arg-type]
+            return fitted(tensor, method, meter, options, 1), meter
