@@ -65,7 +65,7 @@ def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Reci
             options_with("cep", schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps
         )
     if method == "wopt":
-        options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS), ridge=0.0)
+        options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS), ridge=0.0, least_gain=0.0)
         return Recipe(options, "cep", options.iterations, sweeps // options.iterations)
     chain = {"max_iter": sweeps, "burn_in": sweeps // 5, "n_chains": 1}
     options = options_with(method, damping=DAMPING[data, "modewise"], **chain)

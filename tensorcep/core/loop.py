@@ -103,6 +103,8 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method learns the thresholds between ordered levels.
     takes_zeros : bool
         Whether the method learns the share of structural zeros.
+    shrinks : bool
+        Whether columns that the data do not show shrink by themselves; a point estimate follows the noise with them.
     of_entries : callable
         ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
         written. A problem takes it to a run from another start, so that it is there once. None: nothing.
@@ -124,6 +126,7 @@ class Method(Generic[Prob, Opts, State]):
     takes_limits: bool = False
     takes_levels: bool = False
     takes_zeros: bool = False
+    shrinks: bool = True
     of_entries: Callable[[Any], Any] = lambda state: None
 
     def lacks(self, likelihood: Likelihood) -> list[str]:

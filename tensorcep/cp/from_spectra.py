@@ -19,8 +19,9 @@ from tensorcep.likelihoods.record import Likelihood
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3
 # The columns of a start that the data do not show, as a share of their size were all shown: an engine then finds weak
-# components in them, which it does not in smaller ones, and does not follow the noise, as it does in larger ones.
-SPARE = 0.5
+# components in them, which it does not in smaller ones, and does not follow the noise, as it does in larger ones. A
+# point estimate, in which they do not shrink, would be led by them to worse optima; it begins with smaller ones.
+SPARE, SMALL_SPARE = 0.5, 0.1
 # Steps to the constant latent value that fits best, and the least information of an entry that is divided by.
 SCORING_STEPS, LEAST_INFORMATION = 30, 1e-6
 NOTHING = np.zeros((0, LANES))
@@ -30,8 +31,11 @@ UNUSED = 0.03
 WIDE, LEAST_WIDE = 40, 10_000
 
 
-def with_spectral_start(problem: Problem) -> Problem:
-    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest."""
+def with_spectral_start(problem: Problem, spare: float = SPARE) -> Problem:
+    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest.
+
+    `spare` is the size of the columns that the data do not show (see `spectral_start`).
+    """
     entries, start, free = problem.entries, np.array(problem.start), _free(problem)
     coords, every = all_coords(entries), modes_of_products(free)
     rest, first = working_values(problem), entries.offsets
@@ -43,7 +47,7 @@ def with_spectral_start(problem: Problem) -> Problem:
             continue
         sizes = [problem.shape[k] for k in modes]
         own = _in_modes(coords, modes)
-        factors = spectral_start(own, rest, sizes, len(columns), seed=problem.seed, spare=SPARE).factors
+        factors = spectral_start(own, rest, sizes, len(columns), seed=problem.seed, spare=spare).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)

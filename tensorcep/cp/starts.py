@@ -10,7 +10,7 @@ from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.host import current_host
 from tensorcep.core.loop import Run, run
 from tensorcep.cp.flights import grown, of_logs
-from tensorcep.cp.from_spectra import with_spectral_start
+from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
 from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import Pilot, Plan, continued
@@ -33,7 +33,8 @@ def run_plan(plan: Plan) -> Run:
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
         plan = plan._replace(settings=plan.after_pilot or plan.settings)
     elif plan.spectral and not plan.pilots:
-        start = with_spectral_start(problem_in_memory(plan.problem)).start
+        spare = SPARE if plan.method.shrinks else SMALL_SPARE
+        start = with_spectral_start(problem_in_memory(plan.problem), spare).start
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
     with np.errstate(over="ignore", invalid="ignore"):  # of starts that run away
         return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)

@@ -83,6 +83,8 @@ class WOPTState(NamedTuple):
         Noise precision, or what else is the likelihood's parameter.
     learned : Learned or None
         What is learned of the likelihood beside a noise precision.
+    ended : bool
+        Whether the last sweep gained no more than what noise may.
     """
 
     factors: np.ndarray
@@ -93,6 +95,7 @@ class WOPTState(NamedTuple):
     f: np.ndarray
     theta: float
     learned: Learned | None
+    ended: bool = False
 
 
 def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
@@ -176,8 +179,8 @@ def loss_and_gradient(
 
 
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
-    """A run of L-BFGS-B from where the last one ended."""
-    factors, free = state.factors.copy(), state.free
+    """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
+    factors, free, gain = state.factors.copy(), state.free, 0.0
     unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
     theta = problem.likelihood.default_theta if state.learned is None else state.theta
 
@@ -186,21 +189,26 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
         loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor, theta)
         return loss / unit, gradient[free] * (units / unit)
 
-    if free.any():
+    if free.any() and not state.ended:
         limits: dict[str, Any] = {"maxiter": options.iterations, "maxcor": options.memory, "ftol": 0.0, "gtol": 0.0}
         limits["maxfun"] = 20 * options.iterations
         # L-BFGS-B's own algebra is on short vectors: more threads cost many times their gain, and change the result
         with one_blas_thread():
-            found = minimize(objective, factors[free] / units, jac=True, method="L-BFGS-B", options=limits).x
-        factors[free] = found * units
+            at = factors[free] / units
+            found = minimize(objective, at, jac=True, method="L-BFGS-B", options=limits)
+            gain = unit * (objective(at)[0] - float(found.fun))
+        factors[free] = found.x * units
     f = latent_of_entries(problem.entries, factors, executor)
     theta = _theta(state, problem, f)
+    gain *= theta if problem.noise_prior is not None else 1.0
+    # the log likelihood that n free numbers gain on noise alone is half a chi-square of n
+    least = options.least_gain * np.sqrt(0.5 * np.count_nonzero(free))
     sweep = Sweep(
         change=relative_change(f, state.f),
         noise_precision=theta if problem.noise_prior is not None else np.nan,
         train_score=train_score(problem, f, theta),
     )
-    return state._replace(factors=factors, f=f, theta=theta), sweep
+    return state._replace(factors=factors, f=f, theta=theta, ended=not gain >= least), sweep
 
 
 def finish(state: WOPTState, problem: Problem) -> PointEstimate:
@@ -217,4 +225,5 @@ WOPT = Method(
     step=step,
     finish=finish,
     source="Acar et al. (2011), Scalable tensor factorizations for incomplete data",
+    shrinks=False,
 )

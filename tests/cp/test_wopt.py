@@ -22,7 +22,7 @@ LIKELIHOODS = pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logi
 
 
 def wopt(p, sweeps, **settings):
-    return fit(p, sweeps, method="wopt", **{"ridge": 0.0, **settings})
+    return fit(p, sweeps, method="wopt", **{"ridge": 0.0, "least_gain": 0.0, **settings})
 
 
 def ridge_of(weight, R):
@@ -199,3 +199,23 @@ def test_wopt_estimate_says_that_it_has_no_standard_deviation(rng, tmp_path):
     assert np.corrcoef(model.predict(coords), y)[0, 1] > 0.8
     model.save(tmp_path / "model.npz")
     np.testing.assert_array_equal(load(tmp_path / "model.npz").predict(coords), model.predict(coords))
+
+
+def test_wopt_search_ends_where_a_sweep_gains_no_more_than_noise_may(rng):
+    """Less than the standard deviation of half a chi-square of the free numbers; then it rests."""
+    _, _, p = problem(rng, 3, 3, 3000, shape=(30, 25, 20))
+    long, short = (wopt(p, 40, tol=1e-9, ridge="prior", iterations=5, least_gain=least) for least in (0.0, 1.0))
+    n = short.n_iter - 1
+    assert short.converged
+    assert 1 < n < long.n_iter - 1
+    assert short.trace["change"][n] == 0.0
+    np.testing.assert_array_equal(short.trace["change"][:n], long.trace["change"][:n])
+    np.testing.assert_array_equal(short.trace["train_score"][n], long.trace["train_score"][n - 1])
+    threads, before = ThreadExecutor(1), wopt(p, n - 1, ridge="prior", iterations=5)
+    last = wopt(p, n, ridge="prior", iterations=5)
+    losses = [
+        loss_and_gradient(run.posterior.rows, run.state.by_row, run.state.penalty, p, threads)[0]
+        for run in (before, last)
+    ]
+    gain = (losses[0] - losses[1]) * last.posterior.theta
+    assert 0.0 <= gain < np.sqrt(0.5 * np.count_nonzero(last.state.free))

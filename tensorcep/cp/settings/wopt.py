@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tensorcep.core.checks import check_int, word_or_range
+from tensorcep.core.checks import check_int, check_range, word_or_range
 from tensorcep.core.settings import Settings
 from tensorcep.cp.settings.memory import Memory, Size, packed
 
@@ -26,6 +26,9 @@ class WOPT(Settings):
         L-BFGS-B iterations that one sweep stands for. The search forgets the curvature between sweeps.
     memory : int, default=10
         Steps from which L-BFGS-B knows the curvature.
+    least_gain : float, default=1.0
+        The search ends after a sweep that gains less log likelihood, the penalty in it, than so many standard
+        deviations of what as many free numbers gain by following noise alone, sqrt(n / 2). 0: by the tolerance alone.
 
     References
     ----------
@@ -43,11 +46,13 @@ class WOPT(Settings):
     ridge: float | str = "prior"
     iterations: int = 20
     memory: int = 10
+    least_gain: float = 1.0
 
     def check(self) -> None:
         word_or_range("ridge", self.ridge, ("prior",), 0.0)
         check_int("iterations", self.iterations)
         check_int("memory", self.memory)
+        check_range("least_gain", self.least_gain, 0.0)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         # at the start moments of the prior; then the search's own arrays, two for every step that it knows
