@@ -96,7 +96,7 @@ def killed(tensor: SparseTensor, method: str, options: argparse.Namespace) -> li
     here, seconds, models = fitted(tensor, method, Meter(), options, 1), [], []
     local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
     with local, Client(local) as client:
-        for kills in (False, True):
+        for kills in (False, False, True):  # the first fit compiles
             calls: list[float] = []
 
             def end(*_: Any, calls: list[float] = calls, kills: bool = kills) -> None:
@@ -110,7 +110,7 @@ def killed(tensor: SparseTensor, method: str, options: argparse.Namespace) -> li
             model.set_params(random_state=options.seed, interactions="cp", init="random", callbacks=end)
             models.append(distributed.fit(model, tensor, client=client))
             seconds.append(time.perf_counter() - begin)
-    same, longer = all(is_same(one, here) for one in models), seconds[1] - seconds[0]
+    same, longer = all(is_same(one, here) for one in models), seconds[2] - seconds[1]
     asked = f"<= {SLOWEST:g}"
     return [
         line("same bits after a worker was killed", method, "1", float(same), same, tensor.nnz),

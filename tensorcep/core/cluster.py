@@ -171,6 +171,8 @@ class Cluster:
                 return self.client.scatter(values, hash=False, direct=True)
             except self.lost():
                 self._direct = False
+        if self.client.scheduler is None:  # Dask says nothing better of a scheduler that is gone
+            raise OSError(f"there is no connection to {self.address}")
         return self.client.scatter(values, hash=False)
 
     def submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:

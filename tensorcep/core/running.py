@@ -44,8 +44,8 @@ class Running:
 
     def restart(self) -> None:
         """Give all tasks again, with all that they need: what they were given was lost."""
-        self._futures, self._where, self.again = {}, [], True
-        self._complete(range(len(self._calls)))
+        self._futures, self._where = {}, []
+        self._again(range(len(self._calls)))
 
     def finish(self) -> list[Told]:
         """What every task gave; its warnings are given here, too.
@@ -58,7 +58,7 @@ class Running:
         cluster, found, watch = self._cluster, self._found, Watch(self._cluster, self._what, self._patient)
         while len(found) < len(self._calls):
             watch.look(len(found), [f for i, f in self._futures.items() if i not in found])
-            done, lacking = [], []
+            done, lacking, failed = [], [], False
             try:
                 self._give()
                 cluster.wait([f for i, f in self._futures.items() if i not in found])
@@ -67,19 +67,17 @@ class Running:
                 lacking = [i for i, told in zip(done, given, strict=True) if told.lacks]
                 found |= {i: told for i, told in zip(done, given, strict=True) if not told.lacks}
             except cluster.lost():
-                done = []
-                watch.again()
+                done, failed = [], True
             left = [(i, f) for i, f in self._futures.items() if i not in found and i not in lacking]
             lost = [i for i, f in left if f.status in ("cancelled", "lost", "error")]
             if any([cluster.is_lost(self._futures[i], self._what) for i in lost]) or (lost and not done):
                 self._futures = {i: f for i, f in self._futures.items() if i in found}
-                self._where, self.again = [], True  # Dask chooses among those that are left
+                self._where, failed = [], True  # Dask chooses among those that are left
                 cluster.look_again()
-                self._complete([i for i in range(len(self._calls)) if i not in found])
-                watch.again()
+                self._again([i for i in range(len(self._calls)) if i not in found])
             elif lacking:
-                self.again = True
-                self._complete(lacking)
+                self._again(lacking)
+            if failed or lacking:
                 watch.again()
         results = [found[i] for i in range(len(self._calls))]
         for told in results:
@@ -95,8 +93,9 @@ class Running:
             where = self._where[i] if self._where else None
             self._futures[i] = self._cluster.submit(self._function, self._calls[i], f"{self._what}-{i}", where)
 
-    def _complete(self, which: Sequence[int]) -> None:
+    def _again(self, which: Sequence[int]) -> None:
         """Have these tasks given again, with all that they need, which is sent again."""
+        self.again = True
         for i in which:
             self._futures.pop(i, None)
             if self._whole is not None:
