@@ -25,7 +25,7 @@ cd "$work"
 "$user/python" -c 'import tensorcep, sys; assert "user" in tensorcep.__file__; print("installed", tensorcep.__version__)'
 "$user/python" lines.py
 PATH="$user:$PATH" bash -euo pipefail lines.sh
-"$user/tensorcep" demo
+"$user/tensorcep" demo --quiet
 if [ "${1:-}" = --tests ]; then
     tar -xzf "$root"/dist/tensorcep-*.tar.gz
     cd tensorcep-*/

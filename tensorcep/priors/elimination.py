@@ -70,7 +70,10 @@ def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
     how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
     diagonal = sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))
-    found = spilu((matrix + diagonal).tocsc(), **how)
+    whole = (matrix + diagonal).tocsc()
+    # SuperLU takes indices of 32 bits; scipy before 1.12 does not make them so
+    whole.indices, whole.indptr = whole.indices.astype(np.int32), whole.indptr.astype(np.int32)
+    found = spilu(whole, **how)
     return np.asarray(found.perm_c, dtype=np.int64)
 
 

@@ -88,8 +88,9 @@ class Net(NamedTuple):
 
     @property
     def matrix(self) -> sparse.csr_array:
-        """The weights as a symmetric matrix."""
-        both = np.append(self.left, self.right), np.append(self.right, self.left)
+        """The weights as a symmetric matrix; its indices have 32 bits, as the graph algorithms of older scipy ask."""
+        left, right = self.left.astype(np.int32), self.right.astype(np.int32)
+        both = np.append(left, right), np.append(right, left)
         return sparse.csr_array((np.tile(self.weight, 2), both), shape=(self.n, self.n))
 
 

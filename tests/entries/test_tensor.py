@@ -259,11 +259,13 @@ def test_tensor_dense_mask_says_what_is_observed() -> None:
 
 def test_tensor_tensorly_round_trip_and_cp(rng: np.random.Generator) -> None:
     tensorly = pytest.importorskip("tensorly")
+    from tensorly.cp_tensor import CPTensor
+
     tensor = make()
     dense, mask = tensor.to_tensorly()
     assert as_dict(SparseTensor.from_tensorly(tensorly.tensor(dense), mask)) == as_dict(tensor)
     factors = [rng.normal(size=(n, 2)) for n in (4, 2, 3)]
-    cp = tensorly.cp_tensor.CPTensor((np.array([2.0, -1.0]), factors))
+    cp = CPTensor((np.array([2.0, -1.0]), factors))
     np.testing.assert_allclose(SparseTensor.from_tensorly(cp).to_dense(), tensorly.cp_to_tensor(cp), rtol=1e-12)
     some = SparseTensor.from_tensorly(cp, coords=COORDS)
     np.testing.assert_allclose(some.values, tensorly.cp_to_tensor(cp)[tuple(np.array(COORDS).T)], rtol=1e-12)
