@@ -10,8 +10,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.belief_examples import EXAMPLES
 from tensorcep.core.betas import Beta
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
+from tensorcep.core.examples import add_examples
 from tensorcep.core.mode_laws import Deviations, Drift, RowSites, Slopes, joined_deviations
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.records import Sized
@@ -142,8 +144,7 @@ class Draws(NamedTuple):
 
     Attributes
     ----------
-    shape : tuple of int
-    rank : int
+    shape, rank : tuple of int, int
     rows : (n_chains, n_draws, n_rows, R) float64 or float32
     theta : (n_chains, n_draws, m) float64 or None
         Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds.
@@ -223,8 +224,7 @@ class PointEstimate(NamedTuple):
 
     Attributes
     ----------
-    shape : tuple of int
-    rank : int
+    shape, rank : tuple of int, int
     rows : (n_rows, R) float64
     theta : float or None
         Estimate of the noise precision; None for likelihoods without one.
@@ -295,3 +295,6 @@ Result = Posterior | Draws | PointEstimate | Mixture
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:
     """The best posterior of a mixture; any other result as it is."""
     return result.members[0] if isinstance(result, Mixture) else result
+
+
+add_examples(vars(), EXAMPLES)

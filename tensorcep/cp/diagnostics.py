@@ -64,6 +64,14 @@ class Diagnostics(NamedTuple):
     narrow : bool
         Whether this share is so large that the intervals are known to be too narrow: see
         `tensorcep.cp.estimators.health.NARROW`.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> found = CPRegressor(1, method="vmp", random_state=0).fit(tensor).diagnostics_
+    >>> found.method, found.converged, found.score > found.constant_score
+    ('vmp', True, True)
     """
 
     method: str

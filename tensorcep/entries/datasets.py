@@ -23,14 +23,30 @@ DBLP_SHAPE = (10_000, 200, 10_000)
 
 
 class Fold(NamedTuple):
-    """Entries to train on and entries to test on, of one shape."""
+    """Entries to train on and entries to test on, of one shape.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> fold = datasets.load_alog(1)  # doctest: +SKIP
+    >>> fold.train.shape == fold.test.shape  # doctest: +SKIP
+    True
+    """
 
     train: SparseTensor
     test: SparseTensor
 
 
 class DBLP(NamedTuple):
-    """The ones to train on, and the test sets of ones and zeros; see `load_dblp`."""
+    """The ones to train on, and the test sets of ones and zeros; see `load_dblp`.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> data = datasets.load_dblp()  # doctest: +SKIP
+    >>> data.train.nnz, len(data.tests)  # doctest: +SKIP
+    (155185, 50)
+    """
 
     train: SparseTensor
     tests: list[SparseTensor]
@@ -48,6 +64,12 @@ class DatasetInfo(NamedTuple):
         Bytes to download, 0 when it ships with this package or TensorLy.
     cached : bool
         Whether every file is already there (their checksums are compared when they are loaded).
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> [info.name for info in datasets.available() if info.size == 0]
+    ['coal_mining', 'covid19_serology', 'il2']
     """
 
     name: str

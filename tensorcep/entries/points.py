@@ -30,21 +30,45 @@ LINKS = ("probit", "logistic")
 
 
 class Points(NamedTuple):
-    """Points (n, d) float64 with labels 0 and 1, (n,) int64."""
+    """Points (n, d) float64 with labels 0 and 1, (n,) int64.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> points = datasets.load_gp("crabs")  # doctest: +SKIP
+    >>> points.X.shape, points.y.shape  # doctest: +SKIP
+    ((200, 7), (200,))
+    """
 
     X: np.ndarray
     y: np.ndarray
 
 
 class PointsFold(NamedTuple):
-    """Points to train on and points to test on."""
+    """Points to train on and points to test on.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> fold = datasets.load_uci("crabs", "probit", 1)  # doctest: +SKIP
+    >>> fold.train.X.shape[1] == fold.test.X.shape[1]  # doctest: +SKIP
+    True
+    """
 
     train: Points
     test: Points
 
 
 class Simulation(NamedTuple):
-    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run."""
+    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> data = datasets.load_simulation("probit-1")  # doctest: +SKIP
+    >>> data.cov.shape == 2 * data.mean.shape  # doctest: +SKIP
+    True
+    """
 
     train: Points
     test: Points

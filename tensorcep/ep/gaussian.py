@@ -55,6 +55,14 @@ class EPResult(NamedTuple):
         Site updates left out in the last sweep because cavity or result was not a Gaussian.
     trace : dict of (n_iter,) float64
         Per sweep: change, log_evidence, skipped, seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import GaussianEP
+    >>> result = GaussianEP().fit(np.eye(2), np.array([1, 0]), "probit")
+    >>> result.mean.round(2).tolist(), result.cov.shape, result.skipped
+    ([0.56, -0.56], (2, 2), 0)
     """
 
     mean: np.ndarray

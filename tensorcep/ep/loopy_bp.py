@@ -43,6 +43,13 @@ class BPResult(NamedTuple):
         Bethe estimate of the log of the sum over all states of the product of the factors.
     n_iter : int
     converged : bool
+
+    Examples
+    --------
+    >>> from tensorcep import LoopyBP
+    >>> result = LoopyBP().fit([2, 2], [((0, 1), [[3.0, 1.0], [1.0, 3.0]])])
+    >>> result.beliefs[0].round(3).tolist(), round(result.log_evidence, 3)
+    ([[0.375, 0.125], [0.125, 0.375]], 2.079)
     """
 
     marginals: list[np.ndarray]

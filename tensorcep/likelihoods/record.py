@@ -85,6 +85,15 @@ class Likelihood(NamedTuple):
         whose theta is the number of a line of these (C, m).
     zeros : Zeros or None
         Of counts some of which are structural zeros, what is learned of these; the kernels are those of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep.likelihoods import get_likelihood
+    >>> probit = get_likelihood("probit")
+    >>> mean, variance = probit.predict(np.zeros(1), np.ones(1), np.zeros(1))
+    >>> probit.observes, float(mean[0]), float(variance[0])
+    ('labels', 0.5, 0.25)
     """
 
     name: str
