@@ -24,6 +24,7 @@ import numpy as np
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.distributed import ENGINES, Meter, entries, fitted, on_workers
 from tensorcep import CPRegressor, SparseTensor, distributed
+from tensorcep.core.belief import Draws
 from tensorcep.methods import Gibbs
 
 # Of a worker that is killed: seconds that a fit may take longer, without the time to do its work again.
@@ -37,9 +38,14 @@ def line(what: str, method: str, asked: str, value: float, reached: bool, n: int
 
 
 def is_same(one: CPRegressor, other: CPRegressor) -> bool:
-    """Whether factors and changes have the same bits."""
-    same = all(np.array_equal(a, b) for a, b in zip(one.factors_, other.factors_, strict=True))
-    return same and np.array_equal(one.trace_["change"], other.trace_["change"])
+    """Whether what was inferred of the rows, and the changes, have the same bits."""
+    return all(np.array_equal(a, b) for a, b in zip(numbers_of(one), numbers_of(other), strict=True))
+
+
+def numbers_of(model: CPRegressor) -> list[np.ndarray]:
+    """The draws of a sampler, or the natural parameters of rows; and the changes."""
+    found = model.posterior_
+    return [*([found.rows] if isinstance(found, Draws) else [found.Lam, found.eta]), model.trace_["change"]]
 
 
 def bytes_asked(method: str, n_rows: int, R: int, n_workers: int) -> float:

@@ -149,11 +149,13 @@ def in_last_week(name: str, kind: str, options: argparse.Namespace) -> dict[str,
     last = tensor_of(name, options).shape[1] - DAYS_AHEAD
     known: Any = TRIED if kind == "chosen" else [("auto", "main+cp")]
     tried = {how: by_day(name, kind, options, *how) for how in known}
-    before = {how: told.scores(told.day < last)["rmse"] for how, (told, _) in tried.items()}
+    early = {how: told.day < last for how, (told, _) in tried.items()}  # none in a short table
+    before = {how: told.scores(early[how])["rmse"] if early[how].any() else np.nan for how, (told, _) in tried.items()}
     best = min(before, key=lambda how: before[how])
     say(f"{name} {kind}: of " + ", ".join(f"{how} {value:.4g}" for how, value in before.items()))
     told, seconds = tried[best]
-    return {**told.scores(told.day >= last), "rmse before": before[best], "cpu_s": seconds}
+    chosen_by = {"rmse before": before[best]} if early[best].any() else {}
+    return {**told.scores(told.day >= last), **chosen_by, "cpu_s": seconds}
 
 
 def same_weekday(name: str, options: argparse.Namespace) -> dict[str, float]:
