@@ -17,9 +17,11 @@ import os
 import signal
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.distributed import ENGINES, Meter, entries, fitted, on_workers
@@ -114,7 +116,9 @@ def killed(tensor: SparseTensor, method: str, options: argparse.Namespace) -> li
             begin = time.perf_counter()
             model = CPRegressor(options.ranks[0], method=ENGINES[method](), max_iter=options.sweeps, tol=0.0)
             model.set_params(random_state=options.seed, interactions="cp", init="random", callbacks=end)
-            models.append(distributed.fit(model, tensor, client=client))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is asked for
+                models.append(distributed.fit(model, tensor, client=client))
             seconds.append(time.perf_counter() - begin)
     same, longer = all(is_same(one, here) for one in models), seconds[2] - seconds[1]
     asked = f"<= {SLOWEST:g}"
