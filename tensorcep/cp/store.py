@@ -143,6 +143,12 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
     if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
         raise ValueError("it names cells outside its shape")
+    if fitted.stream is not None:
+        _check_held(fitted.stream)
+    sites: Any = getattr(fitted.posterior, "sites", ())
+    for told, n in zip(sites, fitted.posterior.shape, strict=bool(sites)):
+        if told is not None and not ((told.place >= 0) & (told.place < n)).all():
+            raise ValueError("its series or graph tells of rows outside its shape")
     for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
         if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
@@ -187,6 +193,16 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
+
+
+def _check_held(stream: Any) -> None:
+    """Refuse entries that a stream holds and that are none of its cells: kernels take them as they are."""
+    sample = None if stream.reservoir is None else stream.reservoir.sample
+    for held in (stream.kept, sample):
+        if held is not None and not ((held.coords >= 0) & (held.coords < stream.state.sizes)).all():
+            raise ValueError("its stream holds entries outside its shape")
+    if stream.kept is not None and not 0 <= stream.kept.fitted <= len(stream.kept.values):
+        raise ValueError("its stream holds fewer entries than it has fitted")
 
 
 def _fits(member: Any, of: Deviations | None) -> bool:

@@ -411,3 +411,18 @@ def test_load_refuses_a_dispersion_without_end_and_a_model_without_a_method(tmp_
     model.save(path)
     edit(path, **{"fitted.own.method_": None})
     refused(path, "not a complete model ('method_')")
+
+
+@pytest.mark.parametrize(("params", "name"), [({}, "stream.kept"), ({"revisit": 5}, "stream.reservoir.sample")])
+def test_load_refuses_a_stream_that_holds_entries_of_no_row(params, name, tmp_path):
+    # kernels take row numbers as they are: out of range they read, and write, what is not theirs
+    X, y = entries("regressor")
+    path = tmp_path / "model.npz"
+    tc.CPRegressor(1, random_state=0, **params).partial_fit(X[:20], y[:20]).save(path)
+    with np.load(path) as archive:
+        coords = archive[f"{name}.coords"]
+    for row in (-1, 10_000):
+        wrong = coords.copy()
+        wrong[0, -1] = row
+        edit(path, {f"{name}.coords": wrong})
+        refused(path, "holds entries outside its shape")
