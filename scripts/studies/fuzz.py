@@ -127,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--keep", metavar="FOLDER", help="leave the files of the last case in FOLDER")
     options.add_argument("--good", metavar="FOLDER", help="good files of an earlier run, or where to put them")
     given = options.parse_args(arguments)
+    if given.keep:
+        Path(given.keep).mkdir(parents=True, exist_ok=True)
     asked, rows = Asked(given.seed, time.time() + given.seconds, given.keep), []
     with contextlib.nullcontext(given.good) if given.good else tempfile.TemporaryDirectory() as folder:
         Path(folder).mkdir(parents=True, exist_ok=True)

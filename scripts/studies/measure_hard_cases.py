@@ -23,7 +23,7 @@ from scipy.stats import poisson
 from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.children import in_child
-from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, table, words
 from scripts.lib.coverage import FIT_SEED, latent_of
 from scripts.lib.memory import resident
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor, SparseTensor, metrics, simulate_cp
@@ -256,8 +256,9 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.cases:
         for seed in options.seeds:
             outcome = in_child(measured, (name, seed, options.scale), 7_200.0, options.gigabytes)
-            rows += outcome.value if outcome.status == "ok" else [row("failed", None, data=name, says=outcome.status)]
-            say(f"{name} seed {seed}: {outcome.status}")
+            own = outcome.value if outcome.status == "ok" else [row("failed", None, data=name, says=outcome.status)]
+            say(f"{name} seed {seed}: {outcome.status}\n{table(own)}")  # a long run may be ended before the last case
+            rows += own
     report(rows, options.json)
 
 
