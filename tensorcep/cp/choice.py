@@ -46,10 +46,15 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
         return False
     few, many = (min(one.pilots, key=_beside_components) for one in (plan, wider))
     found = _flown(plan, few, place)
-    if found is None or used(strengths(few.problem, found.belief.mean[0])[_components(few)]).mean() < MOSTLY:
+    if found is None or used(_sizes(found)).mean() < MOSTLY:
         return False
     scores = np.stack([_scored(found, place), _scored(_flown(wider, many, place), place)])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
+
+
+def _sizes(found: Found) -> np.ndarray:
+    """What its components say."""
+    return strengths(found.pilot.problem, found.belief.mean[0])[_components(found.pilot)]
 
 
 def _components(pilot: Pilot) -> np.ndarray:

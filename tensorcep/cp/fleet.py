@@ -8,7 +8,7 @@ from tensorcep.cp.flights import ROUNDS, Flown, beside_chains, grown
 from tensorcep.cp.from_spectra import modes_of_products, shown
 from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Plan
-from tensorcep.cp.sampled import entries_in_memory
+from tensorcep.cp.sampled import enough_entries, entries_in_memory
 
 # From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
 MANY = 50_000
@@ -33,6 +33,7 @@ def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
         found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place)
         if found is not None:
             beside = found.beside or beside_chains(found.belief, plan.problem, place)
+            pilot = found.pilot._replace(problem=found.pilot.problem._replace(entries=pilot.problem.entries))
             flown.append(Flown(pilot, number, found.belief.mean[0], beside, found.sweeps))
     return flown
 
@@ -45,11 +46,13 @@ def best_of(flown: list[Flown]) -> Flown:
 
 
 def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
-    """Whether the data show main effects or pairs of modes of which the best pilot has no columns."""
+    """Whether the data, or enough of them, show main effects or pairs of modes of which the best pilot has none."""
     best, free = best_of(flown), plan.problem.free
     if free is None:
         return False
     others = np.delete(free, best.pilot.columns, axis=1)
     others = others[:, ~others[modes_of_products(free)].all(axis=0)]
     problem = best.pilot.problem._replace(entries=packed)
+    enough = enough_entries(problem)
+    problem = problem if enough is None else problem._replace(entries=enough)
     return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0

@@ -13,12 +13,14 @@ from tensorcep.core.components import EVEN, Components
 from tensorcep.core.loop import Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
-from tensorcep.cp.from_spectra import NOTHING, with_more_components, with_spectral_start
+from tensorcep.cp.free_columns import some_columns
+from tensorcep.cp.from_spectra import NOTHING, used_columns, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.plan import REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
+from tensorcep.cp.sampled import enough_entries
 from tensorcep.likelihoods import get_likelihood
 
 # Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries.
@@ -28,6 +30,8 @@ PILOT_SWEEPS, REFIT_SWEEPS = 40, 10
 ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
 # Times that a pilot looks for more components.
 ROUNDS = 6
+# Sweeps over all of very many entries, where some of them have shown the way, and components beside those in use.
+SWEEPS_OF_ALL, SPARE_COMPONENTS = REFIT_ANNEAL + ASK_EVERY, 3
 # From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
 LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
@@ -48,8 +52,9 @@ class Flown(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a pilot knows (of entries left out, too), and after how many sweeps that were not annealed."""
+    """What a pilot in these columns knows, after how many sweeps that were not annealed; of entries left out, too."""
 
+    pilot: Pilot
     belief: Components
     sweeps: int
     beside: Beside | None = None
@@ -58,23 +63,42 @@ class Found(NamedTuple):
 def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
-    With entries that it was not given, at these places of the plan's problem, it ends where they gain no more. None
-    where it leaves the finite numbers, as wild counts can make it.
+    Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
+    searched once more. With entries that it was not given, at these places of the plan's problem, it ends where they
+    gain no more, and the sweeps over very many have the columns alone that were found to be in use. None where it
+    leaves the finite numbers, as wild counts can make it.
     """
+    again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
 
-    def fit() -> Found:
-        again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
-        found = _fitted(pilot, pilot.settings, with_spectral_start(pilot.problem), plan, place)
+    def searched(of: Pilot, found: Found, thorough: bool = True) -> Found:
         for _ in range(rounds):
-            more = with_more_components(pilot.problem, found.belief)
+            more = with_more_components(of.problem, found.belief, thorough)
             if more is None:
                 break
-            before, found = found, _fitted(pilot, again, more, plan, place)
+            before, found = found, _fitted(of, again, more, plan, place)
             if found.beside is not None and before.beside is not None and _score(found.beside) < _score(before.beside):
                 return before
         return found
 
+    def fit() -> Found:
+        started = with_spectral_start(pilot.problem)
+        enough = enough_entries(started)
+        some = pilot if enough is None else pilot._replace(problem=pilot.problem._replace(entries=enough))
+        found = searched(some, _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place))
+        if enough is None:
+            return found
+        whole = pilot._replace(problem=pilot.problem._replace(start=found.belief.mean[0]))
+        if place is not None and len(place):
+            whole = _in_use(whole)
+        return searched(whole, _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL), thorough=False)
+
     return _guarded(fit, lambda found: found.belief)
+
+
+def _in_use(pilot: Pilot) -> Pilot:
+    """The pilot in the columns alone that its start uses, and some more."""
+    columns = used_columns(pilot.problem, np.asarray(pilot.problem.start), SPARE_COMPONENTS)
+    return pilot._replace(problem=some_columns(pilot.problem, columns), columns=pilot.columns[columns])
 
 
 def of_logs(pilot: Pilot) -> Pilot:
@@ -125,15 +149,18 @@ def _run(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_ite
     return run(pilot.method, problem, settings, callbacks=watch, kept=not watch, **how)
 
 
-def _fitted(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, place: np.ndarray | None) -> Found:
+def _fitted(
+    pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, place: np.ndarray | None, sweeps: int | None = None
+) -> Found:
     """A pilot's fit from where the problem starts, until it converges or entries that were left out gain no more."""
     anneal = settings.get_params()["anneal"]
+    most = anneal + PILOT_SWEEPS if sweeps is None else sweeps
     if place is None or not len(place):
-        done = _run(pilot, settings, problem, plan, anneal + PILOT_SWEEPS)
-        return Found(done.posterior.components(), done.n_iter - anneal)
+        done = _run(pilot, settings, problem, plan, most)
+        return Found(pilot, done.posterior.components(), done.n_iter - anneal)
     asked = _Asked(pilot, problem, plan.problem, place, anneal)
-    done = _run(pilot, settings, problem, plan, anneal + PILOT_SWEEPS, asked)
-    if not done.stopped:  # the last sweep may be the best
+    done = _run(pilot, settings, problem, plan, most, asked)
+    if asked.last < done.n_iter:  # the last sweep may be the best
         asked.ask(done.n_iter, done.posterior)
     return asked.best
 
@@ -144,23 +171,23 @@ class _Asked:
     best: Found
 
     def __init__(self, pilot: Pilot, problem: Problem, whole: Problem, place: np.ndarray, anneal: int) -> None:
-        self.method, self.problem, self.whole, self.place, self.anneal = pilot.method, problem, whole, place, anneal
-        self.score, self.vain = -np.inf, 0
+        self.pilot, self.problem, self.whole, self.place, self.anneal = pilot, problem, whole, place, anneal
+        self.score, self.vain, self.last = -np.inf, 0, 0
 
     def __call__(self, sweep: int, _: Any, state: Any) -> bool:
         after = sweep - self.anneal
         if after > 0 and after % ASK_EVERY == 0:
-            self.ask(sweep, self.method.finish(state, self.problem))
+            self.ask(sweep, self.pilot.method.finish(state, self.problem))
         return self.vain >= PATIENCE
 
     def ask(self, sweep: int, posterior: Posterior) -> None:
         """Keep what is known after this sweep if it is the best so far: its means, since covariances are large."""
         belief = posterior.components()
         beside = beside_chains(belief, self.whole, self.place)
-        score = _score(beside)
+        score, self.last = _score(beside), sweep
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
-            self.score, self.best = score, Found(belief._replace(cov=None), sweep - self.anneal, beside)
+            self.score, self.best = score, Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, beside)
 
 
 def _score(beside: Beside) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -70,8 +71,10 @@ def modes_of_products(free: np.ndarray) -> np.ndarray:
     return np.flatnonzero(several) if several.any() else np.arange(len(free))
 
 
-def with_more_components(problem: Problem, fitted: Components) -> Problem | None:
+def with_more_components(problem: Problem, fitted: Components, thorough: bool = True) -> Problem | None:
     """The problem with a start at a fit's means, where its weakest columns hold what it has left over.
+
+    `thorough`: whether a search that shows nothing is made again in pairs of modes, and with more eigenvectors.
 
     None where nothing stronger is found than the columns that would make room. Against less noise, spectra show what
     was hidden beside stronger components; a column that started empty has followed the noise.
@@ -86,8 +89,9 @@ def with_more_components(problem: Problem, fitted: Components) -> Problem | None
     problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
     rest, coords = _left_over(problem, start), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
-    for size in _sizes(len(rest), len(every)):
-        more = spectral_start(coords, rest, sizes, len(columns), seed=problem.seed, least_size=size)
+    for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
+        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough}
+        more = spectral_start(coords, rest, sizes, len(columns), **how)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
         n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
         if n:
@@ -122,6 +126,27 @@ def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:
 def used(sizes: np.ndarray) -> np.ndarray:
     """Which columns of these sizes (`strengths`) say something beside the strongest one."""
     return np.asarray(sizes > UNUSED * sizes.max(initial=0.0))
+
+
+def used_columns(problem: Problem, mean: np.ndarray, spare: int = 0) -> np.ndarray:
+    """Main effects, the columns that row means say something in (`used`), and so many components beside these."""
+    free = problem.every_free
+    main = free.sum(axis=0) == 1
+    sizes = strengths(problem, _without_constant(mean, main, problem))
+    kept = main | used(sizes)
+    others = np.flatnonzero(~kept & free.all(axis=0))
+    kept[others[np.argsort(-sizes[others], kind="stable")[:spare]]] = True
+    return np.flatnonzero(kept)
+
+
+def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:
+    """Row means whose main effects are centred: the constant in them, which levels have, is no component's rival."""
+    if problem.free is None:
+        return mean
+    mean = mean.copy()
+    for own, (a, b) in zip(problem.free, itertools.pairwise(problem.entries.offsets.tolist()), strict=True):
+        mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
+    return mean
 
 
 def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) -> float:

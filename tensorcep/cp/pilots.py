@@ -16,7 +16,6 @@ modes for independent: its intervals are too narrow. Both count the same unless 
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from tensorcep.core.packing import pack
 from tensorcep.cp.fleet import MANY, best_of, fly_all
 from tensorcep.cp.flights import Flown, refitted
 from tensorcep.cp.free_columns import some_columns
-from tensorcep.cp.from_spectra import strengths, used
+from tensorcep.cp.from_spectra import used_columns
 from tensorcep.cp.gibbs.chains import taken
 from tensorcep.cp.gibbs.held_out import HeldOut, held_places
 from tensorcep.cp.gibbs.method import with_weights
@@ -115,22 +114,11 @@ def _stands_in(held: HeldOut, first: HeldOut) -> bool:
 def _narrowed(best: Flown, plan: Plan) -> Sampled:
     """The sampler in the columns that the best pilot uses, from its means."""
     problem = best.pilot.problem
-    main = np.zeros(problem.rank, dtype=bool) if problem.free is None else problem.free.sum(axis=0) == 1
-    columns = np.flatnonzero(main | used(strengths(problem, _without_constant(best.mean, main, problem))))
+    columns = used_columns(problem, best.mean)
     columns = columns if len(columns) else np.arange(problem.rank)
     # the seed of the whole tells which entries are left out
     small = some_columns(problem._replace(start=best.mean, seed=plan.problem.seed), columns)
     return Sampled(plan._replace(problem=small), best.pilot.columns[columns])
-
-
-def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:
-    """Row means whose main effects are centred: the constant in them, which levels have, is no component's rival."""
-    if problem.free is None:
-        return mean
-    mean = mean.copy()
-    for own, (a, b) in zip(problem.free, itertools.pairwise(problem.entries.offsets.tolist()), strict=True):
-        mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
-    return mean
 
 
 def _started(best: Flown, plan: Plan) -> Plan:

@@ -19,6 +19,8 @@ from tensorcep.kernels.slots import LANES
 
 # Of more entries on scratch, so many are looked at for a start.
 MOST_SAMPLED = 1 << 20
+# Entries that show what is in a tensor: so many, and so many for every row, where each says as much as a real value.
+ENOUGH, ENOUGH_OF_ROW = 1 << 18, 32
 
 
 def chosen_by_hash(columns: Sequence[np.ndarray], share: float, key: int) -> np.ndarray:
@@ -43,7 +45,8 @@ def _scrambled(x: np.ndarray) -> np.ndarray:
 def entries_in_memory(problem: Problem, without: np.ndarray | None = None) -> Entries:
     """The entries of a problem without those at some places; of many on scratch a sample."""
     entries, n = problem.entries, len(problem.entries.permutation)
-    places = np.arange(n) if not on_scratch(entries.y) or n <= MOST_SAMPLED else _some_places(problem)
+    few = not on_scratch(entries.y) or n <= MOST_SAMPLED
+    places = np.arange(n) if few else _some_places(problem, MOST_SAMPLED / n)
     if without is not None:
         places = np.delete(places, without) if len(places) == n else np.setdiff1d(places, without)
     return some_entries(problem, places)
@@ -61,12 +64,32 @@ def sampled_columns(source: Columns, y: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.stack([column[places] for column in source.columns], axis=1).astype(np.int64), y[places]
 
 
-def _some_places(problem: Problem) -> np.ndarray:
+def enough_entries(problem: Problem) -> Entries | None:
+    """Of very many entries those that are enough to find what is there; None where more than half of them would be.
+
+    A label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
+    value.
+    """
+    n = len(problem.entries.permutation)
+    y, observes = problem.entries.y.ravel()[:n], problem.likelihood.observes
+    says = 1.0
+    if observes == "labels":
+        ones = float(np.mean(y > 0.0))
+        says = 4.0 * ones * (1.0 - ones)
+    elif observes == "counts":
+        says = min(1.0, float(y.mean()))
+    enough = max(ENOUGH, ENOUGH_OF_ROW * sum(problem.shape))
+    if 2.0 * enough > says * n:
+        return None
+    return some_entries(problem, _some_places(problem, enough / (says * n)))
+
+
+def _some_places(problem: Problem, share: float) -> np.ndarray:
     entries, n, found = problem.entries, len(problem.entries.permutation), []
     for at in pieces(n):
         blocks = entries.rows[at.start // LANES : -(-at.stop // LANES)]
         columns = [blocks[:, k].ravel()[: at.stop - at.start] for k in range(blocks.shape[1])]
-        found.append(at.start + np.flatnonzero(chosen_by_hash(columns, MOST_SAMPLED / n, problem.seed)))
+        found.append(at.start + np.flatnonzero(chosen_by_hash(columns, share, problem.seed)))
     return np.concatenate(found)
 
 

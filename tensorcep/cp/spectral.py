@@ -27,7 +27,7 @@ MAX_WORK = 4e9
 MIN_SIZE = 20
 # They must explain so much more, as a share of the weakest component that is found without them: else one was parted.
 LEAST_MORE = 0.5
-# Columns of a search where more of them show nothing.
+# Columns of a search where more of them show nothing, and eigenvectors of each mode in pairs of modes.
 FEW = 5
 # Regressions of every mode on the others after the core.
 SWEEPS = 8
@@ -77,6 +77,7 @@ def spectral_start(
     seed: int,
     spare: float = 0.1,
     least_size: int = MIN_SIZE,
+    pairs: bool = True,
 ) -> SpectralStart:
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
@@ -95,6 +96,8 @@ def spectral_start(
         factors whose product has the standard deviation of the values.
     least_size : int, default=20
         Eigenvectors of each mode, where `rank` is not more.
+    pairs : bool, default=True
+        Whether pairs of modes are searched where unfoldings show nothing.
 
     Returns
     -------
@@ -112,7 +115,7 @@ def spectral_start(
         centred /= spread
         held, used = _parted(coords, np.clip(centred, -LARGEST, LARGEST, out=centred), rng)
         del centred
-        found, strength, correlation = _best_components(used, held, shape, rank, least_size, rng)
+        found, strength, correlation = _best_components(used, held, shape, rank, least_size, pairs, rng)
     order = np.argsort(-np.abs(strength), kind="stable")[:rank]
     n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
@@ -143,25 +146,40 @@ def _best_components(
     shape: Sequence[int],
     rank: int,
     least_size: int,
+    pairs: bool,
     rng: np.random.Generator,
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
+    From pairs of modes, summed over all others, where unfoldings show nothing: of few entries in a large tensor hardly
+    two share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
+    """
+    size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
+    best = _best_in(used, held, shape, rank, size, False, rng)
+    if best[1].any() or not pairs or len(shape) == 2:
+        return best
+    return _best_in(used, held, shape, rank, min(size, FEW), True, rng)
+
+
+def _best_in(
+    used: Part, held: Part, shape: Sequence[int], rank: int, size: int, pairs: bool, rng: np.random.Generator
+) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """The same from unfoldings, or from pairs of modes, and so many eigenvectors of each mode.
+
     A decomposition of no more columns than there are components leaves some of these without one. Where it needs all of
     its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise. A
-    matrix has no such local optima.
+    matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     """
     (coords, values), K = used, len(shape)
-    size = max(1, min(max(rank, least_size), most_vectors(len(values), K)))
-    bases = [mode_basis(coords, values, k, n, size, rng) for k, n in enumerate(shape)]
+    bases = [mode_basis(coords, values, k, n, size, rng, pairs) for k, n in enumerate(shape)]
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best
     core = core_tensor(bases, coords, values)
     width: int | None = rank
     while width is not None:
-        found = _components(bases, core, coords, values, width, rng)
-        crowded = found[0].shape[1] == width
+        found = _components(bases, core, coords, values, width, 0 if pairs else SWEEPS, rng)
+        crowded = found[0].shape[1] == width and not pairs
         found = _spread_out(found, coords)
         strength, correlation = _strengths(found, *held, rank)
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
@@ -178,6 +196,7 @@ def _components(
     coords: np.ndarray,
     values: np.ndarray,
     rank: int,
+    sweeps: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
     """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
@@ -185,7 +204,11 @@ def _components(
     parts = decompose(core, rank, _penalty(sum(core.shape), N, K), rng)
     real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
     factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
-    return _regress(factors, coords, values) if real.any() else factors
+    if sweeps and real.any():
+        factors = _regress(factors, coords, values, sweeps)
+    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
+    real = np.prod(norms, axis=0) > VANISHED
+    return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
 
 
 def _penalty(n_numbers: int, N: int, K: int) -> float:
@@ -194,8 +217,8 @@ def _penalty(n_numbers: int, N: int, K: int) -> float:
     return float((n_numbers / N) ** (1.0 - 1.0 / K) / K)
 
 
-def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
-    """Sweeps of regressions of each mode on the others; the factors that do not vanish, of root mean square 1.
+def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, sweeps: int) -> list[np.ndarray]:
+    """Sweeps of regressions of each mode on the others.
 
     All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
     so a sweep costs N R additions, and no row with few entries runs away.
@@ -208,16 +231,14 @@ def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray) 
     by_row, weight, first = entries_by_row(entries), entries.y.ravel(), entries.offsets
     source = np.concatenate(factors)
     sums, scratch = np.empty_like(source), np.empty(rank)
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         for k in range(K):
             gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in range(K) if j != k], axis=0)
             sum_products(first[k], first[k + 1], by_row, weight, source, sums, scratch)
             right = sums[first[k] : first[k + 1]] / count[k]
             factors[k] = np.linalg.lstsq(gram + penalty, right.T, rcond=None)[0].T
             source[first[k] : first[k + 1]] = factors[k]
-    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
-    real = np.prod(norms, axis=0) > VANISHED
-    return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
+    return factors
 
 
 def products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 from tensorcep.core.sorting import sorted_places
 
@@ -20,7 +20,13 @@ CHUNK = 1 << 20
 
 
 def mode_basis(
-    coords: np.ndarray, values: np.ndarray, k: int, n_rows: int, size: int, rng: np.random.Generator
+    coords: np.ndarray,
+    values: np.ndarray,
+    k: int,
+    n_rows: int,
+    size: int,
+    rng: np.random.Generator,
+    pairs: bool = False,
 ) -> np.ndarray:
     """Rows (n_rows, r) of mode k, r <= `size`, whose span holds its factors; their mean square over entries is 1.
 
@@ -40,6 +46,8 @@ def mode_basis(
     size : int
         Largest dimension.
     rng : Generator
+    pairs : bool, default=False
+        Whether A is made of the matrices of mode k and each other mode, next to each other, in place of the unfolding.
 
     Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
     deletion); the weights of rows are ours.
@@ -48,7 +56,9 @@ def mode_basis(
     if len(seen) <= size:
         vectors = np.eye(len(seen))
     else:
-        unfolding = _unfolding(coords, values / np.sqrt(count)[row], k, row, len(seen), rng)
+        scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
+        parts = [[j] for j in others] if pairs else [others]
+        unfolding = hstack([_unfolding(coords[:, part], scaled, row, len(seen), rng) for part in parts], format="csr")
         vectors = _leading(unfolding, size, rng)
     basis = np.zeros((n_rows, vectors.shape[1]))
     basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
@@ -56,14 +66,16 @@ def mode_basis(
 
 
 def _unfolding(
-    coords: np.ndarray, values: np.ndarray, k: int, row: np.ndarray, n_seen: int, rng: np.random.Generator
+    others: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: int, rng: np.random.Generator
 ) -> csr_matrix:
-    """The sparse unfolding of mode k; columns of a single entry, which add to the diagonal alone, are left out."""
+    """The sparse matrix of rows and cells of the other modes (N, n).
+
+    Columns of a single entry, which add to the diagonal alone, are left out.
+    """
     # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
-    key = np.zeros(len(coords), dtype=np.uint64)
-    for j in range(coords.shape[1]):
-        if j != k:
-            key += coords[:, j].astype(np.uint64) * np.uint64(2 * int(rng.integers(1, 2**62)) + 1)
+    key = np.zeros(len(others), dtype=np.uint64)
+    for column in others.T:
+        key += column.astype(np.uint64) * np.uint64(2 * int(rng.integers(1, 2**62)) + 1)
     column = pd.factorize(key)[0]
     shared = np.bincount(column)[column] > 1
     column, names = pd.factorize(column[shared])

@@ -9,12 +9,13 @@ import pytest
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
-from tensorcep.cp import fleet, flights, pilots
+from tensorcep.cp import fleet, flights, pilots, sampled
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
 from tensorcep.cp.gibbs.held_out import Beside, held_places
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.cp.starts import run_plan
+from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (30, 20, 15)
 
@@ -93,6 +94,44 @@ def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch)
         found = flights.grown(plan.pilots[1], plan._replace(tol=0.0), 0, place)
         assert found.sweeps == 7
         assert found.beside is None
+
+
+def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypatch):
+    plan = plan_of(*entries(rng, n=6000))
+    pilot, place, runs = plan.pilots[1], held_places(plan.problem), []
+
+    def watched(one, settings, problem, *given):
+        runs.append((len(problem.entries.permutation), run(one, settings, problem, *given)))
+        return runs[-1][1]
+
+    run = flights._run
+    monkeypatch.setattr(flights, "_run", watched)
+    whole = flights.grown(pilot, plan, place=place)
+    assert {n for n, _ in runs} == {6000}
+    runs.clear()
+    monkeypatch.setattr(sampled, "ENOUGH", 2000)
+    found = flights.grown(pilot, plan, place=place)
+    assert 1800 < runs[0][0] < 2200
+    assert [n for n, _ in runs if n > 2200] == [6000]
+    assert runs[-1][1].n_iter <= flights.SWEEPS_OF_ALL
+    assert found.beside.log_density.mean() > whole.beside.log_density.mean() - 0.01
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "values", "share"),
+    [("gaussian", (-1.0, 2.0), 1.0), ("logit", (1.0,) * 9 + (-1.0,), 0.36), ("poisson", (0.0, 0.0, 0.0, 1.0), 0.25)],
+)
+def test_enough_entries_are_more_where_each_says_less(rng, monkeypatch, likelihood, values, share):
+    plan = plan_of(*entries(rng, n=6000))
+    y = plan.problem.entries.y
+    packed = plan.problem.entries._replace(y=np.resize(values, y.shape))
+    problem = plan.problem._replace(entries=packed, likelihood=get_likelihood(likelihood))
+    monkeypatch.setattr(sampled, "ENOUGH_OF_ROW", 3000 * share / 2 / sum(SHAPE))
+    monkeypatch.setattr(sampled, "ENOUGH", 0)
+    few = sampled.enough_entries(problem)
+    assert len(few.permutation) == pytest.approx(1500, abs=150)
+    monkeypatch.setattr(sampled, "ENOUGH", int(3100 * share))
+    assert sampled.enough_entries(problem) is None
 
 
 def test_without_stacking_one_pilot_flies(rng):

@@ -131,3 +131,18 @@ def test_spectral_start_does_not_sit_on_a_few_huge_values():
     start = spectral_start(coords, spiked, sim.tensor.shape, 8, seed=0)
     assert start.n_found == 3
     assert correlation(start, coords, sim.latent) > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spectral_start_of_few_entries_of_positive_rows_is_found_in_pairs_of_modes(seed):
+    # of 30,000 entries hardly two lie in one of 480,000 columns of an unfolding
+    shape, rng = (1000, 800, 600), np.random.default_rng(seed)
+    rows = [rng.gamma(4.0, 0.25, size=(n, 3)) for n in shape]
+    coords = np.stack([rng.integers(0, n, 35_000) for n in shape], axis=1)
+    truth = np.prod([row[coords[:, k]] for k, row in enumerate(rows)], axis=0).sum(axis=1)
+    values = truth + rng.normal(0.0, 0.5 * truth.std(), len(truth))
+    first, others = slice(0, 30_000), slice(30_000, None)
+    assert spectral_start(coords[first], values[first], shape, 5, seed=0, pairs=False).n_found == 0
+    start = spectral_start(coords[first], values[first], shape, 5, seed=0)
+    assert start.n_found > 0
+    assert correlation(start, coords[others], truth[others]) > 0.55
