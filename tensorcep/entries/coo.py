@@ -10,6 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value
+from tensorcep.kernels.listing import perhaps_among, seen_before
+
+# Of so many keys those that may repeat are looked for by marks, of which there are more than this many for each key;
+# where more than this share of them may, all are sorted.
+MANY, MARKS, MOST_AGAIN = 100_000, 8, 0.125
 
 Coords = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -39,7 +44,7 @@ def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
     """Return None when all cells differ; else where those stand that occur more than once.
 
-    The usual answer, None, costs one sort of the keys without their positions, and nothing when they already ascend.
+    The usual answer, None, costs two looks at every key, a sort of few, and nothing when they already ascend.
 
     Returns
     -------
@@ -57,7 +62,7 @@ def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int
         return (order[kept], repeats[kept]) if kept.any() else None
     if bool((ids[1:] > ids[:-1]).all()):
         return None
-    ordered = np.sort(ids)
+    ordered = np.sort(_may_repeat(ids))
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     if again.size == 0:
         return None
@@ -67,6 +72,21 @@ def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int
     repeats = np.zeros(order.size, dtype=bool)
     repeats[1:] = ids[order[1:]] == ids[order[:-1]]
     return order, repeats
+
+
+def _may_repeat(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all keys that occur more than once, as often as they do, and few others; of few keys, or many, all."""
+    n = ids.size
+    if n < MANY:
+        return ids
+    shift = np.uint64(64 - (MARKS * n).bit_length())
+    marks, found = np.zeros(2 ** int(64 - shift) // 64, dtype=np.uint64), np.empty(n + 1, dtype=np.int64)
+    with np.errstate(over="ignore"):  # where kernels run as Python, their products are said to overflow
+        some = found[: seen_before(ids, shift, marks, found)].copy()
+        if some.size > MOST_AGAIN * n:
+            return ids
+        marks[:] = 0
+        return found[: perhaps_among(ids, some, shift, marks, found)]
 
 
 def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], policy: str) -> tuple[Coords, Values]:

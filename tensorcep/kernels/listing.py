@@ -1,9 +1,15 @@
-"""Lines of whole numbers sorted by counting, and the layout of entries: in lanes, and in the lists of their rows."""
+"""Whole numbers sorted by counting, and such as may repeat; entries in lanes, and in the lists of their rows."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tensorcep.core.jit import block_kernel
 from tensorcep.kernels.slots import LANES
+
+# Two hashes of a number: the leading bits of its product with one of these odd numbers.
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @block_kernel
@@ -73,3 +79,34 @@ def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
                     value[to] = y[b, lane]
                 else:
                     entry[to] = n
+
+
+@block_kernel
+def seen_before(numbers, shift, marks, found):
+    """How many of the numbers (N,) may have occurred before, of which ``found`` (N + 1,) then holds the first so many.
+
+    ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes. All that have are among them.
+    """
+    n = 0
+    for i in range(len(numbers)):
+        place = (np.uint64(numbers[i]) * FIRST_FACTOR) >> shift
+        bit = ONE << (place & IN_WORD)
+        marked = marks[place >> WORD]
+        found[n] = numbers[i]
+        n += (marked & bit) != 0
+        marks[place >> WORD] = marked | bit
+    return n
+
+
+@block_kernel
+def perhaps_among(numbers, some, shift, marks, found):
+    """How many of the numbers (N,) may be among some others; ``found`` and ``marks`` as in `seen_before`."""
+    for number in some:
+        place = (np.uint64(number) * SECOND_FACTOR) >> shift
+        marks[place >> WORD] |= ONE << (place & IN_WORD)
+    n = 0
+    for i in range(len(numbers)):
+        place = (np.uint64(numbers[i]) * SECOND_FACTOR) >> shift
+        found[n] = numbers[i]
+        n += (marks[place >> WORD] & (ONE << (place & IN_WORD))) != 0
+    return n
