@@ -20,6 +20,7 @@ import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core.cluster import Cluster, ClusterError
 from tensorcep.core.held import LackingError
+from tensorcep.cp import sampled
 from tensorcep.cp.workers.sent import HeldRows
 from tensorcep.cp.workers.store import Piece
 from tensorcep.entries.dask_frames import frame_of_dask
@@ -190,6 +191,21 @@ ENGINES = pytest.mark.parametrize(
 def test_fit_on_workers_has_the_bits_of_one_process(client: Any, method: Any, params: dict[str, Any]) -> None:
     here, _ = recorded(lambda: of_workers(method, **params).fit(TENSOR))
     there, _ = recorded(lambda: distributed.fit(of_workers(method, **params), TENSOR, client=client, n_parts=2))
+    check_same(here, there)
+
+
+@pytest.mark.parametrize("method", ["vmp", GIBBS], ids=["vmp", "gibbs"])
+def test_fits_whose_pilots_see_some_entries_first_have_the_bits_of_one_process(
+    client: Any, monkeypatch: pytest.MonkeyPatch, method: Any
+) -> None:
+    monkeypatch.setattr(sampled, "ENOUGH", 300)
+    monkeypatch.setattr(sampled, "ENOUGH_OF_ROW", 1)
+
+    def model() -> tc.CPRegressor:
+        return tc.CPRegressor(3, method=method, max_iter=6, random_state=0)
+
+    here, _ = recorded(lambda: model().fit(TENSOR))
+    there, _ = recorded(lambda: distributed.fit(model(), TENSOR, client=client, n_parts=2))
     check_same(here, there)
 
 

@@ -29,6 +29,8 @@ MIN_SIZE = 20
 LEAST_MORE = 0.5
 # Columns of a search where more of them show nothing, and eigenvectors of each mode in pairs of modes.
 FEW = 5
+# With fewer entries a search in pairs of modes takes as long as everything else in a fit.
+LEAST_FOR_PAIRS = 10_000
 # Regressions of every mode on the others after the core.
 SWEEPS = 8
 # Columns of which products at all entries are taken at a time.
@@ -97,7 +99,7 @@ def spectral_start(
     least_size : int, default=20
         Eigenvectors of each mode, where `rank` is not more.
     pairs : bool, default=True
-        Whether pairs of modes are searched where unfoldings show nothing.
+        Whether pairs of modes are searched where unfoldings of 10,000 entries and more show nothing.
 
     Returns
     -------
@@ -151,12 +153,12 @@ def _best_components(
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
-    From pairs of modes, summed over all others, where unfoldings show nothing: of few entries in a large tensor hardly
-    two share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
+    Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
+    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
     """
     size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
     best = _best_in(used, held, shape, rank, size, False, rng)
-    if best[1].any() or not pairs or len(shape) == 2:
+    if best[1].any() or not pairs or len(shape) == 2 or len(used[1]) + len(held[1]) < LEAST_FOR_PAIRS:
         return best
     return _best_in(used, held, shape, rank, min(size, FEW), True, rng)
 
