@@ -52,11 +52,15 @@ class Flown(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a pilot in these columns knows, after how many sweeps that were not annealed; of entries left out, too."""
+    """What a pilot in these columns knows, after how many sweeps that were not annealed; of entries left out, too.
+
+    `good` is the mean log score of the entries left out; without any the evidence lower bound.
+    """
 
     pilot: Pilot
     belief: Components
     sweeps: int
+    good: float
     beside: Beside | None = None
 
 
@@ -64,9 +68,9 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | No
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
     Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
-    searched once more. With entries that it was not given, at these places of the plan's problem, it ends where they
-    gain no more, and the sweeps over very many have the columns alone that were found to be in use. None where it
-    leaves the finite numbers, as wild counts can make it.
+    searched once more. The search ends where entries that the pilot was not given, at these places of the plan's
+    problem, gain no more; without any, where the bound does not. With such entries, sweeps over very many have the
+    columns alone that were found to be in use. None where it leaves the finite numbers, as wild counts can make it.
     """
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
 
@@ -76,7 +80,7 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | No
             if more is None:
                 break
             before, found = found, _fitted(of, again, more, plan, place)
-            if found.beside is not None and before.beside is not None and _score(found.beside) < _score(before.beside):
+            if found.good < before.good:
                 return before
         return found
 
@@ -157,7 +161,7 @@ def _fitted(
     most = anneal + PILOT_SWEEPS if sweeps is None else sweeps
     if place is None or not len(place):
         done = _run(pilot, settings, problem, plan, most)
-        return Found(pilot, done.posterior.components(), done.n_iter - anneal)
+        return Found(pilot, done.posterior.components(), done.n_iter - anneal, float(done.trace["lower_bound"][-1]))
     asked = _Asked(pilot, problem, plan.problem, place, anneal)
     done = _run(pilot, settings, problem, plan, most, asked)
     if asked.last < done.n_iter:  # the last sweep may be the best
@@ -187,7 +191,10 @@ class _Asked:
         score, self.last = _score(beside), sweep
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
-            self.score, self.best = score, Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, beside)
+            self.score, self.best = (
+                score,
+                Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, score, beside),
+            )
 
 
 def _score(beside: Beside) -> float:

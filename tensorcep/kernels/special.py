@@ -193,6 +193,15 @@ def log1p_unit(x):
 
 
 @kernel
+def logistic(x):
+    """Return p = 1 / (1 + e^-x), 1 - p and log(1 + e^-|x|)."""
+    e = exp(-abs(x))
+    big = 1.0 / (1.0 + e)
+    small = e * big
+    return (big, small, log1p_unit(e)) if x > 0.0 else (small, big, log1p_unit(e))
+
+
+@kernel
 def mills_excess(x):
     """Return phi(x) / Phi(-x) - x for x >= 0: positive, falling from sqrt(2 / pi) like 1 / x.
 

@@ -8,17 +8,21 @@ r e^f stays where it was only if f follows r, which takes the rows several sweep
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaln, digamma, expit, polygamma
+from scipy.special import betaln, digamma, polygamma
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.jit import block_kernel, inlined, kernel
 from tensorcep.kernels.polya_gamma import draw_crt
 from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import logistic
 from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods.parameter import Counting, Gamma, Parameter
 
 # E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
+_NODES = tuple(zip(NODES.tolist(), WEIGHTS.tolist(), strict=True))
+# Entries whose sums over the nodes stay in the cache.
+AT_ONCE = 256
 # Newton steps of (log r, c), the last of them; how near to its best c is for a step of r; the least curvature believed.
 MAX_NEWTON, CLOSE, NEAR, LEAST_CURVATURE = 30, 1e-6, 0.1, 1e-3
 # How far log r may go at a time: what is left of the level of f is the rows' to follow.
@@ -32,6 +36,27 @@ def draw_tables(first, last, y, used, r, key, tables, s):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
         for lane in range(LANES):
             tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0
+
+
+@inlined
+def _add_node(z, w, f, sd, p, pq, soft):
+    """What one node adds; over entries, which vectorises."""
+    for i in range(f.shape[0]):
+        x = f[i] + sd[i] * z
+        big, small, tail = logistic(x)
+        p[i] += w * big
+        pq[i] += w * big * small
+        soft[i] += w * (tail + max(x, 0.0))
+
+
+@kernel
+def expected_logistic(f, sd, p, pq, soft):
+    """Write E[p], E[p (1 - p)] and E[log(1 + e^x)] of p = 1 / (1 + e^-x), x ~ N(f, sd^2)."""
+    for first in range(0, f.shape[0], AT_ONCE):
+        at = slice(first, min(first + AT_ONCE, f.shape[0]))
+        p[at], pq[at], soft[at] = 0.0, 0.0, 0.0
+        for j in range(len(_NODES)):
+            _add_node(_NODES[j][0], _NODES[j][1], f[at], sd[at], p[at], pq[at], soft[at])
 
 
 def expected_tables(y: np.ndarray, r: np.ndarray) -> np.ndarray:
@@ -103,13 +128,8 @@ def _derivatives(
     used: np.ndarray | float,
 ) -> tuple[float, float, float, float, float]:
     """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
-    soft, p, pq = np.zeros(len(y)), np.zeros(len(y)), np.zeros(len(y))
-    for node, weight in zip(NODES, WEIGHTS, strict=True):
-        f = m + sd * node
-        one = expit(f)
-        soft += weight * np.logaddexp(0.0, f)
-        p += weight * one
-        pq += weight * one * (1.0 - one)
+    p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
+    expected_logistic(m, sd, p, pq, soft)
     in_r = float((used * (digamma(y + r) - digamma(r) - soft)).sum()) / share + prior[0] / r - prior[1]
     twice_r = float((used * (polygamma(1, r) - polygamma(1, y + r))).sum()) / share + prior[0] / r**2
     in_c, twice_c = float((used * (y - (y + r) * p)).sum()) / share, float((used * (y + r) * pq).sum()) / share

@@ -11,7 +11,7 @@ import math
 from tensorcep.core.jit import block_kernel, inlined, kernel
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, log1p_unit, mills_excess
+from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, log1p_unit, logistic, mills_excess
 from tensorcep.kernels.streams import interval_normal, start_stream
 
 # Below this width times the distance from 0 the series in the width is exact to rounding; differences are not.
@@ -82,13 +82,10 @@ def normal_between(a, b):
 
 
 @kernel
-def _logistic(x):
+def _log_logistic(x):
     """Return p = 1 / (1 + e^-x), 1 - p and log p."""
-    e = exp(-abs(x))
-    big = 1.0 / (1.0 + e)
-    small = e * big
-    soft = log1p_unit(e)
-    return (big, small, -soft) if x > 0.0 else (small, big, x - soft)
+    p, q, soft = logistic(x)
+    return p, q, min(x, 0.0) - soft
 
 
 @kernel
@@ -107,9 +104,9 @@ def logistic_between(a, b):
 
     P = p(b) (1 - p(a)) (1 - e^(a - b)), its log has the slope p(a) - (1 - p(b)).
     """
-    below_a, above_a, _ = _logistic(a)
-    below_b, above_b, log_b = _logistic(b)
-    log_above, gap = _logistic(-a)[2], _gap(a, b)[0]
+    below_a, above_a, _ = _log_logistic(a)
+    below_b, above_b, log_b = _log_logistic(b)
+    log_above, gap = _log_logistic(-a)[2], _gap(a, b)[0]
     return log_b + log_above + gap, below_a - above_b, below_a * above_a + below_b * above_b
 
 
@@ -214,8 +211,8 @@ def logistic_tilted(y, m, v, theta, logz, alpha, beta):
 def cut_slopes(a, b, logistic):
     """Return log P and its derivatives in the cuts: by a, by b, by a twice, by b twice, by both."""
     if logistic:
-        below_a, above_a, _ = _logistic(a)
-        below_b, above_b, _ = _logistic(b)
+        below_a, above_a, _ = _log_logistic(a)
+        below_b, above_b, _ = _log_logistic(b)
         logz = logistic_between(a, b)[0]
         own = _gap(a, b)[1]
         bent = own * (1.0 + own)

@@ -22,7 +22,7 @@ from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
+from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, logistic
 from tensorcep.kernels.streams import start_stream
 from tensorcep.likelihoods import dispersion
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
@@ -34,6 +34,7 @@ from tensorcep.likelihoods.counts import (
     quantile_of_components,
     tails_of_counts,
 )
+from tensorcep.likelihoods.dispersion import expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
 from tensorcep.likelihoods.record import Likelihood
 
@@ -44,23 +45,13 @@ SHARP = 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
 MAX_NEWTON = 60
-NODES, WEIGHTS = tuple(dispersion.NODES.tolist()), tuple(dispersion.WEIGHTS.tolist())
 EDGE_STEPS = 5
-
-
-@kernel
-def _logistic(f):
-    """Return p, 1 - p and log(1 + e^-|f|)."""
-    e = exp(-abs(f))
-    big = 1.0 / (1.0 + e)
-    small = e * big
-    return (big, small, log1p_unit(e)) if f > 0.0 else (small, big, log1p_unit(e))
 
 
 @kernel
 def _log_kernel(y, r, f):
     """Return y f - (y + r) log(1 + e^f)."""
-    soft = _logistic(f)[2]
+    soft = logistic(f)[2]
     return (-r if f > 0.0 else y) * f - (y + r) * soft
 
 
@@ -73,7 +64,7 @@ def _log_constant(y, r):
 @kernel
 def in_latent(y, r, f):
     """Return the part of log p(y | f) that depends on f, and its first two derivatives in f."""
-    p, q, _ = _logistic(f)
+    p, q, _ = logistic(f)
     return _log_kernel(y, r, f), y * q - r * p, -(y + r) * p * q
 
 
@@ -83,7 +74,7 @@ def _mode(y, r, m, v):
     low, high = m - r * v, m + y * v
     f = min(max(m, low), high)
     for _ in range(MAX_NEWTON):
-        p, q, _ = _logistic(f)
+        p, q, _ = logistic(f)
         slope = y * q - r * p - (f - m) / v
         if slope > 0.0:
             low = f
@@ -104,7 +95,7 @@ def _edge(y, r, m, v, f, side):
     top = _log_kernel(y, r, f) - 0.5 * (f - m) ** 2 / v
     x = f + side * (REACH * math.sqrt(v))
     for _ in range(EDGE_STEPS):
-        p, q, _ = _logistic(x)
+        p, q, _ = logistic(x)
         excess = top - DROP - (_log_kernel(y, r, x) - 0.5 * (x - m) ** 2 / v)
         slope = y * q - r * p - (x - m) / v
         if excess > 0.0 and slope * side < 0.0:
@@ -125,7 +116,7 @@ def _span(y, r, m, v, f):
 def _step(n, v, left, right):
     """Return the spacing: the curvature is largest where the interval is nearest to 0."""
     nearest = max(0.0, left, -right)
-    p, q, _ = _logistic(nearest)
+    p, q, _ = logistic(nearest)
     kappa = 1.0 / v + 1.3 * n * p * q
     frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else POLE_FREQUENCY + POLE_SLOPE * kappa
     return 2.0 * math.pi / frequency
@@ -139,7 +130,7 @@ def _sums(y, r, m, half_precision, f, low, h, nodes):
     peak = _log_kernel(y, r, f) - half_precision * offset * offset
     for j in range(nodes):
         d = low + (j + 0.5) * h
-        p, q, _ = _logistic(f + d)
+        p, q, _ = logistic(f + d)
         w = exp(_log_kernel(y, r, f + d) - half_precision * (offset + d) ** 2 - peak)
         t = q if f > 0.0 else p
         w0 += w
@@ -263,17 +254,12 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
 def matched(y, f, square, theta, weight, target, spread, constant):
     """Write the Gaussian that has the expected slope and curvature of the log likelihood (see `poisson.matched`)."""
     for i in range(y.shape[0]):
+        spread[i] = math.sqrt(max(square[i] - f[i] * f[i], 0.0))
+    expected_logistic(f, spread, target, weight, constant)
+    for i in range(y.shape[0]):
         n = y[i] + theta[i]
-        sd = math.sqrt(max(square[i] - f[i] * f[i], 0.0))
-        mean, spread_p, soft = 0.0, 0.0, 0.0
-        for j in range(len(NODES)):
-            x = f[i] + sd * NODES[j]
-            p, q, tail = _logistic(x)
-            mean += WEIGHTS[j] * p
-            spread_p += WEIGHTS[j] * p * q
-            soft += WEIGHTS[j] * (tail + max(x, 0.0))
-        slope = y[i] - n * mean
-        weight[i] = max(n * spread_p, abs(slope) / MOST_MOVE)
+        slope, soft = y[i] - n * target[i], constant[i]
+        weight[i] = max(n * weight[i], abs(slope) / MOST_MOVE)
         target[i] = slope + weight[i] * f[i]
         spread[i] = 0.0
         constant[i] = y[i] * f[i] - n * soft - target[i] * f[i] + 0.5 * weight[i] * square[i]

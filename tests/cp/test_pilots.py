@@ -96,6 +96,24 @@ def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch)
         assert found.beside is None
 
 
+@pytest.mark.parametrize(("bounds", "best"), [([0.0, 1.0, 0.5, 2.0], 1), ([0.0, 1.0, 2.0, 2.0], 3), ([3.0, 2.9], 0)])
+def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rng, monkeypatch, bounds, best):
+    plan, flown = plan_of(*entries(rng)), []
+
+    def bounded(*given):
+        done = run(*given)
+        flown.append(done)
+        return done._replace(trace={**done.trace, "lower_bound": np.array([np.nan, bounds[len(flown) - 1]])})
+
+    run = flights._run
+    monkeypatch.setattr(flights, "_run", bounded)
+    monkeypatch.setattr(flights, "with_more_components", lambda problem, *_: problem)
+    found = flights.grown(plan.pilots[1], plan, rounds=3)
+    assert len(flown) == min(best + 2, 4)
+    assert found.good == bounds[best]
+    np.testing.assert_array_equal(found.belief.mean, flown[best].posterior.components().mean)
+
+
 def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypatch):
     plan = plan_of(*entries(rng, n=6000))
     pilot, place, runs = plan.pilots[1], held_places(plan.problem), []
