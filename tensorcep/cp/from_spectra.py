@@ -86,7 +86,7 @@ def with_more_components(problem: Problem, fitted: Components, thorough: bool = 
         return None
     first, old = entries.offsets, strengths(problem, start)
     columns = columns[np.argsort(old[columns], kind="stable")]
-    problem = problem._replace(likelihood=_with_thresholds_of(fitted, problem.likelihood))
+    problem = problem._replace(likelihood=_as_fitted(fitted, problem.likelihood))
     rest, coords = _left_over(problem, start), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
@@ -109,12 +109,16 @@ def _sizes(N: int, K: int) -> tuple[int, ...]:
     return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
 
 
-def _with_thresholds_of(fitted: Components, likelihood: Likelihood) -> Likelihood:
-    """The likelihood of ordered levels whose thresholds start where a fit left them; any other as it is."""
-    theta, levels = fitted.theta, likelihood.levels
-    if theta is None or levels is None:
+def _as_fitted(fitted: Components, likelihood: Likelihood) -> Likelihood:
+    """The likelihood of ordered levels or counts as a fit left its thresholds or dispersion; any other as it is."""
+    theta, levels, parameter = fitted.theta, likelihood.levels, likelihood.parameter
+    if theta is None:
         return likelihood
-    return likelihood._replace(levels=levels._replace(start=theta.values[0]))
+    if levels is not None:
+        return likelihood._replace(levels=levels._replace(start=theta.values[0]))
+    if parameter is not None and parameter.counting is not None:
+        return likelihood._replace(default_theta=float(np.exp(np.log(theta.values[0]).mean())))
+    return likelihood
 
 
 def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:

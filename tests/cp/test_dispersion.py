@@ -13,6 +13,7 @@ from scipy.stats import nbinom
 
 import tensorcep as tc
 from tensorcep.cli import main
+from tensorcep.cp import from_spectra
 from tensorcep.cp.estimators.overdispersion import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
@@ -197,3 +198,39 @@ def test_the_shell_learns_the_dispersion(tmp_path, capsys):
         assert code == 0
         assert "dispersion  r = " in capsys.readouterr().out
         assert abs(tc.load(model).dispersion_ / R - 1.0) < 0.15
+
+
+def small_counts(seed, mean=0.5, shape=(300, 150), n=8000):
+    """Cells, and Poisson counts of main effects and three components."""
+    rng = np.random.default_rng(seed)
+    X = np.stack(np.unravel_index(rng.choice(shape[0] * shape[1], n, replace=False), shape), axis=1)
+    first, second = (rng.standard_normal((size, 3))[X[:, k]] for k, size in enumerate(shape))
+    main = sum(rng.standard_normal(size)[X[:, k]] for k, size in enumerate(shape))
+    rate = np.exp(0.5 * main + 0.5 * (first * second).sum(axis=1) / np.sqrt(3.0))
+    return X, rng.poisson(mean * rate / rate.mean()), shape
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_the_level_follows_the_dispersion_so_that_neither_swings(seed):
+    X, y, shape = small_counts(seed)
+    model = tc.CPCountRegressor(4, method="vmp", likelihood="negbinomial", max_iter=100, random_state=0)
+    model.fit(tc.SparseTensor(X, y, shape))
+    bound = model.trace_["lower_bound"]
+    assert model.dispersion_ > 3.0  # far from where it started
+    assert np.diff(bound[np.isfinite(bound)]).min() > -0.1
+
+
+def test_what_a_fit_of_counts_leaves_over_is_seen_at_its_own_dispersion(monkeypatch):
+    X, y, shape = small_counts(0, mean=4.0)
+    sizes, search = [], from_spectra.spectral_start
+
+    def watched(coords, rest, *given, **how):
+        sizes.append(float(np.std(rest)))
+        return search(coords, rest, *given, **how)
+
+    monkeypatch.setattr(from_spectra, "spectral_start", watched)
+    model = tc.CPCountRegressor(4, method="vmp", likelihood="negbinomial", random_state=0)
+    model.fit(tc.SparseTensor(X, y, shape))
+    assert model.dispersion_ > 10.0
+    assert len(sizes) > 1
+    assert max(sizes[1:]) < sizes[0]  # at dispersion 1, where the fit began, they are ten times as large

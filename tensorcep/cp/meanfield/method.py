@@ -227,9 +227,18 @@ def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor
 
 
 def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
-    state = state._replace(law=law)
-    given, augmentation = state.given(problem), state.augmentation
-    update_sites(state.sites, augmentation, given, problem, executor, state.share)  # type: ignore[arg-type]
+    """The law of the parameter, and the auxiliary variables that go with it.
+
+    Entries tell the mean count r e^f: as log r rises, rows will take f down. Matched Gaussians are therefore taken at
+    where f will be; at where it is their weights would be wrong, and with them the next r, which then swings.
+    """
+    before, state = state.law, state._replace(law=law)
+    sites, learned = state.sites, state.learned
+    if learned is not None and state.matched and law is not before:
+        by_group = np.log(before.mean / law.mean)
+        shift = by_group[0] if learned.groups.mode is None else learned.groups.per_entry(by_group)
+        sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
+    update_sites(sites, state.augmentation, state.given(problem), problem, executor, state.share)  # type: ignore[arg-type]
     return state
 
 
