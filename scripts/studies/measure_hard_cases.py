@@ -6,7 +6,7 @@ constant is added to all. few: 394 entries of rank 2 by three seeds of a sampler
 either sign in batches. intervals: share of unobserved latent values inside their 90 % intervals, 60 cells of real
 values and 1,800 labels at the right rank. counts: 70,000 cells of mean 8.5. one-class: what the refusal says. rows:
 100,000 entries with 50,000 rows; peak memory of the whole process. ten-million: 1e7 entries with 35,000 rows (about
-half an hour and 12 GB). `asked` is what a row should reach: its measure has to be at most that, coverage and AUC at
+eight minutes and 4 GB). `asked` is what a row should reach: its measure has to be at most that, coverage and AUC at
 least. Every case has a process of its own.
 """
 

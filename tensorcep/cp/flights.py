@@ -191,10 +191,8 @@ class _Asked:
         score, self.last = _score(beside), sweep
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
-            self.score, self.best = (
-                score,
-                Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, score, beside),
-            )
+            self.score = score
+            self.best = Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, score, beside)
 
 
 def _score(beside: Beside) -> float:
