@@ -31,7 +31,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
-from tensorcep.cp.meanfield.moves import Before, before_move, hold_back
+from tensorcep.cp.meanfield.moves import Before, before_move, hold_back, shifted
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
@@ -227,18 +227,10 @@ def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor
 
 
 def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The law of the parameter, and the auxiliary variables that go with it.
-
-    Entries tell the mean count r e^f: as log r rises, rows will take f down. Matched Gaussians are therefore taken at
-    where f will be; at where it is their weights would be wrong, and with them the next r, which then swings.
-    """
+    """The law of the parameter, and the auxiliary variables that go with it, which follow what counts tell, r e^f."""
     before, state = state.law, state._replace(law=law)
-    sites, learned = state.sites, state.learned
-    if learned is not None and state.matched and law is not before:
-        by_group = np.log(before.mean / law.mean)
-        shift = by_group[0] if learned.groups.mode is None else learned.groups.per_entry(by_group)
-        sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
-    update_sites(sites, state.augmentation, state.given(problem), problem, executor, state.share)  # type: ignore[arg-type]
+    moved = state.sites if law is before or not state.matched else shifted(state, np.log(before.mean / law.mean))
+    update_sites(moved, state.augmentation, state.given(problem), problem, executor, state.share)  # type: ignore[arg-type]
     return state
 
 

@@ -1,7 +1,8 @@
-"""Moves of rows that are held back, where what entries say is matched to the log likelihood and need not be an ascent.
+"""Moves of rows that are held back or foreseen, where what entries say is matched to the log likelihood.
 
-The Gaussian of an entry is good near its present latent value. With weights of many sizes in a row, as of counts of 0
-and of a million, the update can carry the light entries far beyond what it knows, and the next one farther yet.
+Such updates need not be an ascent: the Gaussian of an entry is good near its present latent value. With weights of many
+sizes in a row, as of counts of 0 and of a million, the update can carry the light entries far beyond what it knows, and
+the next one farther yet.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.cp.meanfield.rows import refresh_numbers
+from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import packed_products
@@ -50,3 +52,15 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem) -> bool:
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
     refresh_numbers(first, first + len(farthest), state)
     return True
+
+
+def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> Sites:
+    """The sites at the latent values f to which rows will move: f plus that, one for each dispersion or for all.
+
+    Entries tell the mean count r e^f: as log r rises, rows will take f down. At where f still is the weights of matched
+    Gaussians would be wrong, and with them the next r, which then swings.
+    """
+    sites, learned = state.sites, state.learned
+    by_mode = learned is not None and learned.groups.mode is not None
+    shift = learned.groups.per_entry(log_ratio) if by_mode else log_ratio[0]  # type: ignore[union-attr]
+    return sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
