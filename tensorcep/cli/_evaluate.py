@@ -27,7 +27,7 @@ Score a model's predictions of the entries of DATA, which should not be those th
 
   real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
-  counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a lower limit
+  counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a limit
   levels        the same of the expected level, and accuracy
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
@@ -105,7 +105,7 @@ def scores(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> dict[st
     mean, sd = model.predict(X, return_std=True, **extent)
     intervals = {level: tuple(model.predict_interval(X, level, **extent).T) for level in metrics.COVERAGE_LEVELS}
     found = metrics.evaluate_counts(y, mean, model.log_score(X, y, **extent), intervals)
-    if type(model).__name__ == "CPRegressor" and getattr(model, "lower_limit_", None) is None:
+    if type(model).__name__ == "CPRegressor" and model._likelihood().limit is None:
         return {**metrics.evaluate_regression(y, mean, sd), **found}  # the model's own intervals, as the figure has
     return found
 

@@ -27,7 +27,7 @@ LIKELIHOODS = {
 
 
 def add_special_options(group: Any) -> None:
-    """Add --lower-limit, --zero-rate and --zero-inflation, which only some likelihoods have."""
+    """Add --lower-limit, --upper-limit, --zero-rate and --zero-inflation, which only some likelihoods have."""
     group.add_argument(
         "--lower-limit",
         type=limit_of,
@@ -35,6 +35,9 @@ def add_special_options(group: Any) -> None:
         metavar="L",
         help="for real values: those at or below L are censored there; auto: at the least value if it is a spike; or "
         "none (default: auto)",
+    )
+    group.add_argument(
+        "--upper-limit", type=float, metavar="U", help="for real values: those at or above U are censored there"
     )
     group.add_argument(
         "--zero-rate",
@@ -65,9 +68,11 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     noise = getattr(args, "noise", "one")
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
+        params |= {} if args.upper_limit is None else {"upper_limit": args.upper_limit}
         params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
-    elif isinstance(args.lower_limit, float):
-        fail_value(f"--lower-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    elif isinstance(args.lower_limit, float) or args.upper_limit is not None:
+        side = "upper" if args.upper_limit is not None else "lower"
+        fail_value(f"--{side}-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
     if name != "CPRegressor" and noise != "one":
         fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
     if getattr(args, "zero_inflation", False):

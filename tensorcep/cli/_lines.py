@@ -42,8 +42,10 @@ def noise_lines(model: Any) -> list[str]:
         return lines
     known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
     lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
-    limit = getattr(model, "lower_limit_", None)
-    return lines if limit is None else [*lines, f"limit       values at or below {limit:g} are censored there"]
+    for name, side in (("lower_limit_", "below"), ("upper_limit_", "above")):
+        limit = getattr(model, name, None)
+        lines += [] if limit is None else [f"limit       values at or {side} {limit:g} are censored there"]
+    return lines
 
 
 def health_lines(model: Any) -> list[str]:

@@ -35,6 +35,7 @@ KINDS = {
 LABELS = ("bernoulli", "probit")
 # Options of models of tensors, with their defaults.
 FOR_TENSORS: dict[str, Any] = {
+    "upper_limit": None,
     "prior": "auto",
     "interactions": "auto",
     "features": [],

@@ -134,7 +134,7 @@ class Method(Generic[Prob, Opts, State]):
         if self.likelihoods is not None and likelihood.name not in self.likelihoods:
             return [f"one of the likelihoods {list(self.likelihoods)}"]
         if likelihood.censored and not self.takes_limits:
-            return ["values without a limit (lower_limit=None)"]
+            return ["values without a limit (lower_limit=None, no upper_limit)"]
         if likelihood.levels is not None and not self.takes_levels:
             return ["values without thresholds to learn"]
         if likelihood.zeros is not None and not self.takes_zeros:

@@ -1,7 +1,8 @@
 """Tobit likelihood: y = max(0, t) with t ~ N(f, 1 / theta), theta the noise precision; y <= 0 says only that t <= 0.
 
 Values that pile up at a lower limit (detection limits, log(1 + count), durations) are such observations once the limit
-is subtracted: `censored_at`.
+is subtracted: `censored_at`. At an upper limit (saturated sensors, full scores) y = min(0, t), and y >= 0 says only
+that t >= 0: the same with every sign turned round, for which kernels have the `side` of measured values as a constant.
 
 Source: Tobin (1958), Econometrica 26; Chib (1992), J. Econometrics 51, for the latent normal of censored values.
 """
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.jit import block_kernel, inlined, kernel
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
 from tensorcep.kernels.streams import start_stream, truncated_normal
@@ -24,74 +25,125 @@ from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import NOISE_PRECISION
 from tensorcep.likelihoods.record import Likelihood
 
+# Where measured values lie: above a lower limit, below an upper one.
+LOWER, UPPER = 1.0, -1.0
 
-@kernel
-def tilted(y, m, v, theta, logz, alpha, beta):
-    """As the Gaussian for y > 0. Otherwise log Phi(z), alpha = -r / s and beta = r (z + r) / s^2.
 
-    There z = -m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
+@inlined
+def _tilted(side, y, m, v, theta, logz, alpha, beta):
+    """As the Gaussian for side y > 0. Otherwise log Phi(z), alpha = -side r / s and beta = r (z + r) / s^2.
+
+    There z = -side m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
     """
     for n in range(y.shape[0]):
-        beta[n] = -m[n] / math.sqrt(v[n] + 1.0 / theta[n])
+        beta[n] = -side * m[n] / math.sqrt(v[n] + 1.0 / theta[n])
     normal_cdf_parts(beta, logz, alpha)
     for n in range(y.shape[0]):
         precision = theta[n] / (v[n] * theta[n] + 1.0)
-        if y[n] > 0.0:
+        if side * y[n] > 0.0:
             residual = y[n] - m[n]
             logz[n] = 0.5 * log(precision) - LOG_SQRT_2PI - 0.5 * residual * residual * precision
             alpha[n] = residual * precision
             beta[n] = precision
         else:
             r = alpha[n]
-            alpha[n] = -r * math.sqrt(precision)
+            alpha[n] = -side * r * math.sqrt(precision)
             beta[n] = r * beta[n] * precision
 
 
 @kernel
-def loglik(y, f, theta, value, d1, d2):
+def tilted(y, m, v, theta, logz, alpha, beta):
+    """Tilted moments with a lower limit."""
+    _tilted(LOWER, y, m, v, theta, logz, alpha, beta)
+
+
+@kernel
+def tilted_above(y, m, v, theta, logz, alpha, beta):
+    """Tilted moments with an upper limit."""
+    _tilted(UPPER, y, m, v, theta, logz, alpha, beta)
+
+
+@inlined
+def _loglik(side, y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
-        d2[n] = -f[n] * math.sqrt(theta[n])
+        d2[n] = -side * f[n] * math.sqrt(theta[n])
     normal_cdf_parts(d2, value, d1)
     for n in range(y.shape[0]):
-        if y[n] > 0.0:
+        if side * y[n] > 0.0:
             residual = y[n] - f[n]
             value[n] = 0.5 * log(theta[n]) - LOG_SQRT_2PI - 0.5 * residual * residual * theta[n]
             d1[n] = residual * theta[n]
             d2[n] = -theta[n]
         else:
             r = d1[n]
-            d1[n] = -r * math.sqrt(theta[n])
+            d1[n] = -side * r * math.sqrt(theta[n])
             d2[n] = -r * d2[n] * theta[n]
 
 
 @kernel
-def expected(y, f, square, theta, weight, target, spread, constant):
-    """Write mean, variance and entropy of the normal N(f, 1 / theta) that is known to be below 0, where y <= 0."""
+def loglik(y, f, theta, value, d1, d2):
+    """The log likelihood with a lower limit."""
+    _loglik(LOWER, y, f, theta, value, d1, d2)
+
+
+@kernel
+def loglik_above(y, f, theta, value, d1, d2):
+    """The log likelihood with an upper limit."""
+    _loglik(UPPER, y, f, theta, value, d1, d2)
+
+
+@inlined
+def _expected(side, y, f, theta, weight, target, spread, constant):
+    """Write mean, variance and entropy of the normal N(f, 1 / theta) on the other side of 0, where side y <= 0."""
     for n in range(y.shape[0]):
-        spread[n] = -f[n] * math.sqrt(theta[n])
+        spread[n] = -side * f[n] * math.sqrt(theta[n])
     normal_cdf_parts(spread, constant, target)
     for n in range(y.shape[0]):
         weight[n] = 1.0
-        if y[n] > 0.0:
+        if side * y[n] > 0.0:
             target[n], spread[n], constant[n] = y[n], 0.0, 0.0
         else:
-            ratio, z = target[n], -f[n] * math.sqrt(theta[n])
-            target[n] = f[n] - ratio / math.sqrt(theta[n])
+            ratio, z = target[n], -side * f[n] * math.sqrt(theta[n])
+            target[n] = f[n] - side * ratio / math.sqrt(theta[n])
             spread[n] = (1.0 - ratio * spread[n]) / theta[n]
             constant[n] += 0.5 * (log(2.0 * math.pi / theta[n]) + 1.0 - ratio * z)
 
 
-@block_kernel
-def drawn(first, last, y, used, f, theta, key, weight, target, s):
-    """target = y, and for y <= 0 a draw of the normal N(f, 1 / theta) that is known to be below 0 (Chib 1992)."""
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """What is expected of the normals below a lower limit."""
+    _expected(LOWER, y, f, theta, weight, target, spread, constant)
+
+
+@kernel
+def expected_above(y, f, square, theta, weight, target, spread, constant):
+    """What is expected of the normals above an upper limit."""
+    _expected(UPPER, y, f, theta, weight, target, spread, constant)
+
+
+@inlined
+def _drawn(side, first, last, y, used, f, theta, key, target, s):
+    """target = y, and for side y <= 0 a draw of the normal N(f, 1 / theta) on the other side of 0 (Chib 1992)."""
     for b in range(first, last):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
         for lane in range(LANES):
             target[b, lane] = y[b, lane]
-            if used[b, lane] > 0.0 and y[b, lane] <= 0.0:
+            if used[b, lane] > 0.0 and side * y[b, lane] <= 0.0:
                 sd = 1.0 / np.sqrt(theta[b, lane])
-                target[b, lane] = f[b, lane] - sd * truncated_normal(s, f[b, lane] / sd)
+                target[b, lane] = f[b, lane] - side * sd * truncated_normal(s, side * f[b, lane] / sd)
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """Draws of the normals below a lower limit."""
+    _drawn(LOWER, first, last, y, used, f, theta, key, target, s)
+
+
+@block_kernel
+def drawn_above(first, last, y, used, f, theta, key, weight, target, s):
+    """Draws of the normals above an upper limit."""
+    _drawn(UPPER, first, last, y, used, f, theta, key, target, s)
 
 
 def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -118,11 +170,6 @@ def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarr
     return np.maximum(0.0, m + ndtri(check_fraction("q", q)) * np.sqrt(v + 1.0 / theta))
 
 
-def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the log predictive mass at the limit, and the density above it."""
-    return tilted_moments(tilted, y, m, v, theta)[0]
-
-
 def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of an observation of at most, and of at least, y; all are at least the limit."""
     y, m, v, theta = aligned(y, m, v, theta)
@@ -130,30 +177,54 @@ def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[n
     return ndtr(z), np.where(y > 0.0, ndtr(-z), 1.0)
 
 
-def censored_at(limit: float) -> Likelihood:
-    """Return the record of y = max(limit, t), t ~ N(limit + f, 1 / theta).
+def censored_at(limit: float, side: float = LOWER) -> Likelihood:
+    """Return the record of y = max(limit, t), t ~ N(limit + f, 1 / theta); with side=UPPER of the minimum.
 
     What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
-    from the limit; a value below the limit counts as one at the limit.
+    from the limit; a value beyond the limit counts as one at the limit.
     """
 
     def check_y(y: ArrayLike) -> np.ndarray:
-        return np.maximum(check_values(y, name="y") - limit, 0.0)
+        return side * np.maximum(side * (check_values(y, name="y") - limit), 0.0)
 
-    def predict_above(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = predict(m, v, theta)
-        return limit + mean, variance
+    def predict_within(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = predict(side * np.asarray(m), v, theta)
+        return limit + side * mean, variance
 
-    def quantile_above(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return limit + quantile(q, m, v, theta)
+    def quantile_within(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
+        return limit + side * quantile(own, side * np.asarray(m), v, theta)
+
+    def tails_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        found = tails(side * np.asarray(y), side * np.asarray(m), v, theta)
+        return found if side == LOWER else found[::-1]
+
+    def logpdf_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return tilted_moments(kernels[0], y, m, v, theta)[0]
 
     def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f, theta = aligned(f, theta)
-        return limit + np.maximum(0.0, f + rng.standard_normal(f.shape) / np.sqrt(theta))
+        t = f + rng.standard_normal(f.shape) / np.sqrt(theta)
+        return limit + side * np.maximum(0.0, side * t)
 
-    parts = (check_y, tilted, loglik, predict_above, quantile_above, logpdf, sample)
-    normal = Augmentation(expected, drawn, hides=lambda y: y <= 0.0)
-    return Likelihood("tobit", 1.0, *parts, parameter=NOISE_PRECISION, normal=normal, limit=limit, tails=tails)
+    lower, upper = (tilted, loglik, expected, drawn), (tilted_above, loglik_above, expected_above, drawn_above)
+    kernels = lower if side == LOWER else upper
+    normal = Augmentation(*kernels[2:], hides=lambda y: side * y <= 0.0)
+    return Likelihood(
+        "tobit",
+        1.0,
+        check_y,
+        *kernels[:2],
+        predict_within,
+        quantile_within,
+        logpdf_within,
+        sample,
+        parameter=NOISE_PRECISION,
+        normal=normal,
+        limit=limit,
+        side=side,
+        tails=tails_within,
+    )
 
 
 TOBIT = censored_at(0.0)

@@ -55,6 +55,8 @@ class Likelihood(NamedTuple):
     limit : float or None
         The limit of censored values. Inside, y and f are differences from it, and y <= 0 says only that a Gaussian
         value of mean f and precision theta is not above 0.
+    side : float
+        Of a limit: 1 for a lower one, and -1 for an upper one, where y >= 0 says that the value is not below 0.
     f_is_log_odds : bool
         Whether f is the log odds of a label.
     third : callable or None
@@ -112,6 +114,7 @@ class Likelihood(NamedTuple):
     tilted2: Any = None
     mixture_quantile: Callable[..., np.ndarray] | None = None
     limit: float | None = None
+    side: float = 1.0
     f_is_log_odds: bool = False
     third: Callable[..., np.ndarray] | None = None
     averaged: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None

@@ -8,9 +8,11 @@ import pytest
 from scipy import stats
 
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.censored import censored_at
+from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.censored import UPPER, censored_at
 
 TOBIT = get_likelihood("tobit")
+ABOVE = censored_at(0.0, UPPER)
 
 
 def exact(m, v, theta):
@@ -55,3 +57,42 @@ def test_censored_at_gives_the_units_of_y(rng):
     a, b = (r.sample(np.random.default_rng(1), m, theta) for r in (record, TOBIT))
     np.testing.assert_allclose(a, b - 2.5, rtol=1e-13)
     np.testing.assert_array_equal(record.check_y([-2.5, -9.0, 0.0]), [0.0, 0.0, 2.5])
+
+
+def test_an_upper_limit_mirrors_a_lower_one(rng):
+    """Every part of it is that of -y at -f."""
+    n = 40
+    y, m, v, theta = (
+        np.maximum(rng.normal(size=n), 0.0),
+        2 * rng.normal(size=n),
+        rng.exponential(size=n),
+        1 + rng.random(n),
+    )
+    logz, alpha, beta = tilted_moments(TOBIT.tilted, y, m, v, theta)
+    for part, wanted in zip(tilted_moments(ABOVE.tilted, -y, -m, v, theta), (logz, -alpha, beta), strict=True):
+        np.testing.assert_array_equal(part, wanted)
+    below, above = np.empty((3, n)), np.empty((3, n))
+    TOBIT.loglik(y, m, theta, *below)
+    ABOVE.loglik(-y, -m, theta, *above)
+    np.testing.assert_array_equal(above, below * [[1.0], [-1.0], [1.0]])
+    below, above = np.empty((4, n)), np.empty((4, n))
+    TOBIT.normal.expected(y, m, m * m, theta, *below)
+    ABOVE.normal.expected(-y, -m, m * m, theta, *above)
+    np.testing.assert_array_equal(above, below * [[1.0], [-1.0], [1.0], [1.0]])
+    np.testing.assert_array_equal(ABOVE.normal.hides(-y), TOBIT.normal.hides(y))
+    mean, variance = ABOVE.predict(-m, v, theta)
+    np.testing.assert_array_equal((-mean, variance), TOBIT.predict(m, v, theta))
+    np.testing.assert_allclose(ABOVE.quantile(0.3, -m, v, theta), -TOBIT.quantile(0.7, m, v, theta), rtol=1e-12)
+    np.testing.assert_array_equal(ABOVE.tails(-y, -m, v, theta), TOBIT.tails(y, m, v, theta)[::-1])
+    np.testing.assert_array_equal(ABOVE.logpdf(-y, -m, v, theta), TOBIT.logpdf(y, m, v, theta))
+    draws = ABOVE.sample(np.random.default_rng(0), np.repeat(-m, 4000), np.repeat(theta, 4000)).reshape(n, -1)
+    mean, variance = ABOVE.predict(-m, np.zeros(n), theta)
+    assert (np.abs(draws.mean(axis=1) - mean) < 6 * np.sqrt(variance / 4000) + 0.01).all()
+    assert draws.max() == 0.0
+
+
+def test_an_upper_limit_has_the_units_of_y():
+    record = censored_at(3.0, UPPER)
+    np.testing.assert_array_equal(record.check_y([3.0, 9.0, 1.0]), [0.0, 0.0, -2.0])
+    mean, _ = record.predict([-100.0, 100.0], [0.0, 0.0], [1.0, 1.0])
+    np.testing.assert_allclose(mean, [-97.0, 3.0])

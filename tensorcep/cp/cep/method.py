@@ -41,24 +41,24 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         If censored values, which say only that the noisy value is not above 0, meet options that do not know them, or
         rows that are coupled messages that may be negative.
     """
-    entries, stored = problem.entries, options.messages == "full"
+    stored = options.messages == "full"
     if any(known is not None for known in clocks_of(problem.prior)) and (options.order == 2 or not options.positive):
         fail_value(
             "rows that are a Series or a Graph need the positive messages of order=1 and positive=True; set those, or "
             "use method='vmp'."
         )
-    censored = problem.likelihood.censored and bool(((entries.y <= 0.0) & (entries.weight > 0.0)).any())
-    if censored and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
+    side = _side_of(problem)
+    if side and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
         fail_value(
             'censored values need order=1, moments="cavity", messages="full" and projection="kl"; set those, or '
-            "lower_limit=None."
+            "lower_limit=None and upper_limit=None."
         )
     columns = columns_of(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
         executor,
         columns=columns,
-        rule=_rule(problem, options, censored, columns),
+        rule=_rule(problem, options, side, columns),
         slots=partial(cep_slots, C=columns.offset.shape[2]),
         pace=_first_pace(problem, options),
         dtype=options.dtype,
@@ -69,7 +69,15 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     )
 
 
-def _rule(problem: Problem, options: passing.CEP, censored: bool, columns: Columns) -> Rule:
+def _side_of(problem: Problem) -> float:
+    """The side of the limit on which values are measured; 0 where none is censored."""
+    likelihood, entries = problem.likelihood, problem.entries
+    if not likelihood.censored:
+        return 0.0
+    return likelihood.side if bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any()) else 0.0
+
+
+def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns) -> Rule:
     gaussian = problem.noise_prior is not None
     nearest = options.projection == "w2" and not gaussian  # what a Gaussian tilts is its own nearest one
     return Rule(
@@ -78,7 +86,7 @@ def _rule(problem: Problem, options: passing.CEP, censored: bool, columns: Colum
         theta=float(problem.likelihood.default_theta),
         tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
         gaussian=gaussian,
-        censored=censored,
+        side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
         second=second_order_address() if options.order == 2 else 0,

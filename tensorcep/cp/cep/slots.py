@@ -69,8 +69,9 @@ class Rule(NamedTuple):
         Address of the likelihood's tilted moments.
     gaussian : bool
         Gaussian likelihood: theta is the expected noise precision, which has messages of its own.
-    censored : bool
-        Gaussian likelihood with a limit: some values y <= 0 say only that the noisy value is not above 0.
+    side : float
+        Gaussian likelihood with a limit: some values side y <= 0 say only that side times the noisy value is not above
+        0. 0 where no value is censored.
     from_posterior : bool
         Take the other modes' moments from the posterior instead of the cavity.
     order : int
@@ -96,7 +97,7 @@ class Rule(NamedTuple):
     theta: float
     tilted: int
     gaussian: bool
-    censored: bool
+    side: float
     from_posterior: bool
     order: int
     second: int

@@ -57,13 +57,13 @@ def prepare(k, columns, rule, K, R, w, at):
     """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
     structured = columns.z.shape[2] > 0
     if structured:
-        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.censored, rule.order, R, w, at)
+        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
     else:
         products_of_others(k, K, R, w, at)
     copy(w, at.site_ok, at.ok, 1)
     if not rule.gaussian:
         return
-    if rule.censored or k == K - 1:
+    if rule.side != 0.0 or k == K - 1:
         latent_moments(k, structured, R, w, at)
     observe(rule, w, at)
     if k == K - 1:
@@ -97,7 +97,7 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums,
     closed_form, structured = rule.gaussian and rule.order == 1, columns.z.shape[2] > 0
     # the Gaussian message to a mode does not depend on that mode unless there are limits; its moments serve the noise
     alone = modes[1] == modes[0] + 1 and modes[1] < K
-    unused = modes[0] if closed_form and alone and not rule.censored else -1
+    unused = modes[0] if closed_form and alone and rule.side == 0.0 else -1
     for c in range(first, last):
         clear_sums(c, modes, entries, sums)
         skipped = 0

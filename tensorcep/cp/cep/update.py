@@ -66,8 +66,9 @@ def latent_moments(k, structured, R, w, at):
 def observe(rule, w, at):
     """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'.
 
-    A measured value has lam = E[tau] and y' = y. A censored one says only t <= 0 of the noisy value t ~ N(f, 1 / tau).
-    At the cavity's mean m and variance v of f (`latent_moments`) its tilted moments (alpha, beta) are those that
+    A measured value has lam = E[tau] and y' = y. A censored one says only t <= 0 of the noisy value t ~ N(f, 1 / tau),
+    and t >= 0 at an upper limit. At the cavity's mean m and variance v of f (`latent_moments`) its tilted moments
+    (alpha, beta) are those that
 
         lam = beta / (1 - v beta),    lam y' = (alpha + beta m) / (1 - v beta)
 
@@ -76,12 +77,12 @@ def observe(rule, w, at):
     for lane in range(LANES):
         w[at.precision, lane] = w[at.theta, lane]
         w[at.pull, lane] = w[at.theta, lane] * w[at.y, lane]
-    if not rule.censored:
+    if rule.side == 0.0:
         return
     call_tilted(rule.tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     for lane in range(LANES):
         m, v, alpha, beta = w[at.f_mean, lane], w[at.f_var, lane], w[at.alpha, lane], w[at.beta, lane]
-        if w[at.y, lane] <= 0.0:
+        if rule.side * w[at.y, lane] <= 0.0:
             left = 1.0 / (1.0 - v * beta)
             w[at.precision, lane] = beta * left
             w[at.pull, lane] = (alpha + beta * m) * left
@@ -99,10 +100,10 @@ def squared_errors(rule, w, at):
         v, theta = w[at.f_var, lane], w[at.theta, lane]
         share = 1.0 / (1.0 + v * theta)
         apart = (w[at.y, lane] - w[at.f_mean, lane]) ** 2
-        if rule.censored and w[at.y, lane] <= 0.0:
+        if rule.side != 0.0 and rule.side * w[at.y, lane] <= 0.0:
             s = v + 1.0 / theta
             apart = s + s * s * (w[at.alpha, lane] ** 2 - w[at.beta, lane])
-        w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.censored else apart + v
+        w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.side != 0.0 else apart + v
 
 
 @inlined

@@ -10,28 +10,23 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, fail_value, warn_user, word_or_range
-from tensorcep.core.sums import leaves, mean_square
+from tensorcep.core.checks import check_choice, check_range, fail_value
+from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.limits import CENSORED_BY_RULE, NAMES, check_limit, given_limit, spike_at_minimum
 from tensorcep.cp.estimators.noise import noise_dof, noise_sd, uneven_noise
 from tensorcep.cp.estimators.options import is_random, matching_scale
 from tensorcep.cp.estimators.scoring import scored_entries
-from tensorcep.cp.methods import METHODS
 from tensorcep.cp.problem import Uneven
-from tensorcep.cp.settings.passing import CEP
-from tensorcep.likelihoods.censored import TOBIT, censored_at
+from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.record import Likelihood
 
 LARGEST = 1e140
 # The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
 LEAST_RATE = 1e-150
-# A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
-SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
-# CEP can censor, but predicts real values worse for it.
-CENSORED_BY_RULE = ("gibbs", "vmp")
 
 
 @document("matches rank * scale^(2 K) to the mean square of y")
@@ -58,10 +53,14 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         that the latent value plus its noise is not above it, and predictions are those of max(limit, f + noise). For
         "gibbs", "vmp" and CEP(order=1, moments="cavity"). "auto", for the first two, takes the least training value if
         a tenth of the values equal it, three times as many as any other. None: no value is censored.
+    upper_limit : float or None, default=None
+        Values at or above it are censored (a saturated sensor, a full score): they say only that the latent value plus
+        its noise is not below it, and predictions are those of min(limit, f + noise). For the same methods. A model has
+        a limit on one side; levels such as stars are for `CPOrdinalClassifier`.
     fit_intercept : bool or "auto", default="auto"
         Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
         it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
-        which speak of y as it is, and values with a lower limit, from which they are counted. A stream that chooses
+        which speak of y as it is, and values with a limit, from which they are counted. A stream that chooses
         the paper's prior itself subtracts the least value.
 
     Attributes
@@ -69,8 +68,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     <attributes>
     level_ : float
         What was subtracted from y: a prediction is `level_` plus the latent value. A stream keeps that of its
-        beginning. 0 with a lower limit.
-    lower_limit_ : float or None
+        beginning. 0 with a limit.
+    lower_limit_, upper_limit_ : float or None
         The limit at which values are censored; None where none are. A stream keeps that of its beginning.
     noise_precision_ : float
         Posterior mean of the noise precision; where noise differs that of the mean precision over rows or entries.
@@ -92,47 +91,50 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise_prior: tuple[float, float] | None = None
     noise: Any = "one"
     lower_limit: float | str | None = "auto"
+    upper_limit: float | None = None
     fit_intercept: bool | str = "auto"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "lower_limit_", "level_", "noise_")
+    _own_attributes: ClassVar[tuple[str, ...]] = (
+        *BaseCP._own_attributes,
+        "lower_limit_",
+        "upper_limit_",
+        "level_",
+        "noise_",
+    )
+    upper_limit_: ClassVar[float | None] = None  # until a fit, and of models of version 0.1
     level_: ClassVar[float] = 0.0  # until a fit, and of models of version 0.1
     noise_: ClassVar[str | int] = "one"  # as well
 
     @property
     def _origin(self) -> float:
-        return self.level_ + (getattr(self, "lower_limit_", None) or 0.0)
+        return self.level_ + (getattr(self, "lower_limit_", None) or self.upper_limit_ or 0.0)
 
     def _likelihood(self) -> Likelihood:
+        if self.upper_limit_ is not None:
+            return censored_at(self.upper_limit_, UPPER)
         limit = getattr(self, "lower_limit_", None)
         return gaussian_about(self.level_) if limit is None else censored_at(limit)
 
     def _asked_likelihood(self) -> Likelihood:
-        return GAUSSIAN if self._given_limit() in ("auto", None) else TOBIT
-
-    def _given_limit(self) -> Any:
-        """The parameter lower_limit after its check."""
-        if self.lower_limit is None:
-            return None
-        return word_or_range("lower_limit", self.lower_limit, ("auto",), -np.inf)
+        limit, _ = given_limit(self.lower_limit, self.upper_limit)
+        return GAUSSIAN if limit in ("auto", None) else TOBIT
 
     def _decide_likelihood(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
-        limit = self._given_limit()
+        limit, side = given_limit(self.lower_limit, self.upper_limit)
         if limit == "auto":
             limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
         elif limit is not None:
-            unable = _unable_to_censor(chosen)
-            if unable:
-                fail_value(f"{unable} cannot use lower_limit={limit:g}; set lower_limit=None.")
-            _check_limit(limit, y)
+            check_limit(limit, side, y, chosen)
+        decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0}
         if limit is not None:
-            return censored_at(limit), {"lower_limit_": limit, "level_": 0.0}
+            return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
         if self._has_intercept(chosen):
             level = float(np.mean(y))
         else:
             level = float(np.min(y)) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
-        return gaussian_about(level), {"lower_limit_": None, "level_": level}
+        return gaussian_about(level), {**decided, "level_": level}
 
     def _has_intercept(self, chosen: Chosen) -> bool:
         """Whether the mean is subtracted before the fit."""
@@ -227,43 +229,3 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2)."""
         return self._observation_interval(X, coverage)
-
-
-def _check_limit(limit: float, y: np.ndarray) -> None:
-    """Refuse a limit that leaves no value, and say how many values one hides that are below it.
-
-    Raises
-    ------
-    ValueError
-    """
-    if y.max() < limit:
-        fail_value(f"lower_limit must not be above all values, the largest of which is {y.max():g}; got {limit:g}.")
-    below = np.count_nonzero(y < limit)
-    if below:
-        warn_user(
-            f"{below} of {len(y)} values lie below lower_limit={limit:g}, down to {y.min():g}, and count as values at "
-            "the limit; lower it if they were observed.",
-            UserWarning,
-        )
-
-
-def _unable_to_censor(chosen: Chosen) -> str:
-    """What of the method rules out a lower limit, if something does."""
-    if METHODS[chosen.method].lacks(TOBIT):
-        return f"method={chosen.method!r}"
-    if isinstance(chosen.settings, CEP):
-        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
-        values = chosen.settings.get_params()
-        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
-    return ""
-
-
-def spike_at_minimum(y: np.ndarray) -> float | None:
-    """The least value if it is a spike (see `lower_limit`) and not the only one."""
-    least = y.min()
-    if sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
-        return None  # before all values are sorted
-    values, counts = np.unique(y, return_counts=True)
-    if len(values) < 2 or counts[0] < max(SPIKE_SHARE * len(y), SPIKE_RATIO * counts[1:].max()):
-        return None
-    return float(values[0])

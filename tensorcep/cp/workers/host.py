@@ -191,7 +191,7 @@ def _print_of(plan: Plan) -> str:
     """What tells a fit from others: entries, settings and seed, and the version."""
     problem, entries = plan.problem, plan.problem.entries
     settings = (plan.method.name, plan.settings.get_params(), plan.max_iter, plan.tol, plan.members, len(plan.pilots))
-    likelihood = (problem.likelihood.name, problem.likelihood.limit)
+    likelihood = (problem.likelihood.name, problem.likelihood.limit, problem.likelihood.side)
     said = (__version__, problem.shape, problem.rank, problem.seed, len(entries.permutation), settings, likelihood)
     found = hashlib.blake2b(repr(said).encode(), digest_size=16)
     for arrays in ((problem.prior.Lam, problem.prior.eta), () if problem.start is None else (problem.start,)):

@@ -54,7 +54,7 @@ def rule_of(name, order, positive, projection):
     record, nearest = get_likelihood(name), projection == "w2"
     return Rule(
         step=1.0, power=1.0, theta=1.0, tilted=address_of(record.tilted, TILTED_SIGNATURE), gaussian=False,
-        censored=False, from_posterior=False, order=order, second=0, clamped=0, positive=positive, nearest=nearest,
+        side=0.0, from_posterior=False, order=order, second=0, clamped=0, positive=positive, nearest=nearest,
         narrow=address_of(narrow, NARROW_SIGNATURE), loglik=address_of(record.loglik, LOGLIK_SIGNATURE),
         tilted_noise=False, cuts=np.empty(0),
     )  # fmt: skip

@@ -69,7 +69,7 @@ def test_sweep_of_values_above_the_limit_has_the_bits_of_the_gaussian(rng):
 @pytest.mark.parametrize("options", [{"order": 2}, {"moments": "posterior"}, {"messages": "averaged"}])
 def test_sweep_of_censored_values_refuses_what_it_cannot_do(rng, options):
     _, _, p = problem(rng, 3, 2, 20, "tobit")
-    with pytest.raises(ValueError, match=r"censored values need order=1.*lower_limit=None"):
+    with pytest.raises(ValueError, match=r"censored values need order=1.*lower_limit=None and upper_limit=None"):
         fit(p, 2, **options)
 
 
