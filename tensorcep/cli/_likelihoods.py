@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.cli._numbers import limit_of, zero_rate_of
+from tensorcep.cli._numbers import limit_of, number_or_auto
 from tensorcep.core.checks import check_range, fail_value
 
 # From more different values on they are no levels.
@@ -27,7 +27,7 @@ LIKELIHOODS = {
 
 
 def add_special_options(group: Any) -> None:
-    """Add --lower-limit, --upper-limit, --zero-rate and --zero-inflation, which only some likelihoods have."""
+    """Add --lower-limit, --upper-limit, --power, --zero-rate and --zero-inflation, which only some likelihoods have."""
     group.add_argument(
         "--lower-limit",
         type=limit_of,
@@ -40,8 +40,16 @@ def add_special_options(group: Any) -> None:
         "--upper-limit", type=float, metavar="U", help="for real values: those at or above U are censored there"
     )
     group.add_argument(
+        "--power",
+        type=number_or_auto,
+        default=1.0,
+        metavar="P",
+        help="for positive real values: the power of them that is Gaussian, 0 to 1, 0 for the logarithm, or auto "
+        "(default: 1)",
+    )
+    group.add_argument(
         "--zero-rate",
-        type=zero_rate_of,
+        type=number_or_auto,
         metavar="W",
         help="for labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from "
         ".npz files); probabilities are then those of the population (default: 1)",
@@ -69,10 +77,13 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
         params |= {} if args.upper_limit is None else {"upper_limit": args.upper_limit}
+        params |= {} if args.power == 1.0 else {"power": args.power}
         params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
     elif isinstance(args.lower_limit, float) or args.upper_limit is not None:
         side = "upper" if args.upper_limit is not None else "lower"
         fail_value(f"--{side}-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
+    elif args.power != 1.0:
+        fail_value(f"--power is for real values; got --likelihood {args.likelihood}; leave it out.")
     if name != "CPRegressor" and noise != "one":
         fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")
     if getattr(args, "zero_inflation", False):

@@ -42,6 +42,9 @@ def noise_lines(model: Any) -> list[str]:
         return lines
     known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
     lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
+    if getattr(model, "power_", 1.0) != 1.0:
+        what = f"values to the power {model.power_:g}" if model.power_ else "logarithms of values"
+        lines.append(f"power       {what} are Gaussian")
     for name, side in (("lower_limit_", "below"), ("upper_limit_", "above")):
         limit = getattr(model, name, None)
         lines += [] if limit is None else [f"limit       values at or {side} {limit:g} are censored there"]

@@ -16,7 +16,7 @@ def damping_of(text: str) -> float | str:
     return _number_or(text, "auto", "adaptive")
 
 
-def zero_rate_of(text: str) -> float | str:
+def number_or_auto(text: str) -> float | str:
     """A number, or auto."""
     return _number_or(text, "auto")
 

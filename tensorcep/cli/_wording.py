@@ -22,6 +22,7 @@ OPTIONS = (
     (r"\binteractions=", "--interactions "),
     (r"increase max_iter, raise tol, or add damping", "increase --max-iter, raise --tol, or add --damping"),
     (r"\btol=", "--tol "),
+    (r"\bpower=", "--power "),
     (r"\b(lower|upper)_limit=?", r"--\1-limit "),
     (r", Timestamps, Timedeltas, dates or Periods, or its order=", " or dates such as 2024-01-31"),
     (r"use CPOrdinalClassifier for ordered levels", "give --likelihood ordinal for ordered levels"),

@@ -85,6 +85,9 @@ class Likelihood(NamedTuple):
     by_component : callable or None
         ``by_component(values) -> Likelihood``: where the parameter has m numbers for all entries together, the record
         whose theta is the number of a line of these (C, m).
+    log_slope : callable or None
+        ``log_slope(y) -> (n,)`` where what goes into the kernels is a curved function of the observation: the log of
+        its slope, which is to be added to log densities of y before they are those of observations.
     zeros : Zeros or None
         Of counts some of which are structural zeros, what is learned of these; the kernels are those of the others.
 
@@ -125,6 +128,7 @@ class Likelihood(NamedTuple):
     levels: Levels | None = None
     by_component: Callable[[np.ndarray], Likelihood] | None = None
     extent: str | None = None
+    log_slope: Callable[[np.ndarray], np.ndarray] | None = None
     zeros: Zeros | None = None
 
     @property
@@ -137,6 +141,10 @@ class Likelihood(NamedTuple):
         if self.extent == "exposure":
             return m + np.log(extent), theta
         return m, np.broadcast_to(extent, m.shape)
+
+    def log_slopes(self, y: np.ndarray) -> np.ndarray | float:
+        """What turns log densities of coded observations into those of observations; 0 where they are the same."""
+        return 0.0 if self.log_slope is None else self.log_slope(y)
 
     @property
     def censored(self) -> bool:

@@ -16,6 +16,7 @@ from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
 from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
+from tensorcep.cp.estimators.powers import likelihoods_to_try
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import (
     Clocks,
@@ -30,9 +31,9 @@ from tensorcep.cp.estimators.row_features import (
     local_of,
 )
 from tensorcep.cp.extents import plain_values, with_extents
+from tensorcep.cp.left_out import best_problem
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
-from tensorcep.cp.noise_choice import noise_by_score
 from tensorcep.cp.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
@@ -145,6 +146,9 @@ def plan_fit(
     if told.get("noise_") == "auto":
         data = data._replace(uneven=_chosen_noise(model, data, chosen))
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
+    if own.get("power_") == "auto":
+        data, told = _with_best_power(model, data, entries, chosen, own["level_"] != 0.0)
+        own = own | told
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
@@ -232,7 +236,27 @@ def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
     """The kind of noise that mean-field fits find; no random number is drawn from the estimator's."""
     problem, _ = _in_columns(model, data, chosen, chosen.parts, 1, seed=0)
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
-    return noise_by_score(problem, METHODS["vmp"], settings, tol=model.tol)
+    kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
+    return kinds[
+        best_problem([problem._replace(uneven=kind) for kind in kinds], METHODS["vmp"], settings, tol=model.tol)
+    ]
+
+
+def _with_best_power(
+    model: BaseCP, data: Data, entries: tuple[Any, np.ndarray, tuple[int, ...], Any], chosen: Chosen, centred: bool
+) -> tuple[Data, dict[str, Any]]:
+    """The entries with the power of their values that mean-field fits find, and the attributes that tell it."""
+    tried = likelihoods_to_try(entries[1], centred)
+    each = []
+    for likelihood, _ in tried:
+        packed, values = _packed(
+            model, (*entries[:2], data.shape, None), likelihood, (chosen.method, chosen.settings, None), None
+        )
+        each.append(data._replace(entries=packed, values=values, likelihood=likelihood))
+    problems = [_in_columns(model, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
+    best = best_problem(problems, METHODS["vmp"], settings, tol=model.tol)
+    return each[best], tried[best][1]
 
 
 def _after_pilot(settings: Settings, chosen: Chosen) -> Settings:

@@ -181,7 +181,8 @@ class CPPredictions(CPComponents):
         likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
         with threads_of(self.n_jobs) as executor:
-            return observed_logpdf(likelihood, belief, rows, values, executor, extents)
+            density = observed_logpdf(likelihood, belief, rows, values, executor, extents)
+        return np.asarray(density + likelihood.log_slopes(values))
 
     def _row_draws(
         self, n_samples: int | None, X: Any, rng: np.random.Generator, alone: bool = False

@@ -18,10 +18,13 @@ from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.limits import CENSORED_BY_RULE, NAMES, check_limit, given_limit, spike_at_minimum
 from tensorcep.cp.estimators.noise import noise_dof, noise_sd, uneven_noise
 from tensorcep.cp.estimators.options import is_random, matching_scale
+from tensorcep.cp.estimators.powers import given_power, likelihood_of
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
+from tensorcep.cp.stored import Columns
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
+from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
 LARGEST = 1e140
@@ -57,6 +60,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Values at or above it are censored (a saturated sensor, a full score): they say only that the latent value plus
         its noise is not below it, and predictions are those of min(limit, f + noise). For the same methods. A model has
         a limit on one side; levels such as stars are for `CPOrdinalClassifier`.
+    power : float from 0 to 1 or "auto", default=1
+        The power of y that is Gaussian about the latent value (Box and Cox 1964), 0 for its logarithm: for positive
+        values whose noise grows with their level. Predictions, intervals and log scores are those of y. "auto": 1, 1/2
+        or 0, as predicts entries left out best by two standard errors. But for 1, `fit` alone, one noise and no limit.
     fit_intercept : bool or "auto", default="auto"
         Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
         it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
@@ -66,9 +73,11 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     Attributes
     ----------
     <attributes>
+    power_ : float
+        The power of y that was fitted.
     level_ : float
-        What was subtracted from y: a prediction is `level_` plus the latent value. A stream keeps that of its
-        beginning. 0 with a limit.
+        What was subtracted from y, or from its power (y^p - 1) / p: a prediction is `level_` plus the latent value. A
+        stream keeps that of its beginning. 0 with a limit.
     lower_limit_, upper_limit_ : float or None
         The limit at which values are censored; None where none are. A stream keeps that of its beginning.
     noise_precision_ : float
@@ -92,6 +101,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise: Any = "one"
     lower_limit: float | str | None = "auto"
     upper_limit: float | None = None
+    power: float | str = 1.0
     fit_intercept: bool | str = "auto"
 
     _own_attributes: ClassVar[tuple[str, ...]] = (
@@ -100,7 +110,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         "upper_limit_",
         "level_",
         "noise_",
+        "power_",
     )
+    power_: ClassVar[float] = 1.0  # as well
     upper_limit_: ClassVar[float | None] = None  # until a fit, and of models of version 0.1
     level_: ClassVar[float] = 0.0  # until a fit, and of models of version 0.1
     noise_: ClassVar[str | int] = "one"  # as well
@@ -113,7 +125,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         if self.upper_limit_ is not None:
             return censored_at(self.upper_limit_, UPPER)
         limit = getattr(self, "lower_limit_", None)
-        return gaussian_about(self.level_) if limit is None else censored_at(limit)
+        return of_power(self.power_, self.level_) if limit is None else censored_at(limit)
 
     def _asked_likelihood(self) -> Likelihood:
         limit, _ = given_limit(self.lower_limit, self.upper_limit)
@@ -123,13 +135,18 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         limit, side = given_limit(self.lower_limit, self.upper_limit)
+        power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
+        limit = limit if power == 1.0 else None
         if limit == "auto":
             limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
-        decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0}
+        decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
+        if power != 1.0:
+            likelihood, told = likelihood_of(1.0 if power == "auto" else power, y, self._has_intercept(chosen))
+            return likelihood, {**decided, **told, "power_": power}
         if self._has_intercept(chosen):
             level = float(np.mean(y))
         else:
@@ -148,6 +165,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
 
     def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+        given_power(self.power, None, "one", streaming=streaming)
         return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:

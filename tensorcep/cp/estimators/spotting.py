@@ -99,7 +99,7 @@ def _scored(
 ) -> tuple[np.ndarray, ...]:
     """Mean, sd, surprise and both tails of values (n,) of the likelihood's coding, at packed rows (n, K)."""
     mean, variance = observed_moments(likelihood, belief, rows, extent=extents)
-    surprise = -observed_logpdf(likelihood, belief, rows, values, extent=extents)
+    surprise = -observed_logpdf(likelihood, belief, rows, values, extent=extents) - likelihood.log_slopes(values)
     return mean, np.sqrt(variance), surprise, *observed_tails(likelihood, belief, rows, values, extents)
 
 

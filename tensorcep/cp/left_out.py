@@ -1,12 +1,13 @@
-"""How the noise differs, told by entries that quick mean-field fits leave out: not, between rows of a mode, or entries.
+"""A choice between problems by entries that quick mean-field fits leave out.
 
-Every kind of noise is fitted to the same entries from the same start; the others are a fifth, of few entries each fifth
-in turn. The kind that predicts them best by the mean log score is taken if it beats the same noise everywhere by more
-than chance: two standard errors of the difference.
+The same entries are fitted in every problem from the same start; those left out are a fifth, of few entries each fifth
+in turn. The problem that predicts them best by the mean log score is taken if it beats the first by more than chance:
+two standard errors of the difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,37 +20,43 @@ from tensorcep.cp.extents import some_entries
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.predict import observed_logpdf
-from tensorcep.cp.problem import Problem, Uneven
+from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 
 # Sweeps of a fit after the annealed ones.
 SWEEPS = 30
 # Parts of the entries, as many of which are left out in turn as hold so many entries; and the fewest entries.
 FOLDS, ENOUGH, FEWEST = 5, 4000, 100
+# An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
+MOST_WORSE = 10.0
 
 
-def noise_by_score(problem: Problem, method: AnyMethod, settings: Settings, **how: Any) -> Uneven | None:
-    """The kind of noise that predicts left out entries best; None where it is the same everywhere.
+def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Settings, **how: Any) -> int:
+    """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
 
     Parameters
     ----------
-    problem : Problem
-        With one noise.
+    problems : sequence of Problem
+        Of the same entries, in the same order.
     method, settings
-        Of a method whose noise may differ.
+        Of the fits.
     **how
-        The tolerance and threads of the fits, as `tensorcep.core.loop.run` takes them.
+        Their tolerance and threads, as `tensorcep.core.loop.run` takes them.
     """
-    kinds: list[Uneven | None] = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     sweeps = settings.get_params()["anneal"] + SWEEPS
-    scores = []
-    for place in _folds(problem):
-        known = _without(problem, place)
-        fits = [run(method, known._replace(uneven=kind), settings, max_iter=sweeps, **how).posterior for kind in kinds]
-        scores.append(np.stack([_scores(found, problem, place) for found in fits]))
-    if not scores:
-        return None
-    return kinds[best_by_score(np.concatenate(scores, axis=1))]
+    scores = [
+        np.stack(
+            [
+                _scores(run(method, known, settings, max_iter=sweeps, **how).posterior, problem, place)
+                for problem, known in ((one, _without(one, place)) for one in problems)
+            ]
+        )
+        for place in _folds(problems[0])
+    ]
+    if not scores or len(problems) == 1:
+        return 0
+    each = np.concatenate(scores, axis=1)
+    return best_by_score(np.maximum(each, each.max(axis=0) - MOST_WORSE))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:
@@ -69,8 +76,8 @@ def _without(problem: Problem, place: np.ndarray) -> Problem:
 
 
 def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
-    """Log predictive densities of the entries at these places."""
+    """Log predictive densities of the observations at these places."""
     rows, y = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
     with np.errstate(all="ignore"):
-        score = observed_logpdf(problem.likelihood, found.components(), rows, y)
+        score = observed_logpdf(problem.likelihood, found.components(), rows, y) + problem.likelihood.log_slopes(y)
     return np.where(np.isfinite(score), score, -np.inf)

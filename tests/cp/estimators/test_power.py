@@ -1,0 +1,107 @@
+"""CPRegressor of a power of the values."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from helpers.models import paper
+
+import tensorcep as tc
+from tensorcep.cli import main
+from tensorcep.metrics import coverage, rmse
+
+SHAPE = (25, 20, 15)
+
+
+@cache
+def simulated(power=0.0):
+    """Coordinates, values of which this power is Gaussian, and the power of their medians."""
+    found = tc.simulate_cp(SHAPE, 2, 2400, prior_mean=0.0, prior_sd=1.0, noise_precision=6.0, random_state=5)
+    g, f = found.tensor.values, found.latent
+    if power == 0.0:
+        return found.tensor.coords, np.exp(g), f
+    low = 1.0 - g.min()
+    return found.tensor.coords, (g + low) ** (1 / power), f
+
+
+def model(**how):
+    given = {"method": "vmp", "prior": "learned", "lower_limit": None, "random_state": 0} | how
+    return paper(tc.CPRegressor, 2, **given)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the plain fits, which find nothing
+@pytest.mark.parametrize("method", ["vmp", "cep", "gibbs"])
+def test_power_predicts_values_whose_noise_grows_with_them(method):
+    X, y, f = simulated()
+    sampler = {"max_iter": 100, "n_chains": 2} if method == "gibbs" else {}
+    plain, logs = (model(method=method, power=p, **sampler).fit(X[:2000], y[:2000]) for p in (1.0, 0.0))
+    X, y, f = X[2000:], y[2000:], f[2000:]
+    assert (logs.power_, plain.power_) == (0.0, 1.0)
+    assert logs.log_score(X, y).mean() > plain.log_score(X, y).mean() + 0.3
+    assert np.median(np.abs(y - logs.predict(X))) < np.median(np.abs(y - plain.predict(X)))
+    assert rmse(f, logs.predict_latent(X)[0]) < 0.3
+    assert 0.85 < coverage(y, *logs.predict_interval(X, 0.9).T) < 0.95
+    mean, sd = logs.predict(X[:20], return_std=True)
+    draws = logs.sample_y(X[:20], 4000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, rtol=0.2)
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.5)
+
+
+@pytest.mark.parametrize(("power", "found"), [(0.0, 0.0), (1.0, 1.0), (0.5, 0.5)])
+def test_auto_finds_the_power(power, found):
+    X, y, _ = simulated(power)
+    assert model(power="auto").fit(X, y).power_ == found
+
+
+def test_auto_leaves_values_that_are_not_positive_alone():
+    X, y, _ = simulated()
+    own = model(power="auto").fit(X, y - 1.0)
+    assert own.power_ == 1.0
+    np.testing.assert_array_equal(own.predict(X), model().fit(X, y - 1.0).predict(X))
+
+
+def test_power_comes_back_from_a_file_and_scores_of_anomalies_are_those_of_y(tmp_path):
+    X, y, _ = simulated()
+    own = model(power=0.0).fit(X, y)
+    own.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz")
+    assert again.power_ == 0.0
+    np.testing.assert_array_equal(again.predict(X), own.predict(X))
+    np.testing.assert_allclose(own.anomaly_score(X, y)["surprise"], -own.log_score(X, y), rtol=1e-12)
+    scaled = model(power=0.0).fit(X, 7.0 * y)
+    np.testing.assert_allclose(scaled.predict(X), 7.0 * own.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"power": 2.0}, "power must be"),
+        ({"power": 0.5, "lower_limit": 0.1}, "power=0.5 cannot be used with a limit; leave one of them out"),
+        ({"power": 0.0, "noise": "entry"}, "power=0.0 cannot be used with noise='entry'"),
+    ],
+)
+def test_power_is_refused_in_a_sentence(how, words):
+    X, y, _ = simulated()
+    with pytest.raises(ValueError, match=words):
+        model(**how).fit(X, y)
+
+
+def test_power_is_for_fits():
+    X, y, _ = simulated()
+    with pytest.raises(ValueError, match="power=0.0 cannot be used with partial_fit or stream"):
+        model(power=0.0).partial_fit(X, y)
+
+
+@pytest.mark.slow
+def test_command_line_takes_a_power(tmp_path, monkeypatch, capsys):
+    X, y, _ = simulated()
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("data.csv", np.column_stack([X, y]), "%d,%d,%d,%.17g", ",", header="a,b,c,y", comments="")
+    how = ["--rank", "2", "--method", "vmp", "-q"]
+    assert main(["fit", "data.csv", "-o", "m.npz", "--power", "auto", *how]) == 0
+    assert main(["info", "m.npz"]) == 0
+    assert "logarithms of values are Gaussian" in capsys.readouterr().out
+    assert main(["fit", "data.csv", "-o", "o.npz", "--power", "0", "--likelihood", "poisson"]) != 0
+    assert "--power is for real values; got --likelihood poisson" in capsys.readouterr().err
