@@ -76,7 +76,16 @@ def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.
 
 
 @block_kernel
-def _weigh(first, last, own, others, j, value, weight, target):
+def _weigh(
+    first: int,
+    last: int,
+    own: np.ndarray,
+    others: np.ndarray,
+    j: int,
+    value: np.ndarray,
+    weight: np.ndarray,
+    target: np.ndarray,
+) -> None:
     """Weights and targets of the entries first:last from the precisions `own` of the packed rows others[:, j]."""
     for n in range(first, last):
         w = own[others[n, j]]
