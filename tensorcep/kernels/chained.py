@@ -16,27 +16,61 @@ Source: Rue and Held (2005), Gaussian Markov Random Fields, sec. 2.4; Takahashi,
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.outer import COLUMNS, ROWS, add_row, add_tile, multiply_rows, scale_row
-from tensorcep.kernels.panels import FEW, eliminate_few, eliminate_lines
-from tensorcep.kernels.streams import normal, start_stream
+from tensorcep.core.jit import block_kernel, inlined, kernel
+from tensorcep.kernels.outer import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, read_ahead, scale_row
+from tensorcep.kernels.panels import FEW, eliminate_block, eliminate_few, eliminate_lines, mean_of_block
+from tensorcep.kernels.streams import normals, start_stream
 
 # Between these the product of pivots stays before its logarithm is taken: that of each takes as long as much else.
 LEAST_PRODUCT, MOST_PRODUCT = 1e-100, 1e100
+# Numbers of a line of the cache, and how many blocks before it is needed one is fetched.
+LINE, AHEAD = 8, 12
+
+
+class Carry(NamedTuple):
+    """What elimination of the blocks before a block leaves for it, and room.
+
+    Attributes
+    ----------
+    start : (S, S)
+        What is added to the upper triangle of the block's precision.
+    h : (1, S)
+        What is added to its natural mean.
+    sums : (2,)
+        A log determinant, and a product of inverse pivots whose logarithm is not taken off it yet.
+    A, following : (S, S), and inverse : (S,)
+    more : tuple of arrays
+        Room of `_eliminate_many`.
+    """
+
+    start: np.ndarray
+    h: np.ndarray
+    sums: np.ndarray
+    A: np.ndarray
+    following: np.ndarray
+    inverse: np.ndarray
+    more: tuple[np.ndarray, ...]
+
+
+def nothing_before(D: int) -> Carry:
+    """What the first block of D numbers begins with."""
+    S = padded(D)
+    more = np.eye(S), np.zeros((1, S)), np.zeros((COLUMNS, COLUMNS)), np.zeros((COLUMNS, S)), *np.zeros((2, S, S))
+    room = np.eye(S), np.eye(S), np.ones(S), (*more, np.empty(D))
+    return Carry(np.zeros((S, S)), np.zeros((1, S)), np.array([0.0, 1.0]), *room)
 
 
 @block_kernel
-def _load(t, Lam, precision, own, A):
-    """The first D lines and columns of A become those of precision Lam[t] + diag(own[t])."""
+def _load(q, Lam, precision, t, own, A):
+    """The upper triangle of the first D lines of A becomes that of precision Lam[q] + diag(own[t])."""
     for i in range(own.shape[1]):
         row = i * (i + 1) // 2
         for j in range(i + 1):
-            number = precision * Lam[t, row + j]
-            A[i, j] = number
-            A[j, i] = number
+            A[j, i] = precision * Lam[q, row + j]
         A[i, i] += own[t, i]
 
 
@@ -71,111 +105,142 @@ def _eliminate_below(first, panel, spare, A, V, h, inverse):
 
 
 @block_kernel
-def _factorise(D, A, V, h, panel, spare, inverse):
+def _factorise(A, V, h, panel, spare, inverse):
     """V A V' becomes diagonal, with `inverse` (S,) for its inverse, V being lower triangular, and h (1, S) becomes V h.
 
-    A and V are (S, S), of which D lines count; the others of A are those of the unit matrix. A is overwritten; `panel`
-    (COLUMNS, COLUMNS) and `spare` (COLUMNS, S) are room.
+    A and V are (S, S), more than one panel wide. A is overwritten; `panel` (COLUMNS, COLUMNS) and `spare` (COLUMNS, S)
+    are room.
     """
     S = len(A)
-    if D <= FEW:
-        eliminate_few(A, 0, S, inverse, 0, V)
-    elif S == COLUMNS:
-        eliminate_lines(A, 0, S, inverse, 0, V)
-    else:
-        V[:] = 0.0
+    V[:] = 0.0
     for first in range(0, S, COLUMNS):
-        if S > COLUMNS:
-            eliminate_lines(A, first * S + first, S, inverse, first, panel)
+        eliminate_lines(A, first * S + first, S, inverse, first, panel)
         for i in range(COLUMNS - 1, -1, -1):
             for j in range(i):
-                h[0, first + i] += (panel[i, j] if S > COLUMNS else V[i, j]) * h[0, first + j]
-        if S > COLUMNS:
-            _eliminate_below(first, panel, spare, A, V, h, inverse)
+                h[0, first + i] += panel[i, j] * h[0, first + j]
+        _eliminate_below(first, panel, spare, A, V, h, inverse)
+
+
+@block_kernel
+def _take_off(D, V, c, h, inverse, moved, minus, following):
+    """Take what a block says of the next one off `following`; h (1, S) becomes what it adds to the natural mean."""
+    S = len(V)
+    for q in range(D):
+        size = (q & -COLUMNS) + COLUMNS
+        multiply_rows(moved, q * S, V, q * S, c, 0, size)
+        scale_row(minus, q * S, moved, q * S, -inverse[q], size)
+    for j in range(0, D, COLUMNS):
+        for i in range(0, j + COLUMNS, ROWS):
+            add_tile(D - j, moved, j * S + i, S, 1, minus, j * S + j, S, following, i * S + j, S)
+
+
+@inlined
+def _eliminate_many(t, q, given, A, h, V, y, inverse, following, room):
+    """As `panels.eliminate_block`, of more lines than one panel has."""
+    eta, field, between, precision = given
+    root, c, panel, spare, moved, minus, past = room
+    m, (D, S) = len(V), (eta.shape[1], len(A))
+    for i in range(D):
+        h[0, i] += precision * eta[q, i] + field[t, i]
+        c[0, i] = between[t, i] if t + 1 < m else 0.0
+    _factorise(A, root, h, panel, spare, inverse)
+    _take_off(D, root, c, h, inverse, moved, minus, following)
+    for i in range(D):
+        row, scale, past[i] = i * (i + 1) // 2, math.sqrt(inverse[i]), h[0, i]
+        y[t, i] = scale * past[i]
+        for j in range(i + 1):
+            V[t, row + j] = scale * root[i, j]
+    h[:] = 0.0
+    for i in range(D):
+        add_row(h, 0, minus, i * S, -past[i], (i & -COLUMNS) + COLUMNS)
 
 
 @kernel
-def eliminate(Lam, eta, precision, own, field, between, V, y):
-    """Eliminate forwards: packed V (m, P) and y (m, D) of packed blocks Lam (m, P) and natural means eta (m, D).
+def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
+    """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of.
 
-    Both are times `precision`, beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). Gives the log
-    determinant of the whole precision, NaN if it is not positive definite. V may be Lam.
+    Gives packed V (m, P) and y (m, D) of these blocks. Both, packed blocks and natural means, are times `precision`,
+    beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). `carry` (Carry) has what is before and,
+    then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
+    NaN if it is not positive definite.
     """
-    m, D = y.shape
-    S = -(-D // COLUMNS) * COLUMNS
-    A, following, root, c, h = np.eye(S), np.eye(S), np.eye(S), np.zeros((1, S)), np.zeros((1, S))
-    panel, spare, inverse = np.zeros((COLUMNS, COLUMNS)), np.zeros((COLUMNS, S)), np.ones(S)
-    moved, minus = np.zeros((S, S)), np.zeros((S, S))  # V C, and less it over the pivots
-    log_det, product, past = 0.0, 1.0, np.empty(D)
-    _load(0, Lam, precision, own, following)
-    for t in range(m):
+    k, (m, D), P = len(Lam), y.shape, V.shape[1]
+    start, h, sums, A, following, inverse, more = carry
+    log_det, product = sums[0], sums[1]
+    _load(0, Lam, precision, first, own, following)
+    for i in range(D):
+        for j in range(i + 1):
+            following[j, i] += start[j, i]
+    for q in range(k):
         A, following = following, A
-        if t + 1 < m:  # in time for what is stored by numbers to be loaded as vectors
-            _load(t + 1, Lam, precision, own, following)
+        t = first + q
+        if q + 1 < k:  # in time for what is stored by numbers to be loaded as vectors
+            _load(q + 1, Lam, precision, t + 1, own, following)
+        else:
+            following[:D, :D] = 0.0
+        E = D if t + 1 < m else 0
+        if D <= FEW:
+            eliminate_few(A, h, eta, q * D, field, between, t * D, D, E, precision, V, t * P, y, inverse, following)
+        elif len(A) == COLUMNS:
+            eliminate_block(A, h, eta, q * D, field, between, t * D, D, E, precision, V, t * P, y, inverse, following)
+        else:
+            _eliminate_many(t, q, (eta, field, between, precision), A, h, V, y, inverse, following, more)
         for i in range(D):
-            h[0, i] += precision * eta[t, i] + field[t, i]
-        _factorise(D, A, root, h, panel, spare, inverse)
-        if t + 1 < m:
-            for i in range(D):
-                c[0, i] = between[t, i]
-            for q in range(D):
-                size = (q & -COLUMNS) + COLUMNS
-                multiply_rows(moved, q * S, root, q * S, c, 0, size)
-                scale_row(minus, q * S, moved, q * S, -inverse[q], size)
-            for j in range(0, D, COLUMNS):
-                for i in range(0, j + COLUMNS, ROWS):
-                    add_tile(D - j, moved, j * S + i, S, 1, minus, j * S + j, S, following, i * S + j, S)
-        for i in range(D):
-            row, scale, past[i] = i * (i + 1) // 2, math.sqrt(inverse[i]), h[0, i]
-            y[t, i] = scale * past[i]
-            for j in range(i + 1):
-                V[t, row + j] = scale * root[i, j]
             if not inverse[i] > 0.0:
                 return np.nan
             product *= inverse[i]
             if not LEAST_PRODUCT < product < MOST_PRODUCT:
                 log_det -= math.log(product)
                 product = 1.0
-        h[:] = 0.0
-        if t + 1 < m:
-            for q in range(D):
-                add_row(h, 0, minus, q * S, -past[q], (q & -COLUMNS) + COLUMNS)
+    for i in range(D):
+        for j in range(i + 1):
+            start[j, i] = following[j, i]
+    sums[0], sums[1] = log_det, product
     return log_det - math.log(product)
 
 
 @block_kernel
-def _conditional_mean(t, V, rest, between, following, x):
-    """x = V_t' (rest + V_t C x_{t+1}); of the last block, which has no `following`, without the second part.
+def _draw_block(t, V, y, noise, between, x, rest, out):
+    """out[t] and x become V_t' (y_t + noise + V_t C x), x (S,) being the next block before; the last one has none.
 
-    `rest` (D,) is overwritten, and so is what `following` points to.
+    noise and rest are (S,), the latter room.
     """
-    D = len(rest)
-    if t < len(between):
-        for i in range(D):
-            following[i] *= between[t, i]
-        for i in range(D):
-            row = i * (i + 1) // 2
-            for j in range(i + 1):
-                rest[i] += V[t, row + j] * following[j]
+    m, (D, P) = len(V), (y.shape[1], V.shape[1])
+    E = D if t + 1 < m else 0
+    if len(x) == COLUMNS:
+        mean_of_block(V, t * P, y, noise, between, t * D, D, E, x, out)
+        return
+    for i in range(D):
+        x[i] = x[i] * between[t, i] if i < E else 0.0
+    for i in range(D):
+        row, rest[i] = i * (i + 1) // 2, y[t, i] + noise[i]
+        for j in range(i + 1):
+            rest[i] += V[t, row + j] * x[j]
     for i in range(D):
         row = i * (i + 1) // 2
         x[i] = 0.0
         for j in range(i + 1):
             x[j] += V[t, row + j] * rest[i]
+    for i in range(D):
+        out[t, i] = x[i]
 
 
 @kernel
 def draw_back(V, y, between, key, out):
     """A draw of all blocks to out (m, D) after `eliminate`; `key` is (seed, sweep, what) of the stream."""
-    m, D = y.shape
-    rest, following, s = np.empty(D), np.empty(D), np.zeros(4, dtype=np.uint64)
-    for t in range(m - 1, -1, -1):
-        start_stream(s, key[0], key[1], key[2] * (1 << 32) + t)
-        for i in range(D):
-            rest[i] = y[t, i] + normal(s)
-        _conditional_mean(t, V, rest, between, following, out[t])
-        for i in range(D):
-            following[i] = out[t, i]
+    (m, D), P = y.shape, V.shape[1]
+    S = -(-D // COLUMNS) * COLUMNS
+    x, rest, spare, s = np.zeros(S), np.zeros(S), np.empty(S + 1), np.zeros(4, dtype=np.uint64)
+    noise, following = np.zeros(S + 1), np.zeros(S + 1)
+    for t in range(m, -1, -1):
+        noise, following = following, noise
+        for i in range(0, P, LINE):  # backwards, what is next is not foreseen
+            read_ahead(V, (t - AHEAD) * P + i)
+        if t > 0:  # in time for what is stored by numbers to be loaded as vectors
+            start_stream(s, key[0], key[1], key[2] * (1 << 32) + t - 1)
+            normals(s, D, following, spare)
+        if t < m:
+            _draw_block(t, V, y, noise, between, x, rest, out)
 
 
 @block_kernel
@@ -195,15 +260,12 @@ def marginals_back(V, y, between, mean, cov, cross):
     """
     m, D = y.shape
     S = -(-D // COLUMNS) * COLUMNS
-    rest, following = np.empty(D), np.empty(D)
+    rest, x, nothing = np.zeros(S), np.zeros(S), np.zeros(S)
     root, inverse, moved = np.zeros((S, S)), np.zeros((S, S)), np.zeros((S, S))
     now, between_both = np.zeros((S, S)), np.zeros((S, S))
     for t in range(m - 1, -1, -1):
+        _draw_block(t, V, y, nothing, between, x, rest, mean)
         for i in range(D):
-            rest[i] = y[t, i]
-        _conditional_mean(t, V, rest, between, following, mean[t])
-        for i in range(D):
-            following[i] = mean[t, i]
             row = i * (i + 1) // 2
             for j in range(i + 1):
                 root[i, j] = V[t, row + j]

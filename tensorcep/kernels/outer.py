@@ -22,7 +22,7 @@ from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_prod
 # summed over the vectors in their order, whatever the tile.
 COLUMNS = 8
 ROWS = 8 if binding.get_host_cpu_features().get("avx512f") else 4
-_VECTOR = ir.VectorType(ir.DoubleType(), COLUMNS)
+VECTOR = ir.VectorType(ir.DoubleType(), COLUMNS)
 
 
 def padded(n: int) -> int:
@@ -37,13 +37,13 @@ def _number(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
 
 def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
     """Pointer to COLUMNS numbers."""
-    return builder.bitcast(_number(builder, array, start, offset), _VECTOR.as_pointer())
+    return builder.bitcast(_number(builder, array, start, offset), VECTOR.as_pointer())
 
 
 def everywhere(builder: Any, number: Any) -> Any:
     """One number in all places of a vector."""
     nothing, mask = (
-        ir.Constant(_VECTOR, ir.Undefined),
+        ir.Constant(VECTOR, ir.Undefined),
         ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [0] * COLUMNS),
     )
     x = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
@@ -244,7 +244,7 @@ def _scalar(x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
             pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
             return [emit_add_product(builder, *totals, *(builder.load(pointer, align=8) for pointer in pointers))]
 
-        nothing = ir.Constant(_VECTOR, [0.0] * COLUMNS)
+        nothing = ir.Constant(VECTOR, [0.0] * COLUMNS)
         (total,) = emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [nothing], body)
         numbers = [builder.extract_element(total, ir.Constant(ir.IntType(32), c)) for c in range(COLUMNS)]
         while len(numbers) > 1:

@@ -82,6 +82,22 @@ def normal(s):
 
 
 @block_kernel
+def normals(s, n, x, q):
+    """The next n draws of `normal` to x[:n]; x and q, room, are longer than n.
+
+    What is not taken is overwritten: a jump for each would be foreseen wrongly in one case of five.
+    """
+    taken = 0
+    while taken < n:
+        a = 2.0 * uniform(s) - 1.0
+        b = 2.0 * uniform(s) - 1.0
+        x[taken], q[taken] = a, a * a + b * b
+        taken += 1 if 0.0 < q[taken] < 1.0 else 0
+    for i in range(n):
+        x[i] *= math.sqrt(-2.0 * math.log(q[i]) / q[i])
+
+
+@block_kernel
 def truncated_normal(s, low):
     """A standard normal draw given that it is above `low` (Robert 1995, Statistics and Computing 5)."""
     if low < EXPONENTIAL_FROM:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.kernels.chained import draw_back, eliminate, marginals_back
+from tensorcep.kernels.chained import draw_back, eliminate, marginals_back, nothing_before
 from tensorcep.priors.axis import Links
 
 # Couplings below this are none.
@@ -80,6 +80,28 @@ def draw(
     return _unfolded(out, len(prior.own)) if prior.of.closed else out
 
 
+class PiecewiseDraw:
+    """A draw as by `draw`, of rows on a line whose entries are told of some rows at a time, in order."""
+
+    def __init__(self, prior: Links, precision: float):
+        n, D = prior.own.shape
+        self.prior, self.precision, self.told, self.log_det = prior, float(precision), 0, 0.0
+        self.V, self.y, self.carry = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), nothing_before(D)
+
+    def tell(self, Lam: np.ndarray, eta: np.ndarray) -> None:
+        """What the entries of the next k rows say, (k, P) and (k, D)."""
+        prior, V, y = self.prior, self.V, self.y
+        parts = Lam, eta, self.precision, prior.own, prior.field, prior.between
+        self.log_det = _checked(eliminate(self.told, *parts, V, y, self.carry))
+        self.told += len(Lam)
+
+    def rows(self, key: tuple[int, int, int]) -> np.ndarray:
+        """The draw (n, D) once all is told."""
+        out = np.empty_like(self.y)
+        draw_back(self.V, self.y, self.prior.between, key, out)
+        return out
+
+
 def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
     """The moments of the rows whose entries say `precision` times Lam (n, P), eta (n, D).
 
@@ -98,10 +120,14 @@ def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float =
 
 def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
-    log_det = float(eliminate(*blocks, V, y))
+    return V, y, _checked(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
+
+
+def _checked(log_det: float) -> float:
+    """The log determinant, if it is one."""
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
-    return V, y, log_det
+    return float(log_det)
 
 
 def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> Blocks:

@@ -12,7 +12,7 @@ from helpers.problems import fit, problem
 
 from tensorcep.core.packing import pack
 from tensorcep.kernels import lanes
-from tensorcep.kernels.chained import eliminate, marginals_back
+from tensorcep.kernels.chained import eliminate, marginals_back, nothing_before
 from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
 from tensorcep.kernels.outer import add_outer_products, padded
 from tensorcep.kernels.rows import row_moments, scatter_add
@@ -70,7 +70,9 @@ def of_chains(rng: np.random.Generator) -> dict[str, np.ndarray]:
         root, m = rng.standard_normal((5, D, D)), 5
         Lam, y, between = pack(root @ root.swapaxes(1, 2)), np.empty((m, D)), rng.random((m - 1, D))
         V, own, mean = np.empty_like(Lam), 2.0 + rng.random((m, D)), np.empty((m, D))
-        result[f"log_det {D}"] = np.array(eliminate(Lam, rng.random((m, D)), 0.5, own, own, between, V, y))
+        result[f"log_det {D}"] = np.array(
+            eliminate(0, Lam, rng.random((m, D)), 0.5, own, own, between, V, y, nothing_before(D))
+        )
         marginals_back(V, y, between, mean, Lam, between.copy())
         result |= {f"mean {D}": mean, f"cov {D}": Lam}
     x, narrow = rng.standard_normal((19, 11)), rng.standard_normal((11, 3))

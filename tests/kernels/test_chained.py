@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.kernels.chained import draw_back, eliminate, marginals_back
+from tensorcep.kernels.chained import draw_back, eliminate, marginals_back, nothing_before
 
 PRECISION = 0.7
 
@@ -31,7 +31,9 @@ def test_moments_and_draws_are_those_of_the_dense_precision(rng, D):
     _, eta, _, _, field, between = given
     V, y, out = np.empty_like(given[0]), np.empty((m, D)), np.empty((m, D))
     dense = K.reshape(m * D, m * D)
-    assert eliminate(*given, V, y) == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-12)
+    assert eliminate(0, *given, V, y, nothing_before(y.shape[1])) == pytest.approx(
+        np.linalg.slogdet(dense)[1], rel=1e-12
+    )
     S = np.linalg.inv(dense)
     mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(between)
     marginals_back(V, y, between, mean, cov, cross)
@@ -49,8 +51,8 @@ def test_moments_and_draws_are_those_of_the_dense_precision(rng, D):
 def test_factor_may_take_the_place_of_the_blocks(rng, D):
     given, _ = chain(rng, 4, D)
     V, y, again = np.empty_like(given[0]), np.empty((4, D)), np.empty((4, D))
-    eliminate(*given, V, y)
-    eliminate(*given, given[0], again)
+    eliminate(0, *given, V, y, nothing_before(y.shape[1]))
+    eliminate(0, *given, given[0], again, nothing_before(D))
     np.testing.assert_array_equal(given[0], V)
     np.testing.assert_array_equal(again, y)
 
@@ -59,4 +61,18 @@ def test_factor_may_take_the_place_of_the_blocks(rng, D):
 def test_precision_that_is_not_positive_definite_is_seen(rng, D):
     given, _ = chain(rng, 4, D)
     given[3][2, : min(2, D)] = -50.0  # two of them, whose product is positive
-    assert np.isnan(eliminate(*given, np.empty_like(given[0]), np.empty((4, D))))
+    assert np.isnan(eliminate(0, *given, np.empty_like(given[0]), np.empty((4, D)), nothing_before(D)))
+
+
+@pytest.mark.parametrize("D", [2, 3, 8, 9, 17])
+def test_chain_that_is_told_in_pieces_is_the_same(rng, D):
+    given, _ = chain(rng, 7, D)
+    Lam, eta, *rest = given
+    V, y, carry = np.empty_like(Lam), np.empty((7, D)), nothing_before(D)
+    whole, of_whole = np.empty_like(Lam), np.empty((7, D))
+    log_det = eliminate(0, *given, whole, of_whole, nothing_before(D))
+    for first, last in ((0, 1), (1, 4), (4, 7)):
+        found = eliminate(first, Lam[first:last], eta[first:last], *rest, V, y, carry)
+    np.testing.assert_allclose(V, whole, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(y, of_whole, rtol=0, atol=1e-13)
+    assert found == pytest.approx(log_det, rel=1e-13)

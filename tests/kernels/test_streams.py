@@ -7,7 +7,16 @@ import pytest
 from scipy import stats
 
 from tensorcep.core.jit import kernel
-from tensorcep.kernels.streams import exponential, gamma, new_stream, normal, start_stream, truncated_normal, uniform
+from tensorcep.kernels.streams import (
+    exponential,
+    gamma,
+    new_stream,
+    normal,
+    normals,
+    start_stream,
+    truncated_normal,
+    uniform,
+)
 
 N = 200_000
 
@@ -32,6 +41,14 @@ def draws(what, parameter=0.0, n=N, key=(1, 2, 3)):
     start_stream(s, *key)
     fill(s, what, parameter, out)
     return out
+
+
+def test_normals_are_the_next_draws_of_normal():
+    s, x, room = new_stream(), np.empty(1001), np.empty(1001)
+    start_stream(s, 1, 2, 3)
+    normals(s, 600, x, room)
+    normals(s, 400, x[600:], room)
+    np.testing.assert_allclose(x[:1000], draws(2, n=1000), rtol=1e-14)
 
 
 def test_streams_follow_xoshiro256_plus_plus():

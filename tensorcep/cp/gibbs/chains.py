@@ -140,7 +140,7 @@ def draw_factors(
     for k in modes:
         columns = chains.columns[k]
         given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
-        given = given if noise is None else of_row_noise(k, noise, by_row, first)
+        given = given if noise is None else of_row_noise(k, noise, by_row, first, executor)
         source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
         executor.run(arrange, 0, len(source), factors, columns.order, source)
         fit = np.zeros(problem.shape[k])

@@ -19,6 +19,8 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.read_stored import in_pieces
 from tensorcep.kernels.rows import squares_left
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
+from tensorcep.priors.axis import Links
+from tensorcep.priors.blocks import PiecewiseDraw
 from tensorcep.priors.coupled import Joint, as_slice, draw, in_place
 from tensorcep.priors.field import Field
 from tensorcep.priors.gaps import draw_gaps
@@ -27,6 +29,8 @@ from tensorcep.priors.record import clocks_of
 
 # Numbers of rows of a graph that gaps are filled of at a time.
 NUMBERS_AT_A_TIME = 20_000_000
+# Numbers of sums that a cache holds.
+NUMBERS_IN_CACHE = 50_000
 
 
 def draw_series(
@@ -45,20 +49,51 @@ def draw_series(
     `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
     """
     offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
+    own = in_place(prior.of)
+    free = as_slice(columns.free[columns.free >= 0])
+    at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
+    mine = factors[offset : offset + n]
+    if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):
+        mine[at] = _in_pieces(prior, cuts, record, precision, key, rooms, executor)
+        return 0.0
     Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
-    own = in_place(prior.of)
     said, linear = Lam[own], eta[own]
-    rows = draw(prior, said, linear, key, precision, overwrite=not told)
-    free = as_slice(columns.free[columns.free >= 0])
-    at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
-    factors[offset : offset + n][at] = rows
+    mine[at] = rows = draw(prior, said, linear, key, precision, overwrite=not told)
     if not told:
         return 0.0
     fit = np.empty(len(rows))
     executor.run(squares_left, 0, len(rows), said, linear, rows, fit)
     return float(squares.sum() + fit.sum())
+
+
+def _in_pieces(
+    prior: Links,
+    cuts: np.ndarray,
+    record: tuple[Any, ...],
+    precision: float,
+    key: tuple[int, int, int],
+    rooms: Rooms,
+    executor: Executor,
+) -> np.ndarray:
+    """The draw, of sums over entries that stay in the cache until they are read: there are as many as of the rows."""
+    D, place, drawn = prior.own.shape[1], prior.of.place, PiecewiseDraw(prior, precision)
+    P = D * (D + 1) // 2
+    ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
+    ends = np.unique(np.append(ends, len(cuts) - 1))
+    size = int(np.diff(cuts[ends]).max())
+    Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
+    for a, b in itertools.pairwise(ends.tolist()):
+        first, last = int(cuts[a]), int(cuts[b])
+        rooms.start()
+        shifted = record[0] + first, *record[1:]
+        executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
+        mine = place[slice(*np.searchsorted(place, (first, last)))]
+        if len(mine):
+            some = as_slice(mine - first)
+            drawn.tell(Lam[some], eta[some])
+    return drawn.rows(key)
 
 
 def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:

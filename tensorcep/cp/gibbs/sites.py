@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.core.jit import block_kernel
 from tensorcep.core.scratch import on_scratch, room_of
 from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.problem import Problem
@@ -74,13 +75,34 @@ def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.
     np.take(source, place[first:last], out=out[first:last], mode="clip")
 
 
+@block_kernel
+def _weigh(
+    first: int,
+    last: int,
+    own: np.ndarray,
+    others: np.ndarray,
+    j: int,
+    value: np.ndarray,
+    weight: np.ndarray,
+    target: np.ndarray,
+) -> None:
+    """Weights and targets of the entries first:last from the precisions `own` of the packed rows others[:, j]."""
+    for n in range(first, last):
+        w = own[others[n, j]]
+        weight[n] = w
+        target[n] = w * value[n]
+
+
 def of_row_noise(
-    k: int, noise: RowNoise, by_row: EntriesByRow, first: np.ndarray
+    k: int, noise: RowNoise, by_row: EntriesByRow, first: np.ndarray, executor: Executor
 ) -> tuple[tuple[int, np.ndarray, np.ndarray], np.ndarray]:
     """What the entries say in mode k, and the precision by which that is multiplied: it weighs them in other modes."""
     if k == noise.mode:
         return (0, NOTHING, by_row.value), noise.precision
     n = len(by_row.value) // (len(first) - 1)
     mine = slice(k * n, (k + 1) * n)
-    weight = noise.precision[by_row.others[mine, noise.mode - (noise.mode > k)] - first[noise.mode]]
-    return (k * n, weight, weight * by_row.value[mine]), np.ones(1)
+    own = np.concatenate([np.zeros(first[noise.mode]), noise.precision])
+    weight, target = np.empty(n), np.empty(n)
+    given = own, by_row.others[mine], noise.mode - (noise.mode > k), by_row.value[mine]
+    executor.run(_weigh, 0, n, *given, weight, target)
+    return (k * n, weight, target), np.ones(1)
