@@ -2,11 +2,11 @@
 
 A sweep of mean field takes several times as long as one of a chain, and where rows have many labels chains find from
 random starts what pilots find, and more (held-out training entries of DBLP: log score -.279 after 25 sweeps of four
-chains; -.280 by the pilot of the CP component, in twice their time; AUC .9752 without pilots, .9745 with them). Where
+chains; -.280 by the pilot of the CP component, in twice their time; AUC .9750 without pilots, .9745 with them). Where
 chains are stuck the first fit of a pilot is ahead of them, and everything is as if they had not been asked.
 
-Chains without the CP component are asked, too, and go on where they predict better: they have fewer columns, which mix
-better.
+Chains without the CP component are asked, too, and go on where they predict better: of their fewer columns a sweep takes
+half the time (DBLP: log score -.266 against -.279, in the end an AUC of .9744).
 """
 
 from __future__ import annotations

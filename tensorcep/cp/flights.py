@@ -78,7 +78,7 @@ def grown(
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
 
     def searched(of: Pilot, found: Found, least: float, thorough: bool = True) -> Found:
-        for _ in range(rounds if found.good >= least else 0):
+        for _ in range(0 if found.good < least else rounds):  # a bound may be nan
             more = with_more_components(of.problem, found.belief, thorough)
             if more is None:
                 break
