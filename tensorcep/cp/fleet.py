@@ -16,21 +16,23 @@ MANY = 50_000
 LEAST_SHOWN = 0.05
 
 
-def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
+def fly_all(plan: Plan, place: np.ndarray, least: float = -np.inf) -> list[Flown]:
     """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
 
     The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
-    what others leave over.
+    what others leave over. Below `least`, the mean log score of others, a pilot does not look for more, and the one of
+    all columns stays where it is.
     """
     packed = entries_in_memory(plan.problem, place)
     flown: list[Flown] = []
     for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
         pilot = plan.pilots[number]
         whole = len(pilot.columns) == plan.problem.rank
-        if whole and flown and len(packed.permutation) >= MANY and not _lacks_some(flown, plan, packed):
+        behind = bool(flown) and score_of(best_of(flown)) < least
+        if whole and flown and len(packed.permutation) >= MANY and (behind or not _lacks_some(flown, plan, packed)):
             continue
         rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
-        found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place)
+        found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place, least)
         if found is not None:
             beside = found.beside or beside_chains(found.belief, plan.problem, place)
             pilot = found.pilot._replace(problem=found.pilot.problem._replace(entries=pilot.problem.entries))
@@ -42,7 +44,12 @@ def best_of(flown: list[Flown]) -> Flown:
     """The pilot that predicts the entries left out best; the first in the plan where there are none."""
     if not len(flown[0].beside.mean):
         return min(flown, key=lambda one: one.number)
-    return max(flown, key=lambda one: float(one.beside.log_density.mean()))
+    return max(flown, key=score_of)
+
+
+def score_of(flown: Flown) -> float:
+    """The mean log score of the entries left out."""
+    return float(flown.beside.log_density.mean())
 
 
 def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:

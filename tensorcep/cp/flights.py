@@ -64,18 +64,21 @@ class Found(NamedTuple):
     beside: Beside | None = None
 
 
-def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
+def grown(
+    pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None, least: float = -np.inf
+) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
     Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
     searched once more. The search ends where entries that the pilot was not given, at these places of the plan's
     problem, gain no more; without any, where the bound does not. With such entries, sweeps over very many have the
-    columns alone that were found to be in use. None where it leaves the finite numbers, as wild counts can make it.
+    columns alone that were found to be in use. Nothing is searched beside a fit to all of what is below `least`. None
+    where it leaves the finite numbers, as wild counts can make it.
     """
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
 
-    def searched(of: Pilot, found: Found, thorough: bool = True) -> Found:
-        for _ in range(rounds):
+    def searched(of: Pilot, found: Found, least: float, thorough: bool = True) -> Found:
+        for _ in range(0 if found.good < least else rounds):  # a bound may be nan
             more = with_more_components(of.problem, found.belief, thorough)
             if more is None:
                 break
@@ -88,13 +91,15 @@ def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | No
         started = with_spectral_start(pilot.problem)
         enough = enough_entries(started)
         some = pilot if enough is None else pilot._replace(problem=pilot.problem._replace(entries=enough))
-        found = searched(some, _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place))
+        found = _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place)
+        found = searched(some, found, least if enough is None else -np.inf)
         if enough is None:
             return found
         whole = pilot._replace(problem=pilot.problem._replace(start=found.belief.mean[0]))
         if place is not None and len(place):
             whole = _in_use(whole)
-        return searched(whole, _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL), thorough=False)
+        found = _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL)
+        return searched(whole, found, least, thorough=False)
 
     return _guarded(fit, lambda found: found.belief)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.special import exp_parts, log1p_unit
 from tensorcep.kernels.streams import exponential, gamma, normal, uniform
@@ -27,10 +29,15 @@ SERIES_BELOW = 1.0
 TINY = 1e-150
 PI = math.pi
 SQRT_HALF = math.sqrt(0.5)
+# The probabilities of `_right_share` at so many z in every unit, below MOST_KNOWN. Lines between them are nearer to it
+# than NEAR, and beyond the last it is below that: most draws need none of its functions.
+KNOWN_IN_UNIT, MOST_KNOWN, NEAR = 64, 8, 1e-4
+# The second term of the series is at most this share of the first one, wherever x is: 3 exp(-2 * 2 / SWITCH) below
+# SWITCH, and 3 exp(-PI^2 SWITCH) above it. Below what is left of that a uniform number lies under the whole series.
+SECOND_TERM = 0.006
 
 
-@block_kernel
-def _right_share(z, rate):
+def share_above(z: float, rate: float) -> float:
     """The probability that the proposal for J*(1, z) lies above SWITCH."""
     root = math.sqrt(1.0 / SWITCH)
     below = math.log(0.5 * math.erfc(-root * (SWITCH * z - 1.0) * SQRT_HALF))
@@ -39,16 +46,39 @@ def _right_share(z, rate):
     return 1.0 / (1.0 + 4.0 / PI * (math.exp(level - z + below) + math.exp(level + z + above)))
 
 
+_right_share = block_kernel(share_above)
+_KNOWN = np.array(
+    [
+        share_above(n / KNOWN_IN_UNIT, 0.5 * (n / KNOWN_IN_UNIT) ** 2 + PI * PI / 8.0)
+        for n in range(MOST_KNOWN * KNOWN_IN_UNIT + 2)
+    ]
+)
+
+
+@block_kernel
+def goes_right(u, z, rate):
+    """Whether u is below `_right_share`, which is found only where lines between known ones do not tell."""
+    at = min(z, float(MOST_KNOWN)) * KNOWN_IN_UNIT
+    n = int(at)
+    share = _KNOWN[n] + (at - n) * (_KNOWN[n + 1] - _KNOWN[n])
+    if u < share - NEAR or u > share + NEAR:
+        return u < share
+    return u < _right_share(z, rate)
+
+
 @block_kernel
 def _left_proposal(s, z):
     """An inverse Gaussian draw of mean 1 / z and shape 1, given that it is at most SWITCH."""
     if z * SWITCH < 1.0:
         while True:
             e = exponential(s)
-            if e * e * SWITCH <= 2.0 * exponential(s):
+            u, square = uniform(s), 0.5 * e * e * SWITCH
+            # 1 - u <= -log u, and 1 - t <= exp(-t): most need no more functions
+            if square <= 1.0 - u or square <= -math.log(u):
                 root = 1.0 + e * SWITCH
                 x = SWITCH / (root * root)
-                if uniform(s) <= math.exp(-0.5 * z * z * x):
+                u, tilt = uniform(s), 0.5 * z * z * x
+                if u <= 1.0 - tilt or u <= math.exp(-tilt):
                     return x
     mu = 1.0 / z
     x = 2.0 * SWITCH
@@ -62,7 +92,7 @@ def _left_proposal(s, z):
 
 
 @block_kernel
-def _coefficient(n, x):
+def coefficient(n, x):
     """Term n of the alternating series for the density of J*(1, 0) at x, up to what the terms share with n = 0."""
     half = n + 0.5
     if x > SWITCH:
@@ -75,20 +105,21 @@ def draw_pg_one(s, c):
     """An exact draw from PG(1, c) with the stream s (Devroye's alternating series)."""
     z = 0.5 * abs(c)
     rate = 0.5 * z * z + PI * PI / 8.0
-    right = _right_share(z, rate)
     while True:
-        x = SWITCH + exponential(s) / rate if uniform(s) < right else _left_proposal(s, z)
+        x = SWITCH + exponential(s) / rate if goes_right(uniform(s), z, rate) else _left_proposal(s, z)
         total = 1.0
         y = uniform(s)
+        if y <= 1.0 - SECOND_TERM:
+            return 0.25 * x
         n = 0
         while True:
             n += 1
             if n % 2 == 1:
-                total -= _coefficient(n, x)
+                total -= coefficient(n, x)
                 if y <= total:
                     return 0.25 * x
             else:
-                total += _coefficient(n, x)
+                total += coefficient(n, x)
                 if y > total:
                     break
 

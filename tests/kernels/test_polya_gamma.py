@@ -10,11 +10,18 @@ import pytest
 from tensorcep.core.jit import kernel
 from tensorcep.kernels.polya_gamma import (
     MAX_EXACT,
+    MOST_KNOWN,
+    NEAR,
+    SECOND_TERM,
+    SWITCH,
+    coefficient,
     crt_mean,
     draw_crt,
     draw_pg_block,
+    goes_right,
     pg_mean,
     pg_variance,
+    share_above,
 )
 from tensorcep.kernels.streams import new_stream, start_stream
 
@@ -77,6 +84,19 @@ def test_pg_draws_have_exact_mean_and_variance(b, c):
 def test_pg_draws_have_exact_distribution(w, b, c, cdf):
     share = (draws(b, c) <= w).mean()
     assert abs(share - cdf) < 5.0 * math.sqrt(cdf * (1.0 - cdf) / N)
+
+
+def test_pg_proposals_are_chosen_as_by_their_probability():
+    for z in np.concatenate([np.linspace(0.0, MOST_KNOWN + 1.0, 400), [20.0]]):
+        rate = 0.5 * z * z + math.pi**2 / 8.0
+        share = share_above(z, rate)
+        near = share + np.array([-0.5, 0.5, -1e-3, 1e-3, -1.0, 1.0]) * np.array([NEAR, NEAR, NEAR, NEAR, 1.0, 1.0])
+        assert [goes_right(u, z, rate) for u in near] == [True, False] * 3
+
+
+def test_pg_series_has_no_second_term_above_its_bound():
+    at = np.concatenate([np.linspace(1e-3, SWITCH, 500), np.linspace(SWITCH, 3.0, 500)])
+    assert 0.9 * SECOND_TERM < max(coefficient(1, x) for x in at) < SECOND_TERM
 
 
 def test_pg_series_has_the_distribution_of_exact_sums():
