@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, room_of
 from tensorcep.core.sorting import sorted_places
@@ -128,10 +129,12 @@ def _check_distinct(columns: Sequence[np.ndarray]) -> None:
             )
 
 
-def by_row_of(problem: Problem, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+def by_row_of(
+    problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
+) -> EntriesByRow:
     """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries_by_row`."""
     if not on_scratch(problem.entries.y):
-        return entries_by_row(problem.entries, late, values)
+        return entries_by_row(problem.entries, late, values, executor)
     return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
 
 
