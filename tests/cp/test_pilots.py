@@ -12,7 +12,8 @@ from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp import fleet, flights, pilots, sampled
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
-from tensorcep.cp.gibbs.held_out import Beside, held_places
+from tensorcep.cp.gibbs.held_out import Beside
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.cp.starts import run_plan
 from tensorcep.likelihoods import get_likelihood
