@@ -103,6 +103,10 @@ class ThreadExecutor:
             self._pool.shutdown()
 
 
+# For work that nobody gave threads to.
+ALONE = ThreadExecutor(1)
+
+
 @contextlib.contextmanager
 def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
     """Yield an executor of so many threads (see `n_threads`), which end with the block."""

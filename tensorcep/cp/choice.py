@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.cp.flights import Found, grown, of_logs
 from tensorcep.cp.from_spectra import strengths, used
-from tensorcep.cp.gibbs.held_out import held_places
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.sampled import entries_in_memory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.executor import threads_of
 from tensorcep.cp.flights import ROUNDS, Flown, beside_chains, grown
 from tensorcep.cp.from_spectra import modes_of_products, shown
 from tensorcep.cp.model import Entries
@@ -62,4 +63,6 @@ def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:
     problem = best.pilot.problem._replace(entries=packed)
     enough = enough_entries(problem)
     problem = problem if enough is None else problem._replace(entries=enough)
-    return shown(problem, others) >= LEAST_SHOWN or shown(problem, others, best.mean) > 0.0
+    with threads_of(plan.n_threads) as executor:
+        alone = shown(problem, others, executor=executor) >= LEAST_SHOWN
+        return alone or shown(problem, others, best.mean, executor) > 0.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import EVEN, Components
+from tensorcep.core.executor import ALONE, Executor, threads_of
 from tensorcep.core.loop import Callback, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.extents import extents_at, known_at
@@ -17,7 +18,7 @@ from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import NOTHING, used_columns, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.plan import REFIT_ANNEAL, Pilot, Plan
-from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.predict import observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.cp.sampled import enough_entries
@@ -79,7 +80,7 @@ def grown(
 
     def searched(of: Pilot, found: Found, least: float, thorough: bool = True) -> Found:
         for _ in range(0 if found.good < least else rounds):  # a bound may be nan
-            more = with_more_components(of.problem, found.belief, thorough)
+            more = with_more_components(of.problem, found.belief, thorough, executor)
             if more is None:
                 break
             before, found = found, _fitted(of, again, more, plan, place)
@@ -88,7 +89,7 @@ def grown(
         return found
 
     def fit() -> Found:
-        started = with_spectral_start(pilot.problem)
+        started = with_spectral_start(pilot.problem, executor=executor)
         enough = enough_entries(started)
         some = pilot if enough is None else pilot._replace(problem=pilot.problem._replace(entries=enough))
         found = _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place)
@@ -101,7 +102,8 @@ def grown(
         found = _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL)
         return searched(whole, found, least, thorough=False)
 
-    return _guarded(fit, lambda found: found.belief)
+    with threads_of(plan.n_threads) as executor:
+        return _guarded(fit, lambda found: found.belief)
 
 
 def _in_use(pilot: Pilot) -> Pilot:
@@ -167,10 +169,11 @@ def _fitted(
     if place is None or not len(place):
         done = _run(pilot, settings, problem, plan, most)
         return Found(pilot, done.posterior.components(), done.n_iter - anneal, float(done.trace["lower_bound"][-1]))
-    asked = _Asked(pilot, problem, plan.problem, place, anneal)
-    done = _run(pilot, settings, problem, plan, most, asked)
-    if asked.last < done.n_iter:  # the last sweep may be the best
-        asked.ask(done.n_iter, done.posterior)
+    with threads_of(plan.n_threads) as executor:
+        asked = _Asked(pilot, problem, plan.problem, place, anneal, executor)
+        done = _run(pilot, settings, problem, plan, most, asked)
+        if asked.last < done.n_iter:  # the last sweep may be the best
+            asked.ask(done.n_iter, done.posterior)
     return asked.best
 
 
@@ -179,8 +182,11 @@ class _Asked:
 
     best: Found
 
-    def __init__(self, pilot: Pilot, problem: Problem, whole: Problem, place: np.ndarray, anneal: int) -> None:
+    def __init__(
+        self, pilot: Pilot, problem: Problem, whole: Problem, place: np.ndarray, anneal: int, executor: Executor
+    ) -> None:
         self.pilot, self.problem, self.whole, self.place, self.anneal = pilot, problem, whole, place, anneal
+        self.executor = executor
         self.score, self.vain, self.last = -np.inf, 0, 0
 
     def __call__(self, sweep: int, _: Any, state: Any) -> bool:
@@ -192,7 +198,7 @@ class _Asked:
     def ask(self, sweep: int, posterior: Posterior) -> None:
         """Keep what is known after this sweep if it is the best so far: its means, since covariances are large."""
         belief = posterior.components()
-        beside = beside_chains(belief, self.whole, self.place)
+        beside = beside_chains(belief, self.whole, self.place, self.executor)
         score, self.last = _score(beside), sweep
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
@@ -205,17 +211,17 @@ def _score(beside: Beside) -> float:
     return float(np.nan_to_num(beside.log_density.mean(), nan=-np.inf))
 
 
-def beside_chains(belief: Components, problem: Problem, place: np.ndarray) -> Beside:
+def beside_chains(belief: Components, problem: Problem, place: np.ndarray, executor: Executor = ALONE) -> Beside:
     """What a pilot says of the entries that were left out."""
     entries = problem.entries
     rows = rows_of(entries, place)
-    mean, spread = latent(belief, rows)
-    mean = mean + known_at(problem, place)
+    mean, spread = np.empty(len(rows)), np.empty(len(rows))
     noise = 1.0
     if belief.theta is not None:
         theta, own = belief.theta.values[0, 0], belief.theta.mode is not None and len(rows)
         noise = float(np.exp(-np.log(belief.theta.of(rows)).mean())) if own else 1.0 / float(theta)
     y = entries.y.ravel()[place]
     alpha = EVEN if belief.theta is None or belief.theta.uneven is None else float(belief.theta.uneven[0, 1])
-    density = observed_logpdf(problem.likelihood, belief, rows, y, extent=extents_at(problem, place))
-    return Beside(density, mean, spread, noise, alpha)
+    extent = extents_at(problem, place)
+    density = observed_logpdf(problem.likelihood, belief, rows, y, executor, extent, (mean, spread))
+    return Beside(density, mean + known_at(problem, place), spread, noise, alpha)

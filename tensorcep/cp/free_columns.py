@@ -40,20 +40,18 @@ class Places(NamedTuple):
     one: int
     zero: int
 
-    def of_mean(self, free: np.ndarray, a: int) -> int:
-        """Where the mean of column a lies; free (R,) bool are the mode's columns, a = -1 is padding."""
-        if a < 0:
-            return self.zero
-        return self.mean + int(free[:a].sum()) if free[a] else self.one
+    def of_mean(self, free: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Where the means of columns a (n,) lie; free (R,) bool are the mode's columns, a = -1 is padding."""
+        place = np.cumsum(free) - 1
+        return np.where(a < 0, self.zero, np.where(free[a], self.mean + place[a], self.one))
 
-    def of_second_moment(self, free: np.ndarray, a: int, b: int) -> int:
-        """Where E[u_a u_b] lies: a mean where one of the columns is clamped."""
-        if a < 0 or b < 0:
-            return self.zero
-        if not (free[a] and free[b]):
-            return self.of_mean(free, a if free[a] else b)
-        p, q = sorted((int(free[:a].sum()), int(free[:b].sum())))
-        return self.second + q * (q + 1) // 2 + p
+    def of_second_moment(self, free: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Where E[u_a u_b] lies, of columns (n,) each: a mean where one of two columns is clamped."""
+        place = np.cumsum(free) - 1
+        p, q = np.minimum(place[a], place[b]), np.maximum(place[a], place[b])
+        mean = self.of_mean(free, np.where(free[a], a, b))
+        found = np.where(free[a] & free[b], self.second + q * (q + 1) // 2 + p, mean)
+        return np.where((a < 0) | (b < 0), self.zero, found)
 
 
 class FreeColumns(NamedTuple):
@@ -107,9 +105,9 @@ class FreeColumns(NamedTuple):
         lines = []
         for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
             if j != k and columns.ndim == 1:
-                lines.append([at.of_mean(free, a) for a in columns.tolist()])
+                lines.append(at.of_mean(free, columns))
             elif j != k:
-                lines.append([at.of_second_moment(free, a, b) for a, b in columns.tolist()])
+                lines.append(at.of_second_moment(free, *columns.T))
         return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
 
 

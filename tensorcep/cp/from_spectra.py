@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.components import Components
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import Running
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import ENTRIES_AT_A_TIME, all_coords, latent_of_entries
@@ -32,7 +32,7 @@ UNUSED = 0.03
 WIDE, LEAST_WIDE = 40, 10_000
 
 
-def with_spectral_start(problem: Problem, spare: float = SPARE) -> Problem:
+def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Executor = ALONE) -> Problem:
     """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest.
 
     `spare` is the size of the columns that the data do not show (see `spectral_start`).
@@ -48,11 +48,12 @@ def with_spectral_start(problem: Problem, spare: float = SPARE) -> Problem:
             continue
         sizes = [problem.shape[k] for k in modes]
         own = _in_modes(coords, modes)
-        factors = spectral_start(own, rest, sizes, len(columns), seed=problem.seed, spare=spare).factors
+        how: dict[str, Any] = {"seed": problem.seed, "spare": spare, "executor": executor}
+        factors = spectral_start(own, rest, sizes, len(columns), **how).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)
-        rest -= _latent(problem, found)
+        rest -= _latent(problem, found, executor)
     return problem._replace(start=start)
 
 
@@ -71,7 +72,9 @@ def modes_of_products(free: np.ndarray) -> np.ndarray:
     return np.flatnonzero(several) if several.any() else np.arange(len(free))
 
 
-def with_more_components(problem: Problem, fitted: Components, thorough: bool = True) -> Problem | None:
+def with_more_components(
+    problem: Problem, fitted: Components, thorough: bool = True, executor: Executor = ALONE
+) -> Problem | None:
     """The problem with a start at a fit's means, where its weakest columns hold what it has left over.
 
     `thorough`: whether a search that shows nothing is made again in pairs of modes, and with more eigenvectors.
@@ -87,10 +90,10 @@ def with_more_components(problem: Problem, fitted: Components, thorough: bool = 
     first, old = entries.offsets, strengths(problem, start)
     columns = columns[np.argsort(old[columns], kind="stable")]
     problem = problem._replace(likelihood=_as_fitted(fitted, problem.likelihood))
-    rest, coords = _left_over(problem, start), _in_modes(all_coords(entries), every)
+    rest, coords = _left_over(problem, start, executor), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
-        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough}
+        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough, "executor": executor}
         more = spectral_start(coords, rest, sizes, len(columns), **how)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
         n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
@@ -153,14 +156,14 @@ def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> n
     return mean
 
 
-def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) -> float:
+def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, executor: Executor = ALONE) -> float:
     """The largest share of the values' variance that columns which belong to the modes `free` (K, n) surely explain.
 
     With row means, of what these leave over.
     """
     entries, least = problem.entries, 0.0
     coords = all_coords(entries)
-    rest = working_values(problem) if rows is None else _left_over(problem, rows)
+    rest = working_values(problem) if rows is None else _left_over(problem, rows, executor)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
         least = max(least, _share_of_main_effects(coords[:, k], rest))
@@ -170,7 +173,8 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None) ->
         modes = np.flatnonzero(part)
         if len(modes) > 1:
             shape = [problem.shape[k] for k in modes]
-            found = spectral_start(_in_modes(coords, modes), rest, shape, size, seed=problem.seed)
+            own = _in_modes(coords, modes)
+            found = spectral_start(own, rest, shape, size, seed=problem.seed, executor=executor)
             least = max(least, found.correlation**2)
     return least
 
@@ -184,15 +188,15 @@ def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
     return (square / total - n) / len(rest) if square > (n + SURE * np.sqrt(2.0 * n)) * total else 0.0
 
 
-def _latent(problem: Problem, rows: np.ndarray) -> np.ndarray:
+def _latent(problem: Problem, rows: np.ndarray, executor: Executor) -> np.ndarray:
     """What rows (n_rows, R) say of the latent values (N,) of the entries."""
-    f = latent_of_entries(problem.entries._replace(known=NOTHING), np.ascontiguousarray(rows), ThreadExecutor(1))
+    f = latent_of_entries(problem.entries._replace(known=NOTHING), np.ascontiguousarray(rows), executor)
     return f.ravel()[: len(problem.entries.permutation)]
 
 
-def _left_over(problem: Problem, rows: np.ndarray) -> np.ndarray:
+def _left_over(problem: Problem, rows: np.ndarray, executor: Executor) -> np.ndarray:
     """What working values (N,) are beside what rows (n_rows, R) say of them."""
-    f = _latent(problem, rows)
+    f = _latent(problem, rows, executor)
     rest = working_values(problem, f)
     rest -= f
     return rest

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.core.packing import offsets
 from tensorcep.core.sorting import lexical_lines
@@ -109,7 +110,9 @@ class EntriesByRow(NamedTuple):
     chunks: tuple[np.ndarray, ...]
 
 
-def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+def entries_by_row(
+    entries: Entries, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
+) -> EntriesByRow:
     """Sort the entries by row, once for every mode; those at the places `late` come last in their rows.
 
     They are listed by their places, or by their values.
@@ -120,7 +123,7 @@ def entries_by_row(entries: Entries, late: np.ndarray | None = None, values: boo
     if late is not None:
         is_late[late] = 1
     end = np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
-    list_rows(0, K, entries.rows, entries.offsets, is_late, entries.y, end, entry, value, others)
+    executor.run(list_rows, 0, K, entries.rows, entries.offsets, is_late, entries.y, end, entry, value, others)
     return listed_by_row(end, n, entries.offsets, (entry, value, others))
 
 

@@ -32,8 +32,9 @@ from tensorcep.cp.flights import Flown, refitted
 from tensorcep.cp.free_columns import some_columns
 from tensorcep.cp.from_spectra import used_columns
 from tensorcep.cp.gibbs.chains import taken
-from tensorcep.cp.gibbs.held_out import HeldOut, held_places
+from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.method import with_weights
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.shrinkage import with_constant
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator

@@ -69,6 +69,8 @@ class Plan(NamedTuple):
         Of rows that deviate, each by itself.
     after_pilot : Settings or None
         Of a fit that starts where a pilot has ended; None is `settings`.
+    one_state : bool
+        Whether no state waits while another start is tried, since states are large.
     """
 
     method: AnyMethod
@@ -85,6 +87,7 @@ class Plan(NamedTuple):
     verbose: bool
     local: Local | None = None
     after_pilot: Settings | None = None
+    one_state: bool = False
 
     @property
     def how(self) -> dict[str, Any]:

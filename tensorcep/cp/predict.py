@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from tensorcep.core.components import Components, EntryTheta
-from tensorcep.core.executor import Executor, ThreadExecutor
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.cp.given import extended, factors_of, given_at, latent_components, width_of, with_factors
 from tensorcep.cp.points import latent_of_points
 from tensorcep.kernels.products import moments_over
@@ -35,7 +35,6 @@ LEVELS_PER_DRAW = 16
 LEVELS = 512
 # Points count as Gaussians of this share of the largest variance beside them: equations in steps have no solution.
 LEAST_DOUBT = 1e-4
-ALONE = ThreadExecutor(1)
 
 
 def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> tuple[np.ndarray, np.ndarray]:
@@ -138,13 +137,20 @@ def observed_logpdf(
     y: np.ndarray,
     executor: Executor = ALONE,
     extent: np.ndarray | None = None,
+    moments: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
+    """Log predictive density or mass (n,) of observations y at packed rows (n, K).
+
+    `moments` (n,) each, if given, become the mean and variance of the latent value, as `latent` has them.
+    """
     out = np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        given = given_at(parameter, belief, rows[part])
+        if moments is not None:
+            moments[0][part], moments[1][part] = _pooled(*given[:2])
+        m, v, t = extended(likelihood, given, extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
         if shape is not None and belief.points and not likelihood.censored:
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
@@ -157,6 +163,8 @@ def observed_logpdf(
         out[part] = each[0] if len(each) == 1 else logsumexp(each + weight, axis=0) - np.log(n)
 
     _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief))
+    if moments is not None and belief.doubt is not None:
+        moments[1][:] += belief.doubt.mean()
     return out
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.executor import ALONE, Executor
+
 MAX_SWEEPS = 200
 # A start has ended when a sweep lowers the loss by less than this share of it.
 TOL = 1e-5
 STARTS = 8
 
 
-def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
+def decompose(
+    core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator, executor: Executor = ALONE
+) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
 
     The penalty, equal for all modes, sends components that are weaker than it allows to zero. The best of several
@@ -20,7 +24,8 @@ def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Genera
     scale = (size / rank) ** (0.5 / core.ndim)
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
     factors = [np.stack(parts) for parts in zip(*drawn, strict=True)]
-    loss = _descend(core, factors, penalty)
+    loss = np.full(STARTS, np.inf)
+    executor.run(_descend_some, 0, STARTS, core, factors, penalty, loss)
     best = int(np.argmin(loss))
     return [factor[best] for factor in factors]
 
@@ -31,6 +36,13 @@ def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
     for factor in factors[1:]:
         product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
     return product
+
+
+def _descend_some(
+    first: int, last: int, core: np.ndarray, factors: list[np.ndarray], penalty: float, loss: np.ndarray
+) -> None:
+    """Let the starts first:last descend; no start knows of another one."""
+    loss[first:last] = _descend(core, [factor[first:last] for factor in factors], penalty)
 
 
 def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float) -> np.ndarray:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import LEAF, mean_square
-from tensorcep.cp.model import entries_by_row, pack_entries, sum_products
+from tensorcep.cp.regressions import penalty_of, regress
 from tensorcep.cp.small_cp import decompose
-from tensorcep.cp.subspaces import core_tensor, mode_basis
+from tensorcep.cp.subspaces import LEAST_OF_THREAD, core_tensor, mode_basis
 
 # The core has at most this many elements; for each vector of a mode this many multiplications are spent on it. Modes of
 # high order get fewer vectors than the rank (rank 20: 20 in orders 2 to 4 up to 500,000 entries, 11 and 7 in 5 and 6).
@@ -49,6 +50,8 @@ MIN_ENTRIES = 50
 
 # Coordinates and values of some entries.
 Part = tuple[np.ndarray, np.ndarray]
+# What draws random numbers, and who does the sums.
+By = tuple[np.random.Generator, Executor]
 
 
 class SpectralStart(NamedTuple):
@@ -80,6 +83,7 @@ def spectral_start(
     spare: float = 0.1,
     least_size: int = MIN_SIZE,
     pairs: bool = True,
+    executor: Executor = ALONE,
 ) -> SpectralStart:
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
@@ -100,6 +104,8 @@ def spectral_start(
         Eigenvectors of each mode, where `rank` is not more.
     pairs : bool, default=True
         Whether pairs of modes are searched where unfoldings of 10,000 entries and more show nothing.
+    executor : Executor, optional
+        Who does what grows with the entries; by default one thread.
 
     Returns
     -------
@@ -117,7 +123,7 @@ def spectral_start(
         centred /= spread
         held, used = _parted(coords, np.clip(centred, -LARGEST, LARGEST, out=centred), rng)
         del centred
-        found, strength, correlation = _best_components(used, held, shape, rank, least_size, pairs, rng)
+        found, strength, correlation = _best_components(used, held, shape, rank, least_size, pairs, (rng, executor))
     order = np.argsort(-np.abs(strength), kind="stable")[:rank]
     n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
@@ -149,7 +155,7 @@ def _best_components(
     rank: int,
     least_size: int,
     pairs: bool,
-    rng: np.random.Generator,
+    by: By,
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
@@ -157,14 +163,14 @@ def _best_components(
     share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
     """
     size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
-    best = _best_in(used, held, shape, rank, size, False, rng)
+    best = _best_in(used, held, shape, rank, size, False, by)
     if best[1].any() or not pairs or len(shape) == 2 or len(used[1]) + len(held[1]) < LEAST_FOR_PAIRS:
         return best
-    return _best_in(used, held, shape, rank, min(size, FEW), True, rng)
+    return _best_in(used, held, shape, rank, min(size, FEW), True, by)
 
 
 def _best_in(
-    used: Part, held: Part, shape: Sequence[int], rank: int, size: int, pairs: bool, rng: np.random.Generator
+    used: Part, held: Part, shape: Sequence[int], rank: int, size: int, pairs: bool, by: By
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """The same from unfoldings, or from pairs of modes, and so many eigenvectors of each mode.
 
@@ -173,17 +179,17 @@ def _best_in(
     matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     """
     (coords, values), K = used, len(shape)
-    bases = [mode_basis(coords, values, k, n, size, rng, pairs) for k, n in enumerate(shape)]
+    bases = [mode_basis(coords, values, k, n, size, *by, pairs) for k, n in enumerate(shape)]
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best
-    core = core_tensor(bases, coords, values)
+    core = core_tensor(bases, coords, values, by[1])
     width: int | None = rank
     while width is not None:
-        found = _components(bases, core, coords, values, width, 0 if pairs else SWEEPS, rng)
+        found = _components(bases, core, coords, values, width, 0 if pairs else SWEEPS, by)
         crowded = found[0].shape[1] == width and not pairs
-        found = _spread_out(found, coords)
-        strength, correlation = _strengths(found, *held, rank)
+        found = _spread_out(found, coords, by[1])
+        strength, correlation = _strengths(found, *held, rank, by[1])
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
         if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
             best = found, strength, correlation
@@ -199,75 +205,50 @@ def _components(
     values: np.ndarray,
     rank: int,
     sweeps: int,
-    rng: np.random.Generator,
+    by: By,
 ) -> list[np.ndarray]:
     """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
     N, K = coords.shape
-    parts = decompose(core, rank, _penalty(sum(core.shape), N, K), rng)
+    parts = decompose(core, rank, penalty_of(sum(core.shape), N, K), *by)
     real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
     factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
     if sweeps and real.any():
-        factors = _regress(factors, coords, values, sweeps)
+        factors = regress(factors, coords, values, sweeps, by[1])
     norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
     real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
 
 
-def _penalty(n_numbers: int, N: int, K: int) -> float:
-    """The penalty that just sends a component to zero that has fitted this many numbers to noise alone."""
-    # its size is that of the noise in the core, s; K penalty s^(2 / K) outweighs the s^2 that it explains
-    return float((n_numbers / N) ** (1.0 - 1.0 / K) / K)
+def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor) -> np.ndarray:
+    """Products of the rows of all modes at every entry: (N, R)."""
+    product = np.empty((len(coords), factors[0].shape[1]))
 
+    def multiply(first: int, last: int) -> None:
+        for a in range(first, last, LEAF):
+            at = slice(a, min(a + LEAF, last))
+            product[at] = factors[0][coords[at, 0]]
+            for factor, rows in zip(factors[1:], coords[at, 1:].T, strict=True):
+                product[at] *= factor[rows]
 
-def _regress(factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, sweeps: int) -> list[np.ndarray]:
-    """Sweeps of regressions of each mode on the others.
-
-    All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
-    so a sweep costs N R additions, and no row with few entries runs away.
-    """
-    N, K = coords.shape
-    rank = factors[0].shape[1]
-    count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
-    penalty = _penalty(sum(int(np.count_nonzero(factor.any(1))) for factor in factors), N, K) * np.eye(rank)
-    entries = pack_entries(coords, values, [len(factor) for factor in factors])
-    by_row, weight, first = entries_by_row(entries), entries.y.ravel(), entries.offsets
-    source = np.concatenate(factors)
-    sums, scratch = np.empty_like(source), np.empty(rank)
-    for _ in range(sweeps):
-        for k in range(K):
-            gram = np.prod([factors[j].T @ (count[j] * factors[j]) / N for j in range(K) if j != k], axis=0)
-            sum_products(first[k], first[k + 1], by_row, weight, source, sums, scratch)
-            right = sums[first[k] : first[k + 1]] / count[k]
-            factors[k] = np.linalg.lstsq(gram + penalty, right.T, rcond=None)[0].T
-            source[first[k] : first[k + 1]] = factors[k]
-    return factors
-
-
-def products(factors: list[np.ndarray], coords: np.ndarray, modes: Sequence[int]) -> np.ndarray:
-    """Products of the rows of these modes at every entry: (N, R)."""
-    product = factors[modes[0]][coords[:, modes[0]]]
-    for k in modes[1:]:
-        for first in range(0, len(coords), LEAF):
-            at = slice(first, first + LEAF)
-            product[at] *= factors[k][coords[at, k]]
+    executor.run(multiply, 0, len(coords), align=LEAST_OF_THREAD)
     return product
 
 
-def _spread_out(factors: list[np.ndarray], coords: np.ndarray) -> list[np.ndarray]:
+def _spread_out(factors: list[np.ndarray], coords: np.ndarray, executor: Executor) -> list[np.ndarray]:
     """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
 
     One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
     """
     squares, R = [np.zeros(0)], factors[0].shape[1]
     for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
-        z = products([factor[:, some] for factor in factors], coords, range(len(factors)))
+        z = _products([factor[:, some] for factor in factors], coords, executor)
         squares.append(np.einsum("nr,nr->r", z, z))
     kept = np.concatenate(squares) / len(coords) < CONCENTRATED
     return [factor[:, kept] for factor in factors]
 
 
 def _strengths(
-    factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, most: int
+    factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, most: int, executor: Executor
 ) -> tuple[np.ndarray, float]:
     """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
 
@@ -275,7 +256,7 @@ def _strengths(
     at most so many; the weight of the others is 0.
     """
     strength = np.zeros(factors[0].shape[1])
-    z = products(factors, coords, range(len(factors)))
+    z = _products(factors, coords, executor)
     norm = np.sqrt((z**2).sum(0))
     norm[norm == 0.0] = np.inf
     chosen: list[int] = []

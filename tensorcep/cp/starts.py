@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -75,11 +76,12 @@ def _best_run(plan: Plan) -> Run:
 
     The result is that of one run from that start.
     """
+    if plan.one_state:
+        return _best_alone(plan)
     best: Run | None = None
-    trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0}
     for start in plan.starts:
         shared = None if best is None else plan.method.of_entries(best.state)
-        trial = run(plan.method, plan.problem._replace(start=start, of_entries=shared), plan.settings, **trials)
+        trial = _trial(plan, start, shared)
         if trial.stopped:
             return trial
         if best is None or _score(trial) > _score(best):
@@ -88,6 +90,36 @@ def _best_run(plan: Plan) -> Run:
     if best is None:
         raise ValueError("starts must hold at least one start; got none.")
     return continued(plan, best)
+
+
+def _trial(plan: Plan, start: np.ndarray | None, shared: Any) -> Run:
+    """The trial sweeps from a start, with what another run has of the entries."""
+    trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0}
+    return run(plan.method, plan.problem._replace(start=start, of_entries=shared), plan.settings, **trials)
+
+
+def _best_alone(plan: Plan) -> Run:
+    """The same with one state at a time: the best start is tried again, unless it came last.
+
+    The first one, which the data have shown, does, and is the best one more often than any other.
+    """
+    best, score, state = 0, -np.inf, None
+    tried = [*reversed(range(len(plan.starts)))]
+    for i in tried:
+        shared = None if state is None else plan.method.of_entries(state)
+        state = None
+        trial = _trial(plan, plan.starts[i], shared)
+        if trial.stopped:
+            return trial
+        if _score(trial) >= score:
+            best, score = i, _score(trial)
+        state = trial.state
+        trial = trial._replace(state=None)
+    if best != tried[-1]:
+        shared, state = plan.method.of_entries(state), None
+        trial = _trial(plan, plan.starts[best], shared)
+        return trial if trial.stopped else continued(plan, trial)
+    return continued(plan, trial._replace(state=state))
 
 
 def _score(one: Run) -> float:

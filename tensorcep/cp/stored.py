@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, room_of
 from tensorcep.core.sorting import sorted_places
@@ -40,7 +41,7 @@ def scratch_bytes(n: int, order: int, drawn: bool = False) -> int:
     """The most bytes that the files of a fit of n entries take at a time; `drawn`: with auxiliary variables."""
     source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
     by_row = order * (4 * (order - 1) + 8)
-    beside = 24  # values less their mean, places in any order, values that were not left out
+    beside = 16  # values less their mean, values that were not left out
     sites = SITES if drawn else 0
     return n * (source + beside + max(sorting, packed + 2 * by_row + sites))
 
@@ -128,10 +129,12 @@ def _check_distinct(columns: Sequence[np.ndarray]) -> None:
             )
 
 
-def by_row_of(problem: Problem, late: np.ndarray | None = None, values: bool = False) -> EntriesByRow:
+def by_row_of(
+    problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
+) -> EntriesByRow:
     """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries_by_row`."""
     if not on_scratch(problem.entries.y):
-        return entries_by_row(problem.entries, late, values)
+        return entries_by_row(problem.entries, late, values, executor)
     return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
 
 
@@ -210,18 +213,6 @@ def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[Colu
     return Columns(columns), y
 
 
-def shuffled_places(entries: Entries, rng: np.random.Generator) -> np.ndarray:
-    """The places of all entries in any order, as `rng.permutation` has them; those of entries on scratch lie there."""
-    n, room = len(entries.permutation), room_of(entries.y)
-    if room is MEMORY:
-        return rng.permutation(n)
-    order = room.empty(n, np.int64)
-    for at in pieces(n):
-        order[at] = np.arange(at.start, at.stop)
-    rng.shuffle(order)
-    return order
-
-
 def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
     """The values (n,) but those at some places; those of values on scratch lie there."""
     room = room_of(y)
@@ -233,19 +224,3 @@ def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
         others[filled : filled + len(part)] = part
         filled += len(part)
     return others
-
-
-def by_sign(order: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    """The places `order` of values above 0, and of others, in that order; of values on scratch they lie there."""
-    room, flat = room_of(y), y.ravel()
-    if room is MEMORY:
-        above = flat[order] > 0.0
-        return [order[above], order[~above]]
-    count = sum(int(np.count_nonzero(flat[order[at]] > 0.0)) for at in pieces(len(order)))
-    parts, filled = [room.empty(n, order.dtype) for n in (count, len(order) - count)], [0, 0]
-    for at in pieces(len(order)):
-        above = flat[order[at]] > 0.0
-        for i, some in enumerate((order[at][above], order[at][~above])):
-            parts[i][filled[i] : filled[i] + len(some)] = some
-            filled[i] += len(some)
-    return parts

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix, hstack
 
+from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sorting import sorted_places
 
 # A block Krylov space of STEPS times the wanted dimension, built from blocks of BLOCK vectors.
@@ -17,6 +18,8 @@ STEPS = 5
 ROUNDING = 1e-10
 # Elements of the arrays that a pass over the entries works with.
 CHUNK = 1 << 20
+# Elements of a matrix, and entries, fewer of which are not worth a thread.
+LEAST_OF_THREAD = 1 << 13
 
 
 def mode_basis(
@@ -26,6 +29,7 @@ def mode_basis(
     n_rows: int,
     size: int,
     rng: np.random.Generator,
+    executor: Executor = ALONE,
     pairs: bool = False,
 ) -> np.ndarray:
     """Rows (n_rows, r) of mode k, r <= `size`, whose span holds its factors; their mean square over entries is 1.
@@ -46,6 +50,7 @@ def mode_basis(
     size : int
         Largest dimension.
     rng : Generator
+    executor : Executor
     pairs : bool, default=False
         Whether A is made of the matrices of mode k and each other mode, next to each other, in place of the unfolding.
 
@@ -59,7 +64,7 @@ def mode_basis(
         scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
         parts = [[j] for j in others] if pairs else [others]
         unfolding = hstack([_unfolding(coords[:, part], scaled, row, len(seen), rng) for part in parts], format="csr")
-        vectors = _leading(unfolding, size, rng)
+        vectors = _leading(unfolding, size, rng, executor)
     basis = np.zeros((n_rows, vectors.shape[1]))
     basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
     return basis
@@ -82,7 +87,7 @@ def _unfolding(
     return csr_matrix((values[shared], (row[shared], column)), shape=(n_seen, len(names)))
 
 
-def _leading(A: csr_matrix, size: int, rng: np.random.Generator) -> np.ndarray:
+def _leading(A: csr_matrix, size: int, rng: np.random.Generator, executor: Executor) -> np.ndarray:
     """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`.
 
     Rayleigh-Ritz in a block Krylov space: its cost is known beforehand, and the start is that of the seed.
@@ -90,10 +95,11 @@ def _leading(A: csr_matrix, size: int, rng: np.random.Generator) -> np.ndarray:
     n = A.shape[0]
     if A.nnz == 0:
         return np.zeros((n, 0))
-    transposed, diagonal = A.T.tocsr(), np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
+    to_rows, to_cells = _product(A, executor), _product(A.T.tocsr(), executor)
+    diagonal = np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
 
     def times(block: np.ndarray) -> np.ndarray:
-        return np.asarray(A @ (transposed @ block) - diagonal * block)
+        return np.asarray(to_rows(to_cells(block)) - diagonal * block)
 
     if n <= STEPS * size + BLOCK:
         space = np.eye(n)
@@ -103,6 +109,34 @@ def _leading(A: csr_matrix, size: int, rng: np.random.Generator) -> np.ndarray:
     value, vector = np.linalg.eigh(space.T @ image)
     kept = np.flatnonzero(value > ROUNDING * np.abs(value).max())[::-1][:size]
     return np.asarray(space @ vector[:, kept])
+
+
+def _product(A: csr_matrix, executor: Executor) -> Callable[[np.ndarray], np.ndarray]:
+    """What multiplies a block (m, BLOCK) by a matrix, of which every thread has rows of about as many elements."""
+    parts: dict[tuple[int, int], csr_matrix] = {}
+
+    def rows_between(first: int, last: int) -> csr_matrix:
+        """The rows that begin at the elements first:last, without a copy of these."""
+        a, b = np.searchsorted(A.indptr, [first, last]).tolist()
+        start = A.indptr[a : b + 1] if last < A.nnz else A.indptr[a:]
+        at = slice(start[0], start[-1])
+        return csr_matrix((A.data[at], A.indices[at], start - start[0]), shape=(len(start) - 1, A.shape[1]))
+
+    def product(block: np.ndarray) -> np.ndarray:
+        if A.nnz < LEAST_OF_THREAD:
+            return np.asarray(A @ block)
+        found: dict[int, np.ndarray] = {}
+
+        def multiply(first: int, last: int) -> None:
+            part = parts.get((first, last))
+            if part is None:
+                part = parts[first, last] = rows_between(first, last)
+            found[first] = np.asarray(part @ block)
+
+        executor.run(multiply, 0, A.nnz)
+        return found[0] if len(found) == 1 else np.concatenate([found[first] for first in sorted(found)])
+
+    return product
 
 
 def _krylov(
@@ -120,7 +154,9 @@ def _krylov(
     return space, image
 
 
-def core_tensor(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray) -> np.ndarray:
+def core_tensor(
+    bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray, executor: Executor = ALONE
+) -> np.ndarray:
     """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
 
     Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
@@ -134,15 +170,19 @@ def core_tensor(bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray)
     shape = [int(np.prod([sizes[k] for k in part])) for part in (others[:half], others[half:])]
     core = np.zeros((shape[0] * shape[1], sizes[last]))
     step, most = max(1, CHUNK // len(core)), max(1, CHUNK // sum(shape))
-    for start in range(0, len(bases[last]), step):
-        own = bases[last][start : start + step]
-        sums = np.zeros((len(own), *shape))
-        for i in range(len(own)):
+
+    def add(from_row: int, to_row: int, start: int, sums: np.ndarray) -> None:
+        for i in range(from_row, to_row):
             for at in range(first[start + i], first[start + i + 1], most):
                 part = slice(at, min(at + most, first[start + i + 1]))
                 rows = [bases[k][coords[part, k]] for k in others]
                 rows[0] *= values[part, None]
                 sums[i] += _outer(rows[:half]).T @ (_outer(rows[half:]) if rows[half:] else np.ones((len(rows[0]), 1)))
+
+    for start in range(0, len(bases[last]), step):
+        own = bases[last][start : start + step]
+        sums = np.zeros((len(own), *shape))
+        executor.run(add, 0, len(own), start, sums)
         core += sums.reshape(len(own), -1).T @ own
     return np.moveaxis((core / len(values)).reshape(*[sizes[k] for k in others], sizes[last]), -1, last)
 

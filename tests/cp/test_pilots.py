@@ -12,7 +12,8 @@ from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp import fleet, flights, pilots, sampled
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
-from tensorcep.cp.gibbs.held_out import Beside, held_places
+from tensorcep.cp.gibbs.held_out import Beside
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.cp.starts import run_plan
 from tensorcep.likelihoods import get_likelihood
@@ -72,7 +73,7 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
     anneal = pilot.settings.get_params()["anneal"]
     seen = []
 
-    def scored(belief, problem, where):
+    def scored(belief, problem, where, executor):
         gain = gains[min(len(seen), len(gains) - 1)]
         seen.append(belief)
         return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
@@ -211,3 +212,22 @@ def test_what_rows_leave_over_is_seen_in_main_effects(rng):
     shifted = noise.entries._replace(y=noise.entries.y + rng.standard_normal(sum(SHAPE))[rows])
     for rows_of_start in (zeros, None):
         assert 0.3 < shown(noise._replace(entries=shifted), mains, rows_of_start) < 0.6
+
+
+def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_plan(rng, monkeypatch):
+    threads = []
+
+    def watched(function, place):
+        def call(*given, **named):
+            threads.append(named["executor"].n if place is None else given[place].n)
+            return function(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(flights, "with_spectral_start", watched(flights.with_spectral_start, None))
+    monkeypatch.setattr(flights, "with_more_components", watched(flights.with_more_components, 3))
+    monkeypatch.setattr(flights, "observed_logpdf", watched(flights.observed_logpdf, 4))
+    plan = plan_of(*entries(rng))
+    flights.grown(plan.pilots[1], plan._replace(n_threads=2), place=held_places(plan.problem))
+    assert len(threads) > 3
+    assert set(threads) == {2}

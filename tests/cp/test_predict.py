@@ -148,7 +148,10 @@ def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
     levels = (0.1, 0.9)
 
     def predicted(rows, executor):
+        moments = np.empty(len(rows)), np.empty(len(rows))
         return [
+            observed_logpdf(likelihood, belief, rows, np.ones(len(rows)), executor, moments=moments),
+            *moments,
             *observed_moments(likelihood, belief, rows, executor),
             *latent(belief, rows, executor),
             *latent_quantiles(belief, rows, levels, executor).T,
@@ -161,6 +164,17 @@ def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
     two.close()
     few = predicted(rows[:1], ThreadExecutor(1))
     np.testing.assert_array_equal([part[0] for part in few], [part[0] for part in predicted(rows, ThreadExecutor(1))])
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_log_density_gives_the_moments_of_latent_values_on_the_way(rng, doubtful):
+    for belief in (posterior(rng).components(UNSEEN), draws_like(rng, 5)[0].components(UNSEEN)):
+        if doubtful:
+            belief = belief._replace(doubt=rng.random(belief.size))
+        moments, likelihood = (np.empty(len(ROWS)), np.empty(len(ROWS))), get_likelihood("gaussian")
+        observed_logpdf(likelihood, belief, ROWS, np.zeros(len(ROWS)), moments=moments)
+        for one, other in zip(moments, latent(belief, ROWS), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", ["logit", "probit"])

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from tensorcep.core.executor import ThreadExecutor, threads_of
 from tensorcep.cp.simulate import simulate_cp
+from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.spectral import spectral_start
+from tensorcep.cp.subspaces import LEAST_OF_THREAD, mode_basis
 
 
 def said_of(start, coords):
@@ -104,11 +107,12 @@ def test_spectral_start_without_two_entries_in_a_column_finds_nothing():
 def test_spectral_start_of_a_seed_is_the_same_on_one_and_two_threads():
     sim, coords, values = simulated((300, 200, 100), 4, 30_000)
     bits = []
-    for limit in (1, 2):
-        with threadpool_limits(limit):
-            bits.append(spectral_start(coords, values, sim.tensor.shape, 6, seed=5).factors)
-    for one, other in zip(*bits, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for limit in (1, 2, 3):
+        with threadpool_limits(limit), threads_of(limit) as executor:
+            bits.append(spectral_start(coords, values, sim.tensor.shape, 6, seed=5, executor=executor).factors)
+    for one, *others in zip(*bits, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(one, other)
     assert not np.array_equal(bits[0][0], spectral_start(coords, values, sim.tensor.shape, 6, seed=6).factors[0])
 
 
@@ -146,3 +150,39 @@ def test_spectral_start_of_few_entries_of_positive_rows_is_found_in_pairs_of_mod
     start = spectral_start(coords[first], values[first], shape, 5, seed=0)
     assert start.n_found > 0
     assert correlation(start, coords[others], truth[others]) > 0.55
+
+
+@pytest.mark.parametrize("rank", [1, 5, 12])
+def test_starts_of_a_small_decomposition_descend_to_the_same_bits_side_by_side_and_alone(rank):
+    core = np.random.default_rng(1).standard_normal((9, 8, 7))
+    found = []
+    for n in (1, 2, 3, 8):
+        with threads_of(n) as executor:
+            found.append(decompose(core, rank, 0.05, np.random.default_rng(0), executor))
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_mode_basis_gives_every_thread_rows_of_about_as_many_elements():
+    # most entries are in the first rows, and the last rows have none that share a column
+    rng, n = np.random.default_rng(0), 4 * LEAST_OF_THREAD
+    coords = np.stack([np.sort((150 * rng.random(n) ** 3).astype(int)), rng.integers(0, 2000, n)], axis=1)
+    coords = np.append(coords, [[150, 2000], [151, 2001]], axis=0)
+    values, counted = rng.standard_normal(len(coords)), []
+
+    class Counting(ThreadExecutor):
+        def run(self, kernel, first, last, *record, **how):
+            def counted_kernel(a, b):
+                counted.append((a, b))
+                kernel(a, b)
+
+            super().run(counted_kernel, first, last, *record, **how)
+
+    two = Counting(2)
+    bases = [mode_basis(coords, values, 0, 152, 5, np.random.default_rng(2), by) for by in (ThreadExecutor(1), two)]
+    two.close()
+    np.testing.assert_array_equal(*bases)
+    sizes = np.array([b - a for a, b in counted])
+    assert len(sizes) % 2 == 0
+    assert sizes.min() > 0.4 * (sizes[0] + sizes[1]) > LEAST_OF_THREAD

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tensorcep import CEP, VMP, CPClassifier, CPRegressor, simulate_cp
+from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
 from tensorcep.core.belief import Mixture
 from tensorcep.core.loop import Run
+from tensorcep.cp import starts
 from tensorcep.cp.choice import best_by_score
 from tensorcep.cp.meanfield import method as meanfield
 from tensorcep.cp.messages import state as messages
 from tensorcep.cp.plan import REFIT_ANNEAL
+from tensorcep.cp.settings import passing
 from tensorcep.cp.spectral import spectral_start
 from tensorcep.cp.starts import mixed
 
@@ -68,6 +72,28 @@ def test_random_starts_share_what_follows_from_the_entries_alone(monkeypatch, me
     how = {"method": method(n_starts=3, n_ensemble=1), "init": "random", "interactions": "cp"}
     CPRegressor(2, random_state=0, **how).fit(coords, y)
     assert len(made) == 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("method", [CEP, Laplace])
+@pytest.mark.parametrize("seed", range(4))
+def test_starts_that_do_not_wait_lead_to_the_same_bits_in_half_the_memory(monkeypatch, method, seed):
+    coords, y, _ = drawn(seed, (30, 20, 15), 2, 4000, 0.5)
+    how = {"method": method(n_starts=3, anneal=3), "init": "random", "interactions": "cp", "max_iter": 6}
+    beliefs, peaks, trials = [], [], []
+    monkeypatch.setattr(starts, "_trial", lambda *given, of=starts._trial: trials.append(None) or of(*given))
+    for many in (4001, 4000):
+        monkeypatch.setattr(passing, "MANY_SENT", many)
+        model = CPRegressor(4, prior="fixed", random_state=seed, **how)
+        tracemalloc.start()
+        beliefs.append(model.fit(coords, y)._belief)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    np.testing.assert_array_equal(beliefs[0].mean, beliefs[1].mean)
+    np.testing.assert_array_equal(beliefs[0].cov, beliefs[1].cov)
+    messages = 4000 * 3 * 14 * 8
+    assert peaks[0] - peaks[1] > 0.8 * messages
+    assert len(trials) in (6, 7)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])

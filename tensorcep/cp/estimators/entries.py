@@ -76,7 +76,8 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
     if shape is None:
         return coords, values, found, labels
     wanted = check_shape(shape, coords.shape[1])
-    check_coords(coords, wanted, name="X")
+    if any(n > m for n, m in zip(found, wanted, strict=True)):
+        check_coords(coords, wanted, name="X")
     if any(item is not None and n != m for item, n, m in zip(labels, wanted, found, strict=True)):
         fail_value(f"shape must equal that of the labelled tensor, {found}; got {wanted}.")
     return coords, values, wanted, labels

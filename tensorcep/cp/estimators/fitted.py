@@ -58,8 +58,9 @@ def fitted_cells(plan: FitPlan) -> np.ndarray | None:
     n = len(cells)
     new = np.ones(n, dtype=bool)
     for first in range(1, n, LEAF):
-        some = slice(first, min(n, first + LEAF))
-        new[some] = (cells[some] != cells[first - 1 : some.stop - 1]).any(axis=1)
+        last = min(n, first + LEAF)
+        moved = [column[first:last] != column[first - 1 : last - 1] for column in cells.T]
+        new[first:last] = np.logical_or.reduce(moved)
     return cells if new.all() else cells[new]
 
 

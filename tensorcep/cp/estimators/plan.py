@@ -38,6 +38,7 @@ from tensorcep.cp.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.passing import has_one_state
 from tensorcep.cp.stored import Columns, pack_stored, pieces
 from tensorcep.cp.stream.slopes import expected_of
 from tensorcep.likelihoods.record import Likelihood
@@ -159,7 +160,8 @@ def plan_fit(
         pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
         runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
         after = _after_pilot(settings, chosen) if pilots else None
-        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after), rows
+        alone = has_one_state(settings, size)
+        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=alone), rows
 
     if spectral and has_pilots and not streaming:
         chosen = with_best_columns(

@@ -182,7 +182,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         y = likelihood.check_y(y)
-        largest = float(np.abs(y).max())
+        largest = float(max(y.max(), -y.min()))
         if largest > LARGEST:
             fail_value(
                 f"y must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale y."

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorcep.core.belief import Draws
 from tensorcep.core.components import stacked
-from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.first_rows import first_rows
@@ -83,7 +83,12 @@ class Chains(NamedTuple):
 
 
 def start_chains(
-    problem: Problem, options: Sampler, theta: np.ndarray, drawn: bool = False, left_out: np.ndarray | None = None
+    problem: Problem,
+    options: Sampler,
+    theta: np.ndarray,
+    drawn: bool = False,
+    left_out: np.ndarray | None = None,
+    executor: Executor = ALONE,
 ) -> Chains:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
 
@@ -96,7 +101,7 @@ def start_chains(
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains
     drawn = drawn or problem.power is not None
-    by_row = by_row_of(problem, left_out, values=not drawn)
+    by_row = by_row_of(problem, left_out, values=not drawn, executor=executor)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     sites = weighted_sites(problem) if drawn else None
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)

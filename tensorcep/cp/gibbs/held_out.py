@@ -23,21 +23,15 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.core.components import EVEN
+from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE, held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
-from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model import latent_of_draws
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
-from tensorcep.cp.stored import by_sign, shuffled_places
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import nodes, student_logpdf
 
-# A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
-# its value. More than the last number say no more about a handful of chains.
-HELD_FRACTION, MOST_OF_SMALL, MOST_HELD = 0.1, 0.2, 50_000
-FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
-ROUNDING = 1e-6  # of a share of a number that should be whole
 # Running means, of the latent values and of the noise, are over about this many sweeps.
 WINDOW = 20
 # The two expectations are estimates; their difference counts as at least this fraction of the second.
@@ -150,23 +144,6 @@ class Beside(NamedTuple):
     spread: np.ndarray
     noise: float
     alpha: float = EVEN
-
-
-def held_places(problem: Problem) -> np.ndarray:
-    """The places of the entries to leave out; none when there are too few entries.
-
-    Of labels the same share of either class, and as large as the rarer one asks for.
-    """
-    n = len(problem.entries.permutation)
-    order = shuffled_places(problem.entries, generator(problem.seed, Stream.HELD_OUT))
-    parts = [order]
-    if problem.likelihood.observes == "labels":
-        parts = [part for part in by_sign(order, problem.entries.y) if len(part)]
-    rarest = min((len(part) for part in parts), default=0)
-    share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, rarest), MOST_OF_SMALL))
-    share = min(share, MOST_HELD / max(1, n))
-    held = np.concatenate([part[: int(share * len(part) + ROUNDING)] for part in parts])
-    return held if len(held) >= FEWEST_HELD else held[:0].copy()
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:

@@ -98,7 +98,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         theta = np.append(theta, np.full((C, 1), zeros.start), axis=1)
     held = _held_out(problem, options, spread)
     left_out = None if held is None else held.place
-    chains = start_chains(problem, options, theta, drawn, left_out)
+    chains = start_chains(problem, options, theta, drawn, left_out, executor)
     f = np.zeros((C, 0, 0))
     if drawn:
         f = room_of(problem.entries.y).empty((C, *problem.entries.y.shape))

@@ -54,6 +54,5 @@ def orders_of(columns: FreeColumns) -> Orders:
         others = [j for j in range(K) if j != k]
         for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
             order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
-    both = np.stack(np.tril_indices(R), axis=1).tolist()
-    whole = [[at.of_second_moment(free, a, b) for a, b in both] for free in columns.free]
+    whole = [at.of_second_moment(free, *np.tril_indices(R)) for free in columns.free]
     return Orders(products, means, squares, np.array(whole, dtype=np.int64), C)

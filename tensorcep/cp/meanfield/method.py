@@ -92,7 +92,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         rows=rows,
         prior=prior,
         numbers=np.ones((n_rows, P if orders is None else P + Q + 1)),
-        by_row=problem.of_entries or by_row_of(problem, values=stored is not None),
+        by_row=problem.of_entries or by_row_of(problem, values=stored is not None, executor=executor),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
         square=0.0,

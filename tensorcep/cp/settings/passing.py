@@ -18,6 +18,8 @@ MAX_SUMS = 16
 # Moments of cavities are kept from pass to pass where those of all entries take no more bytes: beyond the caches,
 # reading them saves nothing.
 MOST_KEPT = 32_000_000
+# From so many entries on the messages of all are there once: more than a start that is tried again takes time.
+MANY_SENT = 500_000
 
 
 @dataclass(repr=False, kw_only=True)
@@ -198,7 +200,8 @@ class Laplace(Settings):
 
 def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) -> Memory:
     """Bytes of methods that pass messages; `averages` is how many more sets of rows a kernel gets in their place."""
-    K, P, starts = len(size.shape), packed(size.Q) + size.Q, min(2, options.n_starts)
+    K, P = len(size.shape), packed(size.Q) + size.Q
+    starts = 1 if has_one_state(options, size) else min(2, options.n_starts)
     n = max(size.n_entries, size.n_stored)
     sums = size.n_rows * P * (2 + min(MAX_SUMS, n * K // (4 * size.n_rows)))
     state = 8 * (sums + size.n_rows * (packed(size.Q) + 4 * size.Q))
@@ -206,6 +209,12 @@ def memory_of_messages(options: CEP | Laplace, size: Size, averages: int = 0) ->
     beside = size.posterior + max(8 * averages * size.n_rows * P, size.posterior)
     kept = 0 if averages else bytes_of_cavities(size.n_entries, K, size.Q)
     return Memory(starts * (size.n_entries * of_entry + kept) + 40 * size.n_entries, starts * state + beside)
+
+
+def has_one_state(options: Settings, size: Size) -> bool:
+    """Whether the messages of one start do not wait while another one is tried."""
+    stored = isinstance(options, Laplace) or (isinstance(options, CEP) and options.messages == "full")
+    return stored and size.n_entries >= MANY_SENT
 
 
 def bytes_of_cavities(n_entries: int, K: int, Q: int) -> int:

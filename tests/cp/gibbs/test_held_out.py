@@ -10,10 +10,11 @@ from helpers.problems import build, cells, settings_of
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
+from tensorcep.cp import stored
+from tensorcep.cp.gibbs import places
 from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.held_out import (
     Beside,
-    held_places,
     hold_out,
     law_of_noise,
     promising,
@@ -21,7 +22,9 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
+from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
@@ -187,3 +190,32 @@ def test_labels_are_left_out_of_both_classes_alike(rng):
     assert (np.count_nonzero(held.y > 0.0), len(held.y)) == (8, 200)  # a fifth, for ones are few
     even = p._replace(entries=p.entries._replace(y=np.where(rng.random(p.entries.y.shape) < 0.5, 1.0, -1.0)))
     assert abs(len(held_places(even)) - 100) < 5
+
+
+@pytest.mark.parametrize("ones", [0.0, 0.02, 0.4, 1.0])
+@pytest.mark.parametrize("likelihood", ["gaussian", "logit"])
+def test_entries_left_out_of_very_many_are_drawn_by_themselves(rng, monkeypatch, likelihood, ones):
+    n, found = 5000, {}
+    y = np.where(rng.random(n) < ones, 1.0, -1.0)
+    p = build(rng.integers(0, 9, (n, 2)), y, (9, 9), 2, likelihood)
+    sorted_y = p.entries.y.ravel()[:n]
+    monkeypatch.setattr(places, "MOST_HELD", 400)
+    for many, piece in ((n + 1, 1 << 20), (n, 1 << 20), (n, 608)):
+        monkeypatch.setattr(places, "MANY", many)
+        monkeypatch.setattr(stored, "PIECE", piece)
+        found[many, piece] = held_places(p)
+    first, drawn, in_pieces = found.values()
+    np.testing.assert_array_equal(drawn, in_pieces)
+    assert len(np.unique(drawn)) == len(drawn) == len(first) > 390
+    if likelihood == "logit":  # as many of either class
+        np.testing.assert_array_equal(np.sort(sorted_y[drawn]), np.sort(sorted_y[first]))
+    assert 0 <= drawn.min() <= drawn.max() < n
+    counts = np.histogram(drawn, 5, (0, n))[0]
+    assert ((counts - len(drawn) / 5) ** 2 / (len(drawn) / 5)).sum() < 30.0  # a chi-square of 4 degrees of freedom
+
+
+def test_entries_left_out_of_few_are_the_first_of_all_in_any_order(rng):
+    n = 3000
+    p = build(rng.integers(0, 9, (n, 2)), rng.standard_normal(n), (9, 9), 2, "gaussian")
+    order = generator(p.seed, Stream.HELD_OUT).permutation(n)
+    np.testing.assert_array_equal(held_places(p), order[: n // 10])
