@@ -10,8 +10,8 @@ is predicted is then a mixture: a factor multiplies the precision of the noise, 
   law of the product of two normal variables (Madan and Seneta 1990, Journal of Business 63, p. 511),
 
 of several shapes, and of several sizes about the variance that the residuals have. All of these are equally likely
-beforehand, and together as likely as normal noise. Their mean counts, given the entries left out, where these make them
-at least three times as likely (positive evidence: Kass and Raftery 1995, J. Amer. Statist. Assoc. 90).
+beforehand, and together as likely as normal noise. Where the entries left out make them likelier than that, the mean of
+all counts, normal noise among them, each as likely as those entries make it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LOG_FACTORS = STEP * np.arange(-ONE, 43)
 # Shapes of the laws, from the longest tails and the sharpest peak to noise that is all but normal; and logs of sizes.
 GAMMA_SHAPES, INVERSE_SHAPES = 1.1 * 2.0 ** (0.5 * np.arange(13)), 2.0 ** (0.5 * np.arange(-4, 11))
 LOG_SIZES = np.linspace(-1.0, 1.0, 9)
-# Log of how much likelier than normal noise, at least; entries that tell, at most.
-LEAST_EVIDENCE, TELLING = float(np.log(3.0)), 1000
+# Entries that tell, at most; of how many the densities are in memory at a time.
+TELLING, PIECE = 1000, 4096
 
 
 class NoiseLaw(NamedTuple):
@@ -69,14 +69,18 @@ def noise_law_of(held: HeldOut) -> NoiseLaw | None:
         return None
     each = _log_densities(held, noise, slice(None, None, -(-len(held.y) // TELLING)))
     laws, top = laws_of_factors(), each.max(axis=1, keepdims=True)
-    heights = np.log(np.exp(each - top) @ laws.T).sum(axis=0) + float(top.sum())
+    with np.errstate(divide="ignore"):  # a law that makes an entry impossible
+        heights = np.log(np.exp(each - top) @ laws.T).sum(axis=0) + float(top.sum())
     evidence = float(logsumexp(heights)) - np.log(len(heights)) - float(each[:, ONE].sum())
-    if not evidence >= LEAST_EVIDENCE:
+    if not evidence > 0.0:
         return None
     mass = expit(evidence) * (np.exp(heights - logsumexp(heights)) @ laws)
     mass[ONE] += expit(-evidence)
-    each = _log_densities(held, noise, slice(None))
-    return NoiseLaw(mass, logsumexp(each, axis=1, b=mass) - each[:, ONE])
+    gain = np.empty(len(held.y))
+    for a in range(0, len(gain), PIECE):
+        each = _log_densities(held, noise, slice(a, a + PIECE))
+        gain[a : a + PIECE] = logsumexp(each, axis=1, b=mass) - each[:, ONE]
+    return NoiseLaw(mass, gain)
 
 
 def _log_densities(held: HeldOut, noise: float, some: slice) -> np.ndarray:
