@@ -73,7 +73,7 @@ def test_law_of_noise_that_is_not_normal_holds_its_shares(kind):
     normal = ndtr(new / y.std())
     off = 0.06 if kind == "outliers" else 0.035  # of which no law is one
     assert np.mean(np.abs(place - 0.5) < 0.25) == pytest.approx(0.5, abs=off)
-    assert np.mean(np.abs(place - 0.5) < 0.45) == pytest.approx(0.9, abs=0.025)
+    assert np.mean(np.abs(place - 0.5) < 0.45) == pytest.approx(0.9, abs=0.8 * off)
     assert np.mean(np.abs(normal - 0.5) < 0.25) > 0.57
     assert law.gain.mean() > 0.02
 
@@ -139,7 +139,7 @@ def test_default_intervals_hold_their_shares_of_long_tailed_values(model, data):
     np.testing.assert_allclose(held, [0.5, 0.9], atol=0.04)
     assert normal[0] > 0.6
     np.testing.assert_array_equal(model.predict(coords), twin.predict(coords))
-    assert model.log_score(coords, y).mean() > twin.log_score(coords, y).mean() + 0.1
+    assert model.log_score(coords, y).mean() > twin.log_score(coords, y).mean() + 0.05
     assert "not normal: half of it is within" in str(model.diagnostics_)
     assert model.diagnostics_.noise_half == pytest.approx(0.4 * t(3.0).ppf(0.75), rel=0.25)
     assert model.diagnostics_.score == pytest.approx(model.log_score(coords, y).mean(), abs=0.15)
