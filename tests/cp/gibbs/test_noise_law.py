@@ -163,3 +163,11 @@ def test_law_is_saved_and_rows_are_added_beside_it(model, data, tmp_path):
     rows, plain = (one.transform(new, np.ones(3), mode=0) for one in (model, normal_twin(model)))
     np.testing.assert_array_equal(rows.mean, plain.mean)  # told by the precision itself
     assert model.with_rows(rows).posterior_.factors.shape == model.posterior_.factors.shape
+
+
+def test_file_with_factors_that_are_not_positive_is_refused(model, tmp_path):
+    damaged = normal_twin(model)
+    damaged.posterior_ = model.posterior_._replace(factors=-model.posterior_.factors)
+    damaged.save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match=r"model\.npz"):
+        load(tmp_path / "model.npz")
