@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorcep.core.belief_examples import EXAMPLES
 from tensorcep.core.betas import Beta
-from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined
+from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined, whole_of
 from tensorcep.core.examples import add_examples
 from tensorcep.core.mode_laws import Deviations, Drift, RowSites, Slopes, joined_deviations
 from tensorcep.core.packing import first_row, row_dims
@@ -167,6 +167,8 @@ class Draws(NamedTuple):
         What pairs of rows add to latent values, in the draws of one chain after the other.
     doubt : (n_chains, n_draws) float64 or None
         Variances of latent values that rows do not show; the noise variances of `theta` hold them already.
+    factors : (n_chains, n_draws) float64 or None
+        Where new observations are not normal about the latent values: what multiplies their precision in each draw.
     """
 
     shape: tuple[int, ...]
@@ -182,6 +184,7 @@ class Draws(NamedTuple):
     has_share: bool = False
     deviations: Deviations | None = None
     doubt: Annotated[np.ndarray, Sized("chains draws")] | None = None
+    factors: Annotated[np.ndarray, Sized("chains draws")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -190,7 +193,8 @@ class Draws(NamedTuple):
 
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
-        values, more, whole = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown, self._whole()
+        values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
+        whole = whole_of(self.rows, more)
         if unseen is not None and whole is not None:
             values, more = whole.reshape(-1, *whole.shape[2:]), None
         elif unseen is not None and more is None:
@@ -202,17 +206,11 @@ class Draws(NamedTuple):
         if self.theta is not None:
             each = self.theta.reshape(-1, self.theta.shape[-1])
             uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
-            theta = EntryTheta(each, self.theta_mode, first_row(self.shape, self.theta_mode), uneven=uneven)
+            factors = None if self.factors is None else self.factors.ravel()
+            first = first_row(self.shape, self.theta_mode)
+            theta = EntryTheta(each, self.theta_mode, first, uneven=uneven, factors=factors)
         doubt = None if self.doubt is None else self.doubt.ravel()
         return Components(values, None, theta, len(self.rows), self.deviations, doubt=doubt)
-
-    def _whole(self) -> np.ndarray | None:
-        """The array of which known and unknown rows are the parts (see `room_for_draws`), if there is one."""
-        whole = self.rows.base
-        if whole is None or self.unknown is None or self.unknown.base is not whole or whole.ndim != 4:
-            return None
-        n, K = self.rows.shape[2], self.unknown.shape[2]
-        return whole if whole.shape == (*self.rows.shape[:2], n + K, self.rank) else None
 
     def within(self, belief: Components) -> Draws:
         """The same draws as a part of the array of their components, so that they are stored once."""

@@ -43,6 +43,9 @@ class EntryTheta(NamedTuple):
     uneven : (C, 2) float64, or None
         Of noise that differs: the precision that factors of mean one multiply, and the shape of their Gamma law. They
         are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
+    factors : (C,) float64 or None
+        Where new observations are not normal about the latent values: what multiplies the precision of their noise in
+        each component, beside which values are what it is on average.
     shares : (C, 1), (C, 1) float64, or None
         Of counts with structural zeros, whose values are a dispersion and the share of these: the two numbers of the
         Beta law of that share; None where the values are all that is known.
@@ -56,6 +59,7 @@ class EntryTheta(NamedTuple):
     log_gaps: tuple[np.ndarray, np.ndarray] | None = None
     uneven: np.ndarray | None = None
     shares: tuple[np.ndarray, np.ndarray] | None = None
+    factors: np.ndarray | None = None
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -75,8 +79,8 @@ class EntryTheta(NamedTuple):
 
     def of_points(self, which: np.ndarray) -> EntryTheta:
         """The record of these components (n,), which are points."""
-        uneven = None if self.uneven is None else self.uneven[which]
-        return self._replace(values=self.values[which % len(self.values)], uneven=uneven)
+        uneven, factors = (None if part is None else part[which] for part in (self.uneven, self.factors))
+        return self._replace(values=self.values[which % len(self.values)], uneven=uneven, factors=factors)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """The parameter of the entries at packed rows (n, K): (C, n)."""
@@ -272,6 +276,15 @@ def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any)
     chains, draws, n, R = sizes
     whole = np.empty((chains, draws, n + n_unknown, R), dtype)
     return whole[:, :, :n], whole[:, :, n:]
+
+
+def whole_of(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
+    """The array of which draws of known and unknown rows are the parts (see `room_for_draws`), if there is one."""
+    whole = known.base
+    if whole is None or unknown is None or unknown.base is not whole or whole.ndim != 4:
+        return None
+    sizes = (*known.shape[:2], known.shape[2] + unknown.shape[2], known.shape[3])
+    return whole if whole.shape == sizes else None
 
 
 def stacked(

@@ -57,6 +57,9 @@ class Diagnostics(NamedTuple):
         it, less well than the exact posterior by a factor of about sqrt(N / n). "sampled": drawn given the factors.
         "approximate": the posterior of a deterministic method. "point": an
         estimate without a posterior.
+    noise_half : float or None
+        Half of all new observations are no farther than this from their latent values, where the entries left out say
+        that their noise is not normal; None where it is (then 0.674 standard deviations).
     unknown : float or None
         Share of the variance of latent values (over training entries, and given the data) that the fit says is not
         known, where the modes' posteriors are independent Gaussians: of deterministic methods, and where pilots count
@@ -94,6 +97,7 @@ class Diagnostics(NamedTuple):
     noise_source: str | None = None
     unknown: float | None = None
     narrow: bool = False
+    noise_half: float | None = None
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self.lines().items())
@@ -130,7 +134,8 @@ class Diagnostics(NamedTuple):
         if self.noise_sd is None:
             return ""
         error = "" if self.noise_sd_error is None else f" +- {self.noise_sd_error:.2g}"
-        return f"standard deviation {self.noise_sd:.4g}{error}, {NOISE_SOURCES[str(self.noise_source)]}"
+        half = "" if self.noise_half is None else f", not normal: half of it is within {self.noise_half:.2g}"
+        return f"standard deviation {self.noise_sd:.4g}{error}, {NOISE_SOURCES[str(self.noise_source)]}{half}"
 
     def complaints(self, max_iter: int) -> list[str]:
         """What a user should know of a fit of at most so many sweeps, and do; nothing for a healthy fit."""

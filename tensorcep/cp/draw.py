@@ -56,3 +56,14 @@ def draw_apart(
     for new in range(n_known, len(origin)):
         values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
     return values, theta, which
+
+
+def with_own_factors(each: np.ndarray, theta: EntryTheta, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The parameter (S, n) of observations at packed rows (n, K), each of which has a factor of its own if they differ.
+
+    Of a law that is spread over the components any of them tells one.
+    """
+    shape = theta.shape_of(rows)
+    if shape is not None:
+        return np.asarray(each * rng.gamma(np.broadcast_to(shape, each.shape)) / shape)
+    return each if theta.factors is None else each * rng.choice(theta.factors, each.shape)

@@ -57,7 +57,9 @@ def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def given_at(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
     m, v = latent_components(belief, rows)
-    return m, v, np.broadcast_to(parameter.of(rows), m.shape)
+    factors = parameter.factors
+    theta = parameter.of(rows) if factors is None else parameter.values * factors[:, None]
+    return m, v, np.broadcast_to(theta, m.shape)
 
 
 def extended(

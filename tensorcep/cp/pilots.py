@@ -34,6 +34,7 @@ from tensorcep.cp.from_spectra import used_columns
 from tensorcep.cp.gibbs.chains import taken
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.method import with_weights
+from tensorcep.cp.gibbs.noise_law import with_factors
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.shrinkage import with_constant
 from tensorcep.cp.gibbs.state import GibbsState
@@ -196,9 +197,8 @@ def _joined(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | 
             return None
         parts.append(draws)
         rows += list(draws.rows[0])
-    return sampled._replace(
-        posterior=with_constant(_in_one_chain(parts, rows), held, plan.problem.free, plan.problem.prior)
-    )
+    draws = with_constant(_in_one_chain(parts, rows), held, plan.problem.free, plan.problem.prior)
+    return sampled._replace(posterior=with_factors(draws, state.noise_law))
 
 
 def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws], list[np.ndarray]]:

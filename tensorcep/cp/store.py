@@ -225,7 +225,8 @@ def _parts_of(member: Any) -> list[Any]:
         laws = [law for law in (member.noise, member.dispersion, member.uneven, member.zeros) if law is not None]
         shapes = [] if member.uneven is None else [member.uneven.shape]
         return [*shapes, *(part for law in laws for part in (law.a, law.b))]
-    return [part for part in (member.theta, getattr(member, "uneven", None)) if part is not None]
+    of_noise = (getattr(member, name, None) for name in ("uneven", "factors"))
+    return [part for part in (member.theta, *of_noise) if part is not None]
 
 
 def _largest_number(member: Any) -> float:

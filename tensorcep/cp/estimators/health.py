@@ -21,6 +21,7 @@ from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.cp.stored import without_places
+from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     entries = plan.problem.entries
     held = getattr(state, "held", None)
     held = held if held is not None and held.weights is not None else None
+    law = getattr(state, "noise_law", None)
+    held = held if held is None or law is None else held._replace(score=held.score + law.gain)
     n = len(entries.permutation)
     place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
     rows = rows_of(entries, place)
@@ -142,7 +145,8 @@ def _noise(result: Run) -> dict[str, Any]:
         if posterior.theta is None or not state.learns_precision:
             return {}
         sd = posterior.theta.ravel() ** -0.5
-        return _noise_of(sd.mean(), sd.std(), "held-out" if state.noise_held else "sampled")
+        found = _noise_of(sd.mean(), sd.std(), "held-out" if state.noise_held else "sampled")
+        return found if posterior.factors is None else found | {"noise_half": _half_of_noise(posterior)}
     if isinstance(posterior, PointEstimate):
         return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
     members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
@@ -152,6 +156,13 @@ def _noise(result: Run) -> dict[str, Any]:
     # to first order; 1 / tau has a relative standard deviation of a^-1/2
     sd, own = np.array([(noise.variance**0.5, 0.5 * noise.a**-0.5) for noise in noises]).T
     return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
+
+
+def _half_of_noise(draws: Draws) -> float:
+    """What half of the noise of new observations does not exceed."""
+    precision = (draws.theta[..., 0] * draws.factors).reshape(-1, 1)  # type: ignore[index]
+    zero = np.zeros_like(precision)
+    return float(mixture_quantile(0.75, zero, zero, precision)[0])
 
 
 def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:

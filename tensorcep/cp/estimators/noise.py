@@ -60,6 +60,8 @@ def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
 
 def noise_sd(theta: EntryTheta | None, precision: float) -> float | np.ndarray:
     """Standard deviation of the noise, (m,) where rows of a mode have one each."""
+    if theta is not None and theta.factors is not None:
+        return float(np.sqrt(np.mean(1.0 / (theta.factors * theta.values[:, 0]))))
     if theta is None or theta.uneven is None:
         return float(precision**-0.5)
     if theta.mode is not None:

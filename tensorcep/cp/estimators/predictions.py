@@ -14,7 +14,7 @@ from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.diagnostics import Diagnostics
-from tensorcep.cp.draw import draw, draw_apart
+from tensorcep.cp.draw import draw, draw_apart, with_own_factors
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
@@ -212,9 +212,7 @@ class CPPredictions(CPComponents):
     ) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
         likelihood, parameter = with_parameter(self._likelihood_of_new(), theta.predictive())
-        each, shape = np.broadcast_to(parameter.of(rows), f.shape), theta.shape_of(rows)
-        if shape is not None:  # every observation has a factor of its own
-            each = each * rng.gamma(np.broadcast_to(shape, f.shape)) / shape
+        each = with_own_factors(np.broadcast_to(parameter.of(rows), f.shape), theta, rows, rng)
         f, _, each = extended(likelihood, (f, f, each), extent)
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 

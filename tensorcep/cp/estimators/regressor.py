@@ -86,7 +86,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         What `noise` came to: "one", "entry", or the name of a mode (its position, if it has none).
     noise_sd_ : float or ndarray (n_k,)
         Standard deviation of the noise: 1 over the root of the posterior mean precision, of each row of the mode
-        `noise_`; with noise="entry" that of a new observation.
+        `noise_`; with noise="entry", and where it is not normal, that of a new observation.
     noise_dof_ : float or None
         Degrees of freedom of the noise of a row that is not known, or, with noise="entry", of any observation:
         posterior median. None with noise="one".

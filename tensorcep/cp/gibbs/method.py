@@ -51,6 +51,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.gibbs.noise_law import noise_law_of, with_factors
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
 from tensorcep.cp.gibbs.state import GibbsState
@@ -116,8 +117,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
 
 def _held_out(problem: Problem, options: Any, noise: float) -> HeldOut | None:
     """The entries that the burn-in leaves out, if it is to leave some out, and the noise to start with."""
-    wanted = options.n_chains > 1 and options.weights == "stacked"
-    wanted = wanted or getattr(options, "noise", "sampled") == "held-out"
+    stacked = options.n_chains > 1 and options.weights == "stacked"
+    wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
     return hold_out(problem, options.n_chains, noise) if wanted and options.burn_in > 0 else None
 
 
@@ -177,7 +178,8 @@ def with_weights(
         held = held._replace(noise_ratio=ratio_of_student(held, state, beside))
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
-    return _some_chains(state, held.alive)._replace(held=held)
+    law = noise_law_of(held) if state.noise_held and state.uneven is None else None
+    return _some_chains(state, held.alive)._replace(held=held, noise_law=law)
 
 
 def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
@@ -251,10 +253,9 @@ def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float,
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:
-    """The draws kept, and those of what was learned of the likelihood.
+    """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned.
 
-    A noise precision from entries left out is that beside the draws of all chains. Draws of the constant are among them
-    unless fits beside the chains have draws, too.
+    A noise precision from entries left out is that beside all draws.
     """
     learned, held = state.learned, state.held
     mode = None if learned is None else learned.groups.mode
@@ -269,7 +270,8 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         draws = draws._replace(theta=draws.theta / held.noise_ratio)
         if draws.uneven is not None:
             draws = draws._replace(uneven=draws.uneven / [held.noise_ratio, 1.0])
-    return draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
+    draws = draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
+    return with_factors(draws, state.noise_law)
 
 
 GIBBS = Method(

@@ -10,6 +10,7 @@ from tensorcep.core.components import EntryTheta
 from tensorcep.core.scratch import room_of
 from tensorcep.cp.gibbs.chains import Chains
 from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
 from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
 from tensorcep.cp.predict import with_parameter
@@ -38,6 +39,8 @@ class GibbsState(NamedTuple):
         Of noise that differs.
     leaves_out : bool
         Whether the entries that the burn-in leaves out are left out at present.
+    noise_law : NoiseLaw or None
+        After the burn-in, how new observations differ from normal ones; None where these are normal.
     """
 
     chains: Chains
@@ -48,6 +51,7 @@ class GibbsState(NamedTuple):
     noise_held: bool
     uneven: UnevenDraws | None = None
     leaves_out: bool = False
+    noise_law: NoiseLaw | None = None
 
     @property
     def learns_precision(self) -> bool:

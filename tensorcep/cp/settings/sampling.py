@@ -99,7 +99,8 @@ class Gibbs(Sampler):
         "sampled" draws the noise precision given the rows, which is exact, and at ranks that can follow every entry
         ends at no noise. "held-out" takes it, in the burn-in, from a tenth of the entries that all chains leave out
         until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled". From n of N
-        entries the noise is known less well than by the exact posterior, by a factor of about sqrt(N / n).
+        entries the noise is known less well than by the exact posterior, by a factor of about sqrt(N / n). Where they
+        make it likelier, what is predicted has longer tails than a normal law; draws of rows do not know of that.
 
     References
     ----------
