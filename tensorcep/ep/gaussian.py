@@ -98,7 +98,8 @@ class GaussianEP:
         Update the posterior after every site (the paper's), or once per sweep from all sites (one matrix product and
         one Cholesky factor, quicker for many weights, but it may need damping). Parallel updates of terms of rank 1
         start near the posterior's mode, and let the mean settle before each sweep, at the cost of a few products of X
-        with a vector.
+        with a vector; to a `tol` of 1e-5 or more, those of a million numbers or more in X take products in single
+        precision on the way, and in double for the posterior.
     damping : float in [0, 1), optional
         Fraction of the old site kept. By default it starts at 0, and for parallel updates of terms of rank k at 0.2,
         and grows while the changes do not fall.
