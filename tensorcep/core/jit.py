@@ -132,9 +132,9 @@ def call_narrow(address, loglik, y, m, v, theta, alpha, beta, scratch):
 
 
 @emitted_by(_call, checkable=False)
-def call_second(address, tilted, positive, w, at, S, m, R):
-    """Call, inside a kernel, the second-order moments at `address` (`tensorcep.cp.cep.second_order.second_order`)."""
-    address(tilted, positive, w, at, S, m, R)
+def call_second(address, tilted, positive, S, m, vt, R, w, at):
+    """Call, inside a kernel, the second-order message at `address` (`tensorcep.cp.cep.second_order`)."""
+    address(tilted, positive, S, m, vt, R, w, at)
 
 
 @emitted_by(_call, checkable=False)

@@ -11,6 +11,11 @@ from tensorcep.core.checks import check_matrix, fail_value
 from tensorcep.ep.quadratic import quadratic_forms, weighted_gram
 from tensorcep.kernels.sites import Sites
 
+# Sizes of dense rows from which products in single precision, on the way to the fixed point, are worth a copy of them.
+LARGE = 1 << 20
+# A posterior has lost no more than a thousandth by them while the spread of its precisions is below this.
+MOST_SPREAD = 1e4
+
 
 class Design(NamedTuple):
     """Rows a_i = L'x_i in the coordinates of u.
@@ -27,6 +32,8 @@ class Design(NamedTuple):
     prior_mean : (d,) float64
     root : (d,) or (d, r) float64
         L, or its diagonal.
+    rough : (n, r) float32 or None
+        The rows in single precision, whose products take half the time (`with_rough`).
     """
 
     rows: Any
@@ -35,6 +42,14 @@ class Design(NamedTuple):
     offset: np.ndarray
     prior_mean: np.ndarray
     root: np.ndarray
+    rough: np.ndarray | None = None
+
+    def with_rough(self) -> Design:
+        """The design with rows in single precision too, where there are enough of them and they are dense."""
+        if self.vector or sparse.issparse(self.rows) or self.rows.size < LARGE:
+            return self
+        rows = self.rows.astype(np.float32)
+        return self._replace(rough=rows) if np.isfinite(rows).all() else self
 
     def weights(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of w from those of u."""
@@ -43,8 +58,13 @@ class Design(NamedTuple):
         return self.prior_mean + self.root @ mean, self.root @ cov @ self.root.T
 
     def latent(self, state: Gaussian) -> tuple[np.ndarray, np.ndarray]:
-        """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f."""
+        """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f.
+
+        Variances under a rough state are rough.
+        """
         f = self.offset + self.rows @ state.mean
+        if state.rough and self.rough is not None:
+            return f, quadratic_forms(self.rough, state.cov, state.factor)
         if not self.vector:
             return f, quadratic_forms(self.rows, state.cov, state.factor)
         blocks = (-1, self.k, state.mean.size)
@@ -52,12 +72,16 @@ class Design(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """Mean and covariance of u, the log of the integral of prior times sites, and a lower triangle F with F'F = cov."""
+    """Mean and covariance of u, the log of the integral of prior times sites, and a lower triangle F with F'F = cov.
+
+    `rough` says that it was made in single precision.
+    """
 
     mean: np.ndarray
     cov: np.ndarray
     log_evidence: float
     factor: np.ndarray
+    rough: bool = False
 
 
 def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
@@ -117,8 +141,10 @@ def root_of(prior_cov: Any, d: int) -> np.ndarray:
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
-def gaussian_of(design: Design, sites: Sites) -> Gaussian | None:
+def gaussian_of(design: Design, sites: Sites, rough: bool = False) -> Gaussian | None:
     """Return prior times sites, or None where that is not a Gaussian.
+
+    A `rough` one is of single precision where the design has such rows and its precisions do not lie too far apart.
 
     Source: Minka (2008), eqs 40, 41 and 48, with the prior at N(0, I).
     """
@@ -129,17 +155,20 @@ def gaussian_of(design: Design, sites: Sites) -> Gaussian | None:
         precision = 0.5 * (product + product.T)
         tau_offset = (sites.tau @ offset.reshape(-1, design.k, 1)).ravel()
     else:
-        precision = weighted_gram(rows, sites.tau)
+        rough = rough and design.rough is not None
+        precision = weighted_gram(design.rough if rough else rows, sites.tau)
         tau_offset = sites.tau * offset
     precision[np.diag_indices_from(precision)] += 1.0
     try:
         chol = linalg.cholesky(precision, lower=True)
     except (linalg.LinAlgError, ValueError):
-        return None
+        return gaussian_of(design, sites) if rough else None
     factor = linalg.lapack.dtrtri(chol, lower=1)[0]
     cov = factor.T @ factor
+    if rough and np.diag(precision).max() * np.diag(cov).max() > MOST_SPREAD:
+        return gaussian_of(design, sites)
     nu = sites.nu.ravel()
     pull = rows.T @ (nu - tau_offset)
     mean = cov @ pull
     log_evidence = sites.logc.sum() + nu @ offset - 0.5 * (offset @ tau_offset) + 0.5 * (pull @ mean)
-    return Gaussian(mean, cov, float(log_evidence - np.log(np.diag(chol)).sum()), factor)
+    return Gaussian(mean, cov, float(log_evidence - np.log(np.diag(chol)).sum()), factor, rough)

@@ -33,6 +33,9 @@ PARALLEL_DAMPING = 0.2
 MAX_SETTLING, SETTLED = 20, 0.1
 # When a sweep's change has not fallen below that of the sweep before, this part of the step is kept from then on.
 SLOWER, MOST_DAMPING = 0.7, 0.95
+# To a tolerance of at least the first of these, sweeps are made in single precision, which errs by a tenth of it; what
+# is left of the second or less of a change, in double. So is the posterior that is returned.
+LEAST_TOL, ROUGH = 1e-5, 1e-3
 # Halvings of a parallel step whose posterior is not a Gaussian.
 MAX_HALVINGS = 30
 
@@ -95,7 +98,8 @@ class GaussianEP:
         Update the posterior after every site (the paper's), or once per sweep from all sites (one matrix product and
         one Cholesky factor, quicker for many weights, but it may need damping). Parallel updates of terms of rank 1
         start near the posterior's mode, and let the mean settle before each sweep, at the cost of a few products of X
-        with a vector.
+        with a vector; to a `tol` of 1e-5 or more, those of a million numbers or more in X take products in single
+        precision on the way, and in double for the posterior.
     damping : float in [0, 1), optional
         Fraction of the old site kept. By default it starts at 0, and for parallel updates of terms of rank k at 0.2,
         and grows while the changes do not fall.
@@ -178,17 +182,21 @@ class GaussianEP:
             raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
         damping = self._first_damping(design)
+        from_mode = sites is None and self.schedule == "parallel"
+        design = design.with_rough() if from_mode and tol >= LEAST_TOL else design
         term = _term_of(likelihood, y, theta, design, power, rule)
-        if sites is None and self.schedule == "parallel" and isinstance(term, CompiledTerm):
+        if from_mode and isinstance(term, CompiledTerm):
             sites = term.sites_at_mode()
         sites = term.start_sites(sites)
-        state = _posterior(design, sites)
+        state = _posterior(design, sites, rough=True)
         sweeps: list[_Sweep] = []
         while len(sweeps) < max_iter and not (sweeps and sweeps[-1].change < tol and not sweeps[-1].skipped):
             begin = time.perf_counter()
             step = _sequential if self.schedule == "sequential" else _parallel
             least = 0.1 * max(tol, SETTLED * sweeps[-1].change if sweeps else SETTLED)
             sites, state, change, skipped = step(design, term, sites, state, damping, least)
+            if state.rough and (change < tol or len(sweeps) + 1 == max_iter):
+                state = _posterior(design, sites)
             if self.damping is None and sweeps and change >= sweeps[-1].change:
                 damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
             sweeps.append(_Sweep(change, state.log_evidence, skipped, time.perf_counter() - begin))
@@ -220,8 +228,8 @@ def _term_of(
 Step = Callable[..., tuple[Sites, Gaussian, float, int]]
 
 
-def _posterior(design: Design, sites: Sites) -> Gaussian:
-    state = gaussian_of(design, sites)
+def _posterior(design: Design, sites: Sites, rough: bool = False) -> Gaussian:
+    state = gaussian_of(design, sites, rough)
     if state is None:
         raise FloatingPointError(
             "the sites leave no Gaussian posterior: use damping or other start sites, or change terms that contradict "
@@ -249,7 +257,7 @@ def _parallel(
         f, sites = _settled(design, term, sites, state, s, f, least)
     for _ in range(MAX_HALVINGS):
         new, change, skipped = term.propose_all(f, s, sites, damping)
-        posterior = gaussian_of(design, new)
+        posterior = gaussian_of(design, new, rough=change > ROUGH)
         if posterior is not None:
             return new, posterior, change, skipped
         damping = 0.5 * (1.0 + damping)
@@ -265,10 +273,11 @@ def _settled(
     standard deviations, unless steps stop shrinking.
     """
     mean, size = state.mean, np.inf
+    rows = design.rough if state.rough and design.rough is not None else design.rows
     for _ in range(MAX_SETTLING):
         new, _, skipped = term.propose_all(f, s, sites, 0.0)
         slope = new.nu - new.tau * f
-        gradient = design.rows.T @ slope - mean
+        gradient = rows.T @ slope.astype(rows.dtype) - mean
         step = state.cov @ gradient
         last, size = size, float(np.sqrt(max(gradient @ step, 0.0)))
         if skipped or not size < last:

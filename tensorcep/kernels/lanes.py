@@ -8,7 +8,7 @@ consecutive slots (see `tensorcep.kernels.slots`): the code serves any rank at f
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.kernels.slots import (
     LANES,
     axpy,
@@ -20,6 +20,7 @@ from tensorcep.kernels.slots import (
     neg_dot_scaled,
     neg_pair,
     pivot_step,
+    scale,
     solve_pair,
     solve_step,
     subtract,
@@ -159,3 +160,64 @@ def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):
     for i in range(R):
         for j in range(i + 1):
             dot_add(w, t + i * (i + 1) // 2 + j, yt + i * R, yt + j * R, R)
+
+
+@inlined
+def _upper_root(w, a, e, inv_diag, ok, R):
+    """E of a = E E' for packed positive semidefinite a: row i of the upper triangle E at slots e + i*R + j, j >= i."""
+    for i in range(R):
+        for j in range(i, R):
+            copy(w, e + i * R + j, a + j * (j + 1) // 2 + i, 1)
+    for j in range(R - 1, -1, -1):
+        n, row = R - 1 - j, e + j * R + j
+        pivot_step(w, row, row + 1, n, inv_diag + j, ok)
+        for i in range(0, j - 1, 2):
+            x, y = e + i * R + j, e + (i + 1) * R + j
+            solve_pair(w, x, y, row + 1, x + 1, y + 1, n, inv_diag + j)
+        if j % 2:
+            x = e + (j - 1) * R + j
+            solve_step(w, x, row + 1, x + 1, n, inv_diag + j)
+        # the root of the pivot; of one that is rounding alone, of a singular matrix, the pivot itself, as good as 0
+        solve_step(w, row, row + 1, row + 1, n, inv_diag + j)
+
+
+@block_kernel
+def scaled_site_precision(w, Z, b, S, e, f, full, y, a, inv_diag, one, ok, t, R):
+    """T = b Z (I - b S Z)^-1 for semidefinite Z and S: the message that turns covariance S into S - b S Z S.
+
+    With Z = E E' and I - b E'S E = M M' this is T = b (M^-1 E')'(M^-1 E'), for b of either sign: products of triangles,
+    half the work of `site_precision`. Slot ``ok`` drops where the new covariance is not positive definite.
+
+    Z, S and the result t are packed, slot b holds the factor and slot ``one`` 1; work slots: a packed, e, f, full and y
+    square.
+    """
+    _upper_root(w, Z, e, inv_diag, y, R)  # slot y stands for a flag: a pivot may be 0
+    for i in range(R):
+        for j in range(i + 1):
+            copy(w, f + i * R + j, e + j * R + i, 1)
+            copy(w, full + i * R + j, S + i * (i + 1) // 2 + j, 1)
+            copy(w, full + j * R + i, S + i * (i + 1) // 2 + j, 1)
+        if i + 1 < R:  # zeros that pairs below run over
+            subtract(w, f + i * R + i + 1, one, one, 1)
+            subtract(w, e + (i + 1) * R + i, one, one, 1)
+    for i in range(R):
+        x, row = y + i * R, a + i * (i + 1) // 2  # row i of E'S, up to its diagonal
+        for j in range(0, i, 2):
+            dot_pair(w, x + j, x + j + 1, f + i * R, full + j * R, full + (j + 1) * R, i + 1)
+        if i % 2 == 0:
+            dot(w, x + i, f + i * R, full + i * R, i + 1)
+        for j in range(0, i, 2):
+            neg_pair(w, row + j, row + j + 1, x, f + j * R, f + (j + 1) * R, j + 2, b)
+        if i % 2 == 0:
+            neg_dot_scaled(w, row + i, x, f + i * R, i + 1, b)
+        axpy(w, row + i, row + i, one, 1, one)
+    cholesky(w, a, inv_diag, ok, R)
+    for i in range(R):
+        row = a + i * (i + 1) // 2
+        for j in range(0, i, 2):
+            x, z = e + j * R, e + (j + 1) * R
+            solve_pair(w, x + i, z + i, row + j, x + j, z + j, i - j, inv_diag + i)
+        if i % 2 == 0:
+            multiply(w, e + i * R + i, e + i * R + i, inv_diag + i, 1)
+    gram(w, e, t, R)
+    scale(w, t, t, R * (R + 1) // 2, b)

@@ -97,7 +97,7 @@ def averaged_chunks(
     ``others`` are the rows that give the other modes' moments; cavity and average as in `averaged_rows`.
     """
     K, R = entries.rows.shape[1], cavity.eta.shape[1]
-    P, own, structured = R * (R + 1) // 2, K, columns.z.shape[2] > 0
+    P, structured = R * (R + 1) // 2, columns.z.shape[2] > 0
     for c in range(first, last):
         clear_sums(c, modes, entries, sums)
         skipped = 0
@@ -115,10 +115,15 @@ def averaged_chunks(
                 prepare(k, columns, rule, K, R, w, at)
                 if rule.gaussian and k == K - 1:
                     add_noise(entries.weight[b], sums.noise[c], w, at)
-                gather(index, cavity.Lam, w, at.a)
-                gather(index, cavity.eta, w, at.t)
+                own = K if rule.from_posterior or rule.order == 2 else k
                 S, m, vt = at.S + own * P, at.m + own * R, at.vt + own * R * R
-                moments(w, at.a, at.t, S, m, vt, at.inv_diag, at.site_ok, R)
+                if rule.order == 2:  # needs vt as well
+                    gather(index, cavity.Lam, w, at.a)
+                    gather(index, cavity.eta, w, at.t)
+                    moments(w, at.a, at.t, S, m, vt, at.inv_diag, at.site_ok, R)
+                elif rule.from_posterior:
+                    gather(index, cavity.cov, w, S)
+                    gather(index, cavity.mean, w, m)
                 propose(own, structured, rule, R, w, at)
                 weight = entries.weight[b]
                 skipped += _add_message(index, weight, average, sums.Lam[c], sums.eta[c], rule.power, R, w, at)

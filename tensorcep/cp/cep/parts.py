@@ -8,7 +8,7 @@ import numba
 from numba import types
 
 from tensorcep.core.jit import address_of
-from tensorcep.cp.cep.second_order import second_order
+from tensorcep.cp.cep.second_order import second_order_message
 from tensorcep.cp.cep.slots import cep_slots
 from tensorcep.cp.cep.update import products_with_clamped
 from tensorcep.cp.messages.columns import Columns
@@ -17,8 +17,9 @@ NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "
 
 
 def second_order_address() -> Any:
-    """The address of `second_order`."""
-    return address_of(second_order, types.void(NUMBER, FLAG, WORK, _slots(), NUMBER, NUMBER, NUMBER))
+    """The address of `second_order_message`."""
+    numbers = (NUMBER,) * 4
+    return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
 
 
 def clamped_address(columns: Columns) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, call_tilted
-from tensorcep.cp.cep.update import counted_spread
-from tensorcep.kernels.lanes import add_outer, symmetric_times_vector, trace_product
+from tensorcep.core.jit import block_kernel, call_tilted, inlined
+from tensorcep.cp.cep.update import counted_spread, natural_mean
+from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.slots import LANES, axpy, dot, scale, subtract
 
 # The tilted moments are differentiated on a 3 x 3 stencil. A step of 1e-3 of the scale on which they vary balances
@@ -129,3 +129,22 @@ def second_order(tilted, positive, w, at, S, m, R):
     scale(w, at.A, at.Om, R * (R + 1) // 2, at.by_Om)
     add_outer(w, at.A, at.t, at.z, at.A, R)
     add_outer(w, at.A, at.z, at.grad_beta, at.A, R)
+
+
+@inlined
+def tilted_message(S, m, vt, R, w, at):
+    """What turns the cavity (m, S) into the mean m + S g and covariance S - S A S; S = V'V, vt as `invert_triangle`.
+
+    Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
+    """
+    site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
+    symmetric_times_vector(w, S, at.g, at.t, R)
+    axpy(w, at.t, at.t, m, R, at.one)
+    natural_mean(R, w, at)
+
+
+@block_kernel
+def second_order_message(tilted, positive, S, m, vt, R, w, at):
+    """The message to the row of the cavity S and m, with vt as `invert_triangle`, to second order."""
+    second_order(tilted, positive, w, at, S, m, R)
+    tilted_message(S, m, vt, R, w, at)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from tensorcep.core.jit import block_kernel, call_clamped, call_second, inlined
 from tensorcep.cp.cep.update import (
     first_order,
+    first_order_message,
     gaussian_message,
     latent_moments,
     observe,
     products_of_others,
     squared_errors,
-    tilted_message,
 )
 from tensorcep.cp.messages.kernels import (
     cavity_moments,
@@ -42,7 +42,7 @@ def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, 
         if rule.from_posterior:
             gather(index, rows.cov, w, at.S + k * P)
             gather(index, rows.mean, w, at.m + k * R)
-        elif modes[0] <= k < modes[1] and not (rule.gaussian and rule.order == 1):
+        elif modes[0] <= k < modes[1] and rule.order == 2:
             # vt is needed as well, which takes longer to read than to compute
             cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
         else:
@@ -79,9 +79,9 @@ def propose(own, structured, rule, R, w, at):
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
         first_order(rule, w, at, S, m, R)
+        first_order_message(S, m, vt, R, w, at)
     else:
-        call_second(rule.second, rule.tilted, rule.positive, w, at, S, m, R)
-    tilted_message(S, m, vt, R, w, at)
+        call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 
 
 @block_kernel

@@ -8,7 +8,7 @@ message in closed form (`gaussian_message`). Of any other likelihood the conditi
     mean m + S z alpha,    covariance S - S z z' S beta,    (alpha, beta) tilted moments at f ~ N(z'm + c, z'Sz);
 
 their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S, and
-the message is what turns the cavity into those (`tilted_message`).
+the message is what turns the cavity into those (`first_order_message`; `second_order.tilted_message`).
 
 Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1.
 """
@@ -19,9 +19,9 @@ import numpy as np
 
 from tensorcep.core.jit import block_kernel, call_narrow, call_tilted, inlined
 from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
-from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
+from tensorcep.kernels.lanes import add_outer, scaled_site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.nearest import SCRATCH
-from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale
+from tensorcep.kernels.slots import LANES, PIVOT_FLOOR, axpy, copy, dot, multiply, scale
 
 
 @inlined
@@ -135,8 +135,9 @@ def counted_spread(positive, w, at):
 def first_order(rule, w, at, S, m, R):
     """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
 
-    ``rule.positive`` limits the second term (`counted_spread`). With ``rule.nearest`` beta is that of the nearest
-    Gaussian of f, and by the locality of the projection that of u given z.
+    A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. ``rule.positive`` limits the
+    second term (`counted_spread`). With ``rule.nearest`` beta is that of the nearest Gaussian of f, and by the locality
+    of the projection that of u given z.
     """
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
@@ -154,23 +155,38 @@ def first_order(rule, w, at, S, m, R):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
         w[at.beta, lane] -= w[at.spread, lane]
     scale(w, at.g, at.z, R, at.alpha)
-    scale(w, at.t, at.z, R, at.spread)
-    scale(w, at.A, at.Z2, R * (R + 1) // 2, at.beta)
-    add_outer(w, at.A, at.t, at.z, at.A, R)
 
 
-@block_kernel
-def tilted_message(S, m, vt, R, w, at):
-    """What turns the cavity (m, S) into the mean m + S g and covariance S - S A S; S = V'V, vt as `invert_triangle`.
-
-    Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
-    """
-    site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
-    symmetric_times_vector(w, S, at.g, at.t, R)
-    axpy(w, at.t, at.t, m, R, at.one)
+@inlined
+def natural_mean(R, w, at):
+    """eta = g + T (m + S g), the mean being in slots t; a message that is no number is none."""
     symmetric_times_vector(w, at.T, at.t, at.eta, R)
     axpy(w, at.eta, at.eta, at.g, R, at.one)
     for r in range(R):
         for lane in range(LANES):
             if not np.isfinite(w[at.eta + r, lane]):
                 w[at.site_ok, lane] = 0.0
+
+
+@inlined
+def first_order_message(S, m, work, R, w, at):
+    """What turns the cavity (m, S) into the moments of `first_order`, whose A = b Z2 + c z z', b and c being slots.
+
+    T of b Z2 alone turns z into h = z + T S z, and c z z' adds c h h' / (1 - c z'S h). Slots `work` hold a square.
+    """
+    e, y, a = at.Yt, at.Y, at.a
+    scaled_site_precision(w, at.Z2, at.beta, S, e, work, at.full, y, a, at.inv_diag, at.one, at.site_ok, at.T, R)
+    symmetric_times_vector(w, S, at.z, at.Sz, R)
+    symmetric_times_vector(w, at.T, at.Sz, at.t, R)
+    axpy(w, at.t, at.t, at.z, R, at.one)
+    dot(w, at.product, at.Sz, at.t, R)
+    for lane in range(LANES):
+        c = w[at.spread, lane]
+        left = 1.0 - c * w[at.product, lane]
+        if not left > PIVOT_FLOOR:
+            w[at.site_ok, lane] = 0.0
+        w[at.product, lane] = c / left
+    scale(w, at.eta, at.t, R, at.product)
+    add_outer(w, at.T, at.eta, at.t, at.T, R)
+    axpy(w, at.t, m, at.Sz, R, at.alpha)
+    natural_mean(R, w, at)

@@ -267,7 +267,7 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
         for k, (n, rows) in enumerate(zip(plan.state.sizes, plan.joined.used, strict=True))
     ]
     rows_of_modes = list(zip(plan.state.modes, whole, strict=True))
-    before = [[field[rows].copy() for field in mode] for mode, rows in rows_of_modes]
+    before = [[_copied(field, rows) for field in mode] for mode, rows in rows_of_modes]
     try:
         yield
     finally:
@@ -279,3 +279,8 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                 if known is not None and new is not None:
                     for key in new:
                         known.pop(key, None)
+
+
+def _copied(field: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
+    """Some rows of an array; numpy takes numbered ones in a third of the time that indexing needs."""
+    return field[rows].copy() if isinstance(rows, slice) else field.take(rows, axis=0)

@@ -23,7 +23,7 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
     = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
     """
     rows = state.rows
-    widest = rows.cov[first:last, diagonal(rows.eta.shape[1])].max(initial=0.0)
+    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
     if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.max_variance:
         return 0
     bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])

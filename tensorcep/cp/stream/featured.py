@@ -32,7 +32,7 @@ def at_time(
     `prior` takes the place of the one that they had.
     """
     if keep == 1.0 and prior is None:
-        return mode.Lam[rows], mode.eta[rows]
+        return mode.Lam.take(rows, axis=0), mode.eta.take(rows, axis=0)
     old_Lam, old_eta = mode.prior_Lam[rows], mode.prior_eta[rows]
     new_Lam, new_eta = (old_Lam, old_eta) if prior is None else prior
     weight = keep ** np.maximum(0.0, time - mode.time[rows])[:, None]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from oracles import cep as oracle
 
-from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
+from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, block_kernel
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.second_order import second_order
 from tensorcep.cp.cep.slots import Rule, cep_slots
-from tensorcep.cp.cep.update import first_order
+from tensorcep.cp.cep.update import first_order, first_order_message
 from tensorcep.ep.wasserstein import Tilted, project
 from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
@@ -71,8 +71,9 @@ def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="
     rule = rule_of(name, order, positive, projection)
     if order == 1:
         first_order(rule, w, at, at.S, at.m, R)
-    else:
-        second_order(rule.tilted, rule.positive, w, at, at.S, at.m, R)
+        b, c = w[at.beta][:, None, None], w[at.spread][:, None, None]
+        return w[at.g : at.g + R].T.copy(), b * Z2 + c * z[:, :, None] * z[:, None, :]
+    second_order(rule.tilted, rule.positive, w, at, at.S, at.m, R)
     return w[at.g : at.g + R].T.copy(), unpack(w[at.A : at.A + P].T.copy(), R)
 
 
@@ -170,3 +171,52 @@ def test_positive_first_order_keeps_the_message_of_a_log_concave_likelihood_posi
     free, limited = (compiled(1, name, R, y, theta, z, Om, S, 3.0 * m, positive)[1] for positive in (False, True))
     assert (np.linalg.eigvalsh(limited)[:, 0] > -1e-12 * np.abs(limited).max(axis=(1, 2))).all()
     assert (np.linalg.eigvalsh(free)[:, 0] < 0).any(), "without the limit all are positive here too"
+
+
+@block_kernel
+def message_of(S, m, work, R, w, at):
+    first_order_message(S, m, work, R, w, at)
+
+
+def messages(R, b, c, alpha, z, Z2, S, m):
+    """T (LANES, R, R), eta (LANES, R) and the flags of the message whose A is b Z2 + c z z' and whose g is alpha z."""
+    w, at = work_array(cep_slots(3, R))
+    P = R * (R + 1) // 2
+    given = {"beta": b, "spread": c, "alpha": alpha, "site_ok": np.ones(LANES)}
+    given |= {"z": z, "Z2": pack(Z2), "S": pack(S), "m": m, "g": alpha[:, None] * z}
+    for name, value in given.items():
+        slot, value = getattr(at, name), value.reshape(LANES, -1).T
+        w[slot : slot + len(value)] = value
+    message_of(at.S, at.m, at.vt, R, w, at)
+    return unpack(w[at.T : at.T + P].T.copy(), R), w[at.eta : at.eta + R].T.copy(), w[at.site_ok].copy()
+
+
+@pytest.mark.parametrize("R", [1, 2, 6, 7])
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_first_order_message_turns_the_cavity_into_the_new_moments(rng, R, spread):
+    _, _, z, Om, S, m = inputs(rng, "gaussian", R, spread)
+    Z2, alpha = Om + z[:, :, None] * z[:, None, :], rng.standard_normal(LANES)
+    Z2[3], z[3] = 0.0, 0.0  # as where rows are known to be 0
+    most = np.linalg.eigvalsh(np.linalg.cholesky(S).swapaxes(1, 2) @ Z2 @ np.linalg.cholesky(S))[:, -1]
+    b, c = rng.uniform(-2.0, 0.4, LANES) / np.maximum(most, 1.0), rng.uniform(0.0, 0.4, LANES) / np.maximum(most, 1.0)
+    T, eta, ok = messages(R, b, c, alpha, z, Z2, S, m)
+    A = b[:, None, None] * Z2 + c[:, None, None] * z[:, :, None] * z[:, None, :]
+    np.testing.assert_array_equal(ok, 1.0)
+    new, Lam = np.linalg.inv(S - S @ A @ S), np.linalg.inv(S)
+    size = np.abs(Lam).max(axis=(1, 2))
+    assert (np.abs(Lam + T - new).max(axis=(1, 2)) < 1e-10 * size).all()
+    mean = m + alpha[:, None] * np.einsum("nij,nj->ni", S, z)
+    right = np.einsum("nij,nj->ni", new, mean) - np.einsum("nij,nj->ni", Lam, m)
+    assert (np.abs(eta - right).max(axis=1) < 1e-9 * size).all()
+
+
+@pytest.mark.parametrize("R", [1, 5])
+def test_first_order_message_flags_an_indefinite_new_covariance_and_only_that(rng, R):
+    _, _, z, Om, S, m = inputs(rng, "gaussian", R, 0.3)
+    Z2 = Om + z[:, :, None] * z[:, None, :]
+    most = np.linalg.eigvalsh(np.linalg.cholesky(S).swapaxes(1, 2) @ Z2 @ np.linalg.cholesky(S))[:, -1]
+    b, c = 0.5 / most, np.zeros(LANES)
+    b[2] = 1.1 / most[2]  # by the first part alone
+    b[5], c[5] = 0.0, 1.1 / (z[5] @ S[5] @ z[5])  # by the second
+    b[7] = np.nan
+    assert np.flatnonzero(messages(R, b, c, np.ones(LANES), z, Z2, S, m)[2] == 0.0).tolist() == [2, 5, 7]
