@@ -40,8 +40,7 @@ kernel = _compiled()
 # of arrays otherwise cost as much as the arithmetic.
 block_kernel = _compiled(_nrt=False)
 
-# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
-# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
+# For small parts of a kernel: always compiled into it.
 inlined = _compiled(_nrt=False, forceinline=True)
 
 f64 = types.float64
