@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from tensorcep.core.dispatch import Kernel
 from tensorcep.core.kernel_cache import cached
 
 # Re-association and contraction let reductions vectorise. NaN and infinity keep their meaning (no "nnan", "ninf"),
@@ -29,8 +30,8 @@ AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHE
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator of kernels of one kind."""
-    compiler = numba.njit(nogil=True, error_model="numpy", fastmath=FASTMATH, **options)
-    return lambda python: python if AS_PYTHON else cached(compiler(python), python)
+    options |= {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
+    return lambda python: python if AS_PYTHON else cached(Kernel(python, targetoptions=options))
 
 
 kernel = _compiled()
@@ -39,8 +40,7 @@ kernel = _compiled()
 # of arrays otherwise cost as much as the arithmetic.
 block_kernel = _compiled(_nrt=False)
 
-# For small parts of a kernel: always compiled into it. A part that is not can round differently in the process that
-# compiles it than in those that load the kernel from the cache, where another copy of it is taken.
+# For small parts of a kernel: always compiled into it.
 inlined = _compiled(_nrt=False, forceinline=True)
 
 f64 = types.float64

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,8 +32,31 @@ DAMAGE = (
 )
 
 
+class Files(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """An index and its data; numba's own number the data by the index and write the index first.
+
+    Of two processes that compile a kernel for two signatures at once, each would take the same number: the code of one
+    would be loaded for the other. A name of the signature's own, and the data first, cost a miss at worst.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = self._data_name(int(hashlib.sha256(self._dump(key)).hexdigest()[:16], 16))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
 class ForgivingCache(caching.FunctionCache):  # type: ignore[misc]
     """A cache of one kernel for which an error is a miss; what is damaged is emptied, so it is mended by the next."""
+
+    kind = "entry"  # of code, told apart from numba's own and from parts (`tensorcep.core.dispatch`)
+
+    def __init__(self, python: Callable[..., Any]) -> None:
+        super().__init__(python)
+        place = self._impl
+        self._cache_file = Files(self._cache_path, place.filename_base, place.locator.get_source_stamp())
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(signature, codegen), self.kind)
 
     @contextlib.contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:  # numba's name: around every load and every save
@@ -46,10 +70,10 @@ class ForgivingCache(caching.FunctionCache):  # type: ignore[misc]
                 self.flush()
 
 
-def cached(dispatcher: Any, python: Callable[..., Any]) -> Any:
+def cached(dispatcher: Any, kind: type[ForgivingCache] = ForgivingCache) -> Any:
     """Return the kernel with a cache on the disk, or as it is where no folder for one can be written."""
     try:
-        dispatcher._cache = ForgivingCache(python)
+        dispatcher._cache = kind(dispatcher.py_func)
     except (RuntimeError, OSError) as error:  # numba found no place, or lost it between asking and using it
         warn_once(f"no cache of compiled kernels can be kept ({error})")
     return dispatcher

@@ -137,14 +137,26 @@ def listed_by_row(ends: np.ndarray, n: int, first: np.ndarray, lists: tuple[np.n
     return EntriesByRow(start, end, entry, value, others, tuple(chunks))
 
 
-@block_kernel
-def sum_products(first, last, by_row, weight, source, out, scratch):
+def sum_products(
+    first: int,
+    last: int,
+    by_row: EntriesByRow,
+    weight: np.ndarray,
+    source: np.ndarray,
+    out: np.ndarray,
+    scratch: np.ndarray,
+) -> None:
     """out[i] = sum over the entries n of row i of weight[n] * prod_{l != k} source[row_l(n)], for rows first:last.
 
     The product is elementwise over the columns of ``source`` (n_rows, W). ``weight`` is flat, one number per lane;
     ``scratch`` (W,) is work space. A row's sum runs in the order of its entries, whoever computes it.
     """
-    start, entry, others = by_row.start, by_row.entry, by_row.others
+    _sum_products(first, last, by_row.start, by_row.entry, by_row.others, weight, source, out, scratch)
+
+
+@block_kernel
+def _sum_products(first, last, start, entry, others, weight, source, out, scratch):
+    """As `sum_products`, of arrays alone: the chunks of `EntriesByRow` would compile it anew for each order."""
     last_other, width = others.shape[1] - 1, source.shape[1]
     for i in range(first, last):
         total, end = out[i], start[i + 1]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tensorcep.core.kernel_cache import Files
+
 ROOT = Path(__file__).resolve().parents[2]
 
 KERNEL = """
@@ -74,3 +76,19 @@ def test_kernel_cache_that_is_damaged_is_made_anew(tmp_path: Path, suffix: str, 
     assert "is damaged" in warning
     assert len(warning.splitlines()) == 1
     assert run(tmp_path) == ("2.0 1", "")
+
+
+def test_kernel_cache_of_two_processes_that_save_at_once_keeps_the_code_of_each(tmp_path: Path) -> None:
+    first, second, later = (Files(str(tmp_path), "kernel", "stamp") for _ in range(3))
+    save = first._save_data
+
+    def beside(name: str, data: object) -> None:
+        second.save("float64", "code for float64")
+        save(name, data)
+
+    first._save_data, second._load_index = beside, dict  # the second looked before anything was saved
+    first.save("int64", "code for int64")
+    assert {key: later.load(key) for key in ("int64", "float64")} == {
+        "int64": "code for int64",
+        "float64": "code for float64",
+    }
