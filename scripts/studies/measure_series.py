@@ -3,11 +3,12 @@
 Birmingham's car parks (30 x 77 days x 18 half-hours) as in the protocol of transdim: 40 or 60 % of the cells are
 missing at random, 40 % of the days of each car park are, or the last 7 days are to be forecast, beside the mean of the
 same weekday, the week before and, with `--peers`, a seasonal ARIMA of every car park and half-hour (statsmodels); with
-the model "local" every car park also deviates by itself along the days. "day-by-day": a stream learns four weeks, and
-then a day at a time, each of which it forecasts before; "last-week": the same of the last 7 days alone, with the model
-"chosen", too, whose rank and interactions are those of the least RMSE on the days before. New York's taxi trips (30 x
-30 x 96 hours, counts): a fifth of the cells is held out at random. Both files come from the repository transdim (MIT
-licence); `--folder` says where they are. "simulated" needs no file.
+the model "local" every car park also deviates by itself along the days; "power" has no series, but a power of the
+values that entries left out choose. "day-by-day": a stream learns four weeks, and then a day at a time, each of which
+it forecasts before; "last-week": the same of the last 7 days alone, with the model "chosen", too, whose rank and
+interactions are those of the least RMSE on the days before. New York's taxi trips (30 x 30 x 96 hours, counts): a fifth
+of the cells is held out at random. Both files come from the repository transdim (MIT licence); `--folder` says where
+they are. "simulated" needs no file.
 
 Nothing is chosen by the scores of the cells that they are of: the model is the default (of streams with main effects),
 and the series are those that the calendar gives.
@@ -67,12 +68,17 @@ def is_hidden(case: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def model_of(name: str, kind: str, options: argparse.Namespace) -> Any:
-    """The default model, with what the calendar says or without; "local": every car park deviates by itself, too."""
+    """The default model, with what the calendar says or without; "local": every car park deviates by itself, too.
+
+    "power": without it, of a power of the values.
+    """
     how: dict[str, Any] = {"random_state": options.seed}
     if options.sweeps:
         how["max_iter"] = options.sweeps
     if name == "taxi":
-        return CPCountRegressor(**how, prior="auto" if kind == "plain" else {2: Series(period=DAY)})
+        return CPCountRegressor(**how, prior="auto" if kind in ("plain", "power") else {2: Series(period=DAY)})
+    if kind == "power":
+        return CPRegressor(**how, power="auto")
     local = 0 if kind == "local" else None
     return CPRegressor(**how, prior="auto" if kind == "plain" else {1: Series(period=WEEK, local=local), 2: Series()})
 
@@ -197,7 +203,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     p = parser(__doc__, data=["birmingham", "taxi"], sweeps=0, seed=0)
     p.add_argument("--cases", type=words(*{c for own in CASES.values() for c in own}), default=None)
-    p.add_argument("--models", type=words("plain", "series", "local", "chosen"), default=["plain", "series"])
+    p.add_argument("--models", type=words("plain", "series", "local", "power", "chosen"), default=["plain", "series"])
     p.add_argument("--folder", default=os.path.join(os.environ.get("TENSORCEP_DATA", "data"), "traffic"))
     p.add_argument("--peers", action="store_true", help="forecast by ARIMA too")
     p.add_argument("--environment", type=Path, default=Path(".peers"), help="where its packages are, or will be")
@@ -211,7 +217,7 @@ def main(arguments: list[str] | None = None) -> None:
                 told = {kind: by_day(name, kind, options) for kind in options.models if kind in ("plain", "series")}
                 tried = {kind: {**own.scores(own.day >= 0), "cpu_s": s} for kind, (own, s) in told.items()}
             elif case == "last-week":
-                kinds = [kind for kind in options.models if kind != "local"]
+                kinds = [kind for kind in options.models if kind not in ("local", "power")]
                 tried = {kind: in_last_week(name, kind, options) for kind in kinds}
             else:
                 tried = {kind: measure(name, case, kind, options) for kind in options.models if kind != "chosen"}
