@@ -20,7 +20,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
-METHODS = {"gibbs": tc.Gibbs(n_chains=2, weights="equal", noise="sampled"), "vmp": tc.VMP(), "cep": tc.CEP(n_starts=1)}
+METHODS = {
+    "two chains": tc.Gibbs(n_chains=2, weights="equal", noise="sampled"),
+    "three chains": tc.Gibbs(n_chains=3, weights="equal", noise="sampled"),  # on two workers: each on both
+    "vmp": tc.VMP(),
+    "cep": tc.CEP(n_starts=1),
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +57,14 @@ def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
         warnings.simplefilter("ignore")
         here, before = model_of(method).fit(TENSOR), set(os.listdir(nearby.MEMORY))
         monkeypatch.setattr(nearby, "SMALLEST", 0)
+        given_up = list[nearby.Desk]()
+        monkeypatch.setattr(nearby.Desk, "give_up", given_up.append)
         of_client, of_workers = taken(), sum(client.run(taken).values())
         there = distributed.fit(model_of(method), TENSOR, client=client, n_parts=2)
     for a, b in zip(here.factors_, there.factors_, strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(here.trace_["change"], there.trace_["change"])
+    assert not given_up  # nobody missed what was removed too early
     assert sum(client.run(taken).values()) > of_workers
     assert (taken() > of_client) is (method != "cep")  # whose sums are sent
     assert not [name for name in set(os.listdir(nearby.MEMORY)) - before if name.startswith("tensorcep-")]

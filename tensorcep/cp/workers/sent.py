@@ -87,6 +87,7 @@ class SentRows:
         self._rows: dict[str, list[HeldRows]] = {}
         self._has: dict[str, dict[tuple[str, int], str]] = {}
         self._stores: dict[str | None, Held] = {}
+        self._begun: set[Running] = set()
 
     def begin(self, first: np.ndarray) -> None:
         """From now on rows are those of a problem, whose modes begin there."""
@@ -101,7 +102,7 @@ class SentRows:
 
     def close(self) -> None:
         """Let workers forget the rows."""
-        self._rows, self._has, self._stores = {}, {}, {}
+        self._rows, self._has, self._stores, self._begun = {}, {}, {}, set()
         self.desk.close()
 
     def look(self, kind: str, rows: np.ndarray, but: int | None = None) -> None:
@@ -148,6 +149,7 @@ class SentRows:
 
         calls = [given(i, False) for i in range(n)]
         running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
+        self._begun.add(running)
         for worker in where:
             self._now_has(sources, worker)
         return running
@@ -158,7 +160,9 @@ class SentRows:
         if running.again:
             self._has = {}  # nobody knows what workers have; they are given all
             self._stores = {name: store for name, store in self._stores.items() if name in self._cluster.workers}
-        self._let_go()
+        self._begun.discard(running)
+        if not self._begun:  # others may not have taken yet what they were given
+            self._let_go()
         return [one.value for one in told]
 
     def run(self, *tasks: Any) -> list[Any]:
