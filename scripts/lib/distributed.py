@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep import CPRegressor, SparseTensor
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.host import hosted_by
+from tensorcep.core.nearby import TAKEN
 from tensorcep.cp.workers.host import ClusterHost
 from tensorcep.methods import CEP, VMP, Gibbs, Laplace
 
@@ -30,34 +31,55 @@ ENGINES: dict[str, Any] = {
 def entries(n: int, seed: int) -> SparseTensor:
     """Entries at random places."""
     rng, shape = np.random.default_rng(seed), (max(8, n // 10), max(8, n // 40), min(500, n))
-    coords = np.unique(np.stack([rng.integers(size, size=n) for size in shape], axis=1), axis=0)
+    cells = np.unique(np.ravel_multi_index([rng.integers(size, size=n) for size in shape], shape))
+    coords = np.stack(np.unravel_index(cells, shape), axis=1)
     return SparseTensor.from_coo(coords, rng.normal(size=len(coords)), shape)
 
 
+NAMES = ("wall seconds", "CPU seconds", "MB sent", "MB moved", "MB back", "CPU seconds of the client")
+
+
 class Meter:
-    """A callback that takes seconds, of this process and of workers, and bytes, after every sweep."""
+    """A callback that takes seconds, of this process and of workers, and bytes, after every sweep; not its own seconds.
+
+    Dask takes some CPU time of every process each second, whether it has work or not (`idle` of all, and of this
+    process): on a machine where sweeps wait for others that grows with the wait. It is left out.
+    """
 
     def __init__(self, cluster: Cluster | None = None):
-        self.cluster, self.lines = cluster, []
+        self.cluster, self.lines, self.idle, self._own = cluster, list[tuple[float, ...]](), np.zeros(2), 0.0
+
+    def look_at_idle(self, seconds: float = 1.5) -> None:
+        """Measure what Dask takes where nothing is done."""
+        begin, before = time.perf_counter(), self._cpu()[:2]
+        time.sleep(seconds)
+        self.idle = np.subtract(self._cpu()[:2], before) / (time.perf_counter() - begin)
+
+    def _cpu(self) -> tuple[float, float, float]:
+        """CPU seconds of all and of this process, and bytes that were moved."""
+        own, moved = time.process_time(), float(TAKEN[0])
+        if self.cluster is None:
+            return own, own, moved
+        told = self.cluster.client.run(_of_worker).values()
+        return own + sum(seconds for seconds, _ in told), own, moved + sum(size for _, size in told)
 
     def __call__(self, *_: Any) -> None:
-        cpu, between, sent, back = time.process_time(), 0.0, 0, 0
-        if self.cluster is not None:
-            told = self.cluster.client.run(_of_worker)
-            cpu += sum(seconds for seconds, _ in told.values())
-            between = float(sum(size for _, size in told.values()))
-            sent, back = self.cluster.sent, self.cluster.received
-        self.lines.append((time.perf_counter(), cpu, sent / 1e6, between / 1e6, back / 1e6))
+        now = time.perf_counter()
+        cpu, own, moved = self._cpu()
+        sent, back = (0, 0) if self.cluster is None else (self.cluster.sent, self.cluster.received)
+        wall = now - self._own
+        without = np.array([cpu, own]) - self.idle * wall
+        self.lines.append((wall, without[0], sent / 1e6, moved / 1e6, back / 1e6, without[1]))
+        self._own += time.perf_counter() - now
 
     def per_sweep(self) -> dict[str, float]:
         """Medians over the sweeps after the first."""
         found = np.median(np.diff(np.array(self.lines), axis=0), axis=0)
-        names = ("wall seconds", "CPU seconds", "MB sent", "MB out of workers", "MB back")
-        return dict(zip(names, found.tolist(), strict=True))
+        return dict(zip(NAMES, found.tolist(), strict=True))
 
 
 def _of_worker(dask_worker: Any) -> tuple[float, int]:
-    return time.process_time(), dask_worker.transfer_outgoing_bytes_total
+    return time.process_time(), dask_worker.transfer_outgoing_bytes_total + TAKEN[0]
 
 
 def fitted(
@@ -79,5 +101,7 @@ def on_workers(tensor: SparseTensor, method: str, n: int, options: argparse.Name
     local = LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
     with folder as place, local, Client(local) as client:
         meter = Meter(Cluster(client))
+        time.sleep(1.0)  # workers have ended to begin
+        meter.look_at_idle()
         with hosted_by(ClusterHost(meter.cluster, Path(place), None, options.parts)):  # type: ignore[arg-type]
             return fitted(tensor, method, meter, options, 1), meter

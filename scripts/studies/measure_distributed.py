@@ -1,9 +1,10 @@
 """One sweep on the workers of a Dask cluster on this machine, beside the same sweep on threads: bits, seconds, bytes.
 
 Entries are at random places of a tensor of n / 10 x n / 40 x 500 rows. Every fit has the same start and seed. Seconds
-are medians over the sweeps after the first: "wall seconds", "CPU seconds" of this process and all workers. "MB sent"
-are the rows that this process gives to workers, "MB out of workers" what these give to each other and to it, of which
-"MB back" the new rows or sums. "same bits" is 1 where factors and changes equal those of one thread. The first sweep,
+are medians over the sweeps after the first: "wall seconds", "CPU seconds" of this process and all workers, without what
+Dask takes when idle, and of this process alone. "MB sent" are the rows that this process sends to workers, "MB moved"
+what these send to each other and to it, and what processes of a machine take of each other from its memory; "MB back"
+of it are the new rows or sums. "same bits" is 1 where factors and changes equal those of one thread. The first sweep,
 which is left out, writes the files of entries.
 
 With --parquet the entries are instead lines of parquet files in that folder, written first unless they are there, with
@@ -14,7 +15,6 @@ first sweep ended, of a sweep after it and of all, and the most memory that this
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from pathlib import Path
 
@@ -48,7 +48,8 @@ def written(folder: Path, n: int, seed: int) -> list[str]:
 
 def _peak() -> tuple[float, float]:
     """The most memory that this process held, in MB, and its CPU seconds."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, time.process_time()
+    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage counts what the parent held at its birth
+    return next(float(one.split()[1]) / 1e3 for one in lines if one.startswith("VmHWM")), time.process_time()
 
 
 def from_parquet(n: int, n_workers: int, method: str, options: argparse.Namespace) -> list[Row]:

@@ -24,7 +24,7 @@ WHAT = "read"
 class Coded(NamedTuple):
     """The lines of a partition: the labels of each mode that it has, codes (n, K), and values, if a column has them."""
 
-    labels: tuple[Labels, ...]
+    labels: tuple[pd.Index, ...]
     codes: np.ndarray
     values: Any
 
@@ -61,12 +61,12 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
         level = [delayed(_merged, pure=True)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     told = [delayed(_recoded, pure=True)(part, level[0]) for part in coded]
     labels, *parts = cluster.results([level[0], *told], WHAT)
-    codes = np.concatenate([codes for codes, _ in parts])
-    if not len(codes):
+    if not any(len(codes) for codes, _ in parts):
         fail_value("X must have at least one line; got none.")
-    found = {
-        name: pd.Categorical.from_codes(codes[:, k], labels[k].index, ordered=False) for k, name in enumerate(modes)
-    }
+    found: dict[Any, Any] = {}
+    for k, name in enumerate(modes):
+        codes = np.concatenate([codes[:, k] for codes, _ in parts])
+        found[name] = pd.Categorical.from_codes(codes, labels[k], ordered=False)
     if named:
         found[value] = pd.concat([values for _, values in parts], ignore_index=True)
     return pd.DataFrame(found, copy=False)
@@ -77,7 +77,14 @@ def _coded(part: pd.DataFrame, modes: list[Any], value: Any, named: bool) -> Cod
     found = [_labels_of_part(part[name], name) for name in modes]
     codes = np.stack([codes for _, codes in found], axis=1).astype(np.int32)
     values = part[value].reset_index(drop=True) if named else None
-    return Coded(tuple(labels for labels, _ in found), codes, values)
+    return Coded(tuple(_bare(labels) for labels, _ in found), codes, values)
+
+
+def _bare(labels: Labels) -> pd.Index:
+    """The labels without the table by which pandas finds them, which is several times as large and stays with them."""
+    made: Any = labels.index.__reduce__()
+    index: pd.Index = made[0](*made[1])
+    return index
 
 
 def _labels_of_part(column: pd.Series, name: Any) -> tuple[Labels, np.ndarray]:
@@ -90,25 +97,25 @@ def _labels_of_part(column: pd.Series, name: Any) -> tuple[Labels, np.ndarray]:
     return labels_of_column(column, name)
 
 
-def _labels_of(part: Coded) -> tuple[Labels, ...]:
+def _labels_of(part: Coded) -> tuple[pd.Index, ...]:
     return part.labels
 
 
-def _merged(one: tuple[Labels, ...], other: tuple[Labels, ...]) -> tuple[Labels, ...]:
+def _merged(one: tuple[pd.Index, ...], other: tuple[pd.Index, ...]) -> tuple[pd.Index, ...]:
     """All labels of both, sorted."""
     return tuple(_union(a, b) for a, b in zip(one, other, strict=True))
 
 
-def _union(a: Labels, b: Labels) -> Labels:
+def _union(a: pd.Index, b: pd.Index) -> pd.Index:
     if not len(a) or not len(b):
         return a if len(a) else b
-    both = pd.concat([pd.Series(each.index) for each in (a, b)], ignore_index=True)
-    return Labels.from_column(both, name=a.name)[0]
+    both = pd.concat([pd.Series(each) for each in (a, b)], ignore_index=True)
+    return _bare(Labels.from_column(both, name=a.name)[0])
 
 
-def _recoded(part: Coded, labels: tuple[Labels, ...]) -> tuple[np.ndarray, Any]:
+def _recoded(part: Coded, labels: tuple[pd.Index, ...]) -> tuple[np.ndarray, Any]:
     """The codes of a partition among all labels."""
     codes = np.empty_like(part.codes)
     for k, own in enumerate(part.labels):
-        codes[:, k] = labels[k].rows(own.index)[part.codes[:, k]] if len(own) else 0
+        codes[:, k] = Labels(labels[k]).rows(own)[part.codes[:, k]] if len(own) else 0
     return codes, part.values

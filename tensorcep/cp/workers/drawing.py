@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.held import Call
+from tensorcep.core.nearby import put
 from tensorcep.core.running import Running
 from tensorcep.cp.workers.sent import HeldRows, SentRows, Sources
 from tensorcep.cp.workers.store import Order
@@ -34,9 +35,9 @@ class Room(NamedTuple):
 
     def take(self, drawn: Drawn) -> int:
         """Put rows in place; gives their bytes."""
-        first, n = drawn.first, len(drawn.rows)
-        self.factors[self.offset + first : self.offset + first + n] = drawn.rows
-        self.fit[first : first + n] = drawn.squares
+        first, n = drawn.first, drawn.rows.shape[0]
+        put(drawn.rows, self.factors[self.offset + first : self.offset + first + n])
+        put(drawn.squares, self.fit[first : first + n])
         return drawn.rows.nbytes + drawn.squares.nbytes
 
 
@@ -67,12 +68,15 @@ class Drawing:
         if not waiting:
             self._rows.look(room.kind, room.factors)
 
+        rows = self._rows.coming(room.kind, room.mode)
+
         def call(i: int, *given: Any) -> Call:
-            return shares[i], draw, *given, *rest(i)
+            return shares[i], draw, *given, *rest(i), rows.new_path()
 
         read, what = self._read(room, draw.columns.order), f"rows-of-mode-{room.mode}"
         running = self._rows.begin_tasks(draw_ranges, read, len(shares), call, what, at)
-        waiting.append(Waiting(running, self._rows.follow(room.kind, room.mode, running.futures), room))
+        self._rows.follow(room.kind, room.mode, rows, running.futures)
+        waiting.append(Waiting(running, rows, room))
 
     def settle(self) -> None:
         """Put the rows of this thread's draws in place."""

@@ -22,6 +22,7 @@ import numpy as np
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Kernel, ThreadExecutor
 from tensorcep.core.held import Call, Held
+from tensorcep.core.nearby import Left, put, remove
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.chains import draw_parts
 from tensorcep.cp.gibbs.sites import NOTHING
@@ -35,7 +36,7 @@ from tensorcep.cp.workers.passing import Passing
 from tensorcep.cp.workers.sent import SentRows, Sources
 from tensorcep.cp.workers.shelf import Shelf
 from tensorcep.cp.workers.store import Order
-from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, sum_ranges
+from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, sum_ranges, unless_one
 from tensorcep.kernels.rows import arrange
 
 # Sources that were arranged last: those of one update at most.
@@ -189,17 +190,18 @@ class ClusterExecutor:
         shares, sites = shared(ranges, self._cluster.turns()), []
         for share in shares:
             mine = [entry[int(start[offset + one.first]) : int(start[offset + one.last])] for one in share]
-            sites.append([None if stay else self._kept((_unless_one(weight[one]), target[one])) for one in mine])
+            sites.append([None if stay else self._kept((unless_one(weight[one]), target[one])) for one in mine])
 
         def call(i: int, *rows: Any) -> Call:
-            return shares[i], *rows, sites[i]
+            return shares[i], *rows, sites[i], self._rows.desk.new_path()
 
         told = self._rows.run(sum_ranges, read, len(shares), call, f"sums-of-mode-{mode}")
         self._arranged.clear()
         for one, found in zip(ranges, itertools.chain.from_iterable(told), strict=True):
             for whole, some in zip((out, linear), found, strict=True):
-                whole[offset + one.first : offset + one.last] = some
+                put(some, whole[offset + one.first : offset + one.last])
                 self._cluster.received += some.nbytes
+            remove({some.path for some in found if isinstance(some, Left)})
 
     def _stays(self, target: np.ndarray) -> bool:
         """Whether what the entries say is their values, each with the weight 1."""
@@ -293,8 +295,3 @@ class ClusterExecutor:
                 known = (others, ranges)
                 self._ranges[id(others)] = known
             return known[1]
-
-
-def _unless_one(weight: np.ndarray) -> np.ndarray | None:
-    """Weights; None where all are 1."""
-    return None if (weight == 1.0).all() else weight

@@ -7,6 +7,8 @@ since.
 from __future__ import annotations
 
 import itertools
+import os
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ import numpy as np
 
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.held import Call, Held, UnknownError
+from tensorcep.core.nearby import Desk, Left, leave, remove
 from tensorcep.core.running import Running
 from tensorcep.cp.workers.store import Block, Order, Piece, Source, Store
 from tensorcep.cp.workers.tasks import Given
@@ -24,9 +27,11 @@ from tensorcep.kernels.digest import digest
 class HeldRows(Held):
     """The rows of a mode: here, or not yet."""
 
-    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, futures: list[Any] | None = None):
+    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, desk: Desk, futures: list[Any] | None = None):
         super().__init__(None, name)
         self.rows, self.future, self._cluster, self.is_known, self.digest = rows, futures, cluster, False, 0
+        self._desk, self._left = desk, list[str]()
+        weakref.finalize(self, remove, self._left)
 
     def know(self) -> None:
         """The rows are those here, from now on."""
@@ -41,8 +46,23 @@ class HeldRows(Held):
         """As `Held.value`."""
         if not self.is_known:
             raise UnknownError(self.name)
-        self._cluster.sent += self.rows.nbytes
-        return [Piece(0, self.rows)]
+        path = self.new_path()
+        (given,) = leave(path, (self.rows,))
+        self._cluster.sent += 0 if isinstance(given, Left) else self.rows.nbytes
+        return [Piece(0, given)]
+
+    def new_path(self) -> str | None:
+        """Where these rows, or some of them, may be left; None where they are sent."""
+        path = self._desk.new_path()
+        if path is not None:
+            self._left.append(path)
+        return path
+
+    def let_go(self) -> None:
+        """Nobody needs them any more than what is here."""
+        self.future = None
+        remove(self._left)
+        self._left.clear()
 
 
 def _digest(rows: np.ndarray) -> int:
@@ -63,14 +83,16 @@ class SentRows:
     """The rows that the workers of a cluster have, by their kind."""
 
     def __init__(self, cluster: Cluster):
-        self._cluster, self._first = cluster, tuple[int, ...]()
+        self._cluster, self._first, self.desk = cluster, tuple[int, ...](), Desk(cluster.client)
         self._rows: dict[str, list[HeldRows]] = {}
         self._has: dict[str, dict[tuple[str, int], str]] = {}
         self._stores: dict[str | None, Held] = {}
+        self._begun: set[Running] = set()
 
     def begin(self, first: np.ndarray) -> None:
         """From now on rows are those of a problem, whose modes begin there."""
         self.close()
+        self.desk.open()
         self._first = tuple(first.tolist())
 
     @property
@@ -80,7 +102,8 @@ class SentRows:
 
     def close(self) -> None:
         """Let workers forget the rows."""
-        self._rows, self._has, self._stores = {}, {}, {}
+        self._rows, self._has, self._stores, self._begun = {}, {}, {}, set()
+        self.desk.close()
 
     def look(self, kind: str, rows: np.ndarray, but: int | None = None) -> None:
         """See which modes' rows, but those of one, have changed."""
@@ -91,7 +114,7 @@ class SentRows:
             if k < len(known) and known[k].is_of(rows[a:b]):
                 known[k].rows = rows[a:b]
                 continue
-            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster)
+            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster, self.desk)
             held.know()
             known[k:] = [held, *known[k + 1 :]]
 
@@ -101,11 +124,13 @@ class SentRows:
         names = tuple(one.name if k in modes else None for k, one in enumerate(known))
         return Sources((Source(what, kind, names, orders),), {(kind, k): known[k] for k in modes})
 
-    def follow(self, kind: str, mode: int, futures: list[Any] | None) -> HeldRows:
-        """Rows of a mode that tasks are making; they are here as soon as they are known."""
-        before = self._rows[kind][mode]
-        held = self._rows[kind][mode] = HeldRows(self._cluster.new_name(), before.rows, self._cluster, futures)
-        return held
+    def coming(self, kind: str, mode: int) -> HeldRows:
+        """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
+        return HeldRows(self._cluster.new_name(), self._rows[kind][mode].rows, self._cluster, self.desk)
+
+    def follow(self, kind: str, mode: int, held: HeldRows, futures: list[Any] | None) -> None:
+        """From now on the rows of a mode are those that these tasks make."""
+        held.future, self._rows[kind][mode] = futures, held
 
     def begin_tasks(
         self,
@@ -124,6 +149,7 @@ class SentRows:
 
         calls = [given(i, False) for i in range(n)]
         running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
+        self._begun.add(running)
         for worker in where:
             self._now_has(sources, worker)
         return running
@@ -134,7 +160,9 @@ class SentRows:
         if running.again:
             self._has = {}  # nobody knows what workers have; they are given all
             self._stores = {name: store for name, store in self._stores.items() if name in self._cluster.workers}
-        self._let_go()
+        self._begun.discard(running)
+        if not self._begun:  # others may not have taken yet what they were given
+            self._let_go()
         return [one.value for one in told]
 
     def run(self, *tasks: Any) -> list[Any]:
@@ -146,11 +174,14 @@ class SentRows:
 
         That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.
         """
+        if whole:
+            self.desk.give_up()
         has = {} if whole or worker is None else self._has.setdefault(worker, {})
         new = [(place, rows) for place, rows in sources.rows.items() if has.get(place) != rows.name]
         store = self._stores.get(worker)
         if store is None:
-            store = self._stores[worker] = self._cluster.made_at(Store, worker)
+            make = partial(Store, self.desk.folder, os.getpid())
+            store = self._stores[worker] = self._cluster.made_at(make, worker)
         blocks = tuple(Block(*place, rows.name) for place, rows in new)
         return Given(sources.sources, self._first, blocks), [rows for _, rows in new], store
 
@@ -165,4 +196,4 @@ class SentRows:
         for kind, known in self._rows.items():
             for k, rows in enumerate(known):
                 if rows.is_known and all(has.get((kind, k)) == rows.name for has in every):
-                    rows.future = None
+                    rows.let_go()

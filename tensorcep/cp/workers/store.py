@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.held import LackingError, Told
+from tensorcep.core.nearby import Given, put, remove_after
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import lane_zeros
 
@@ -48,10 +49,10 @@ class Source(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of a mode from `first` on."""
+    """Rows of a mode from `first` on, or where they are."""
 
     first: int
-    rows: np.ndarray
+    rows: Given
 
 
 class Block(NamedTuple):
@@ -73,12 +74,14 @@ class _Rows:
 class Store:
     """Rows that a worker keeps, by their kind; empty when it is sent.
 
-    Dask lets go of it when nobody needs it any more.
+    Dask lets go of it when nobody needs it any more, and with it of the folder of the process `owner` if that is gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None, owner: int = 0) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Rows] = {}
+        if folder is not None:
+            remove_after(self, folder, owner)
 
     def __reduce__(self) -> Any:
         return Store, ()
@@ -118,9 +121,13 @@ class Store:
             raise LackingError
         pieces = [one.value if isinstance(one, Told) else one for one in given]
         rows = self._to_write(block.kind, first, pieces[0].rows.shape[1:])
+        rows.names[block.mode] = None
         for piece in pieces:
             begin = first[block.mode] + piece.first
-            rows.array[begin : begin + len(piece.rows)] = piece.rows
+            try:
+                put(piece.rows, rows.array[begin : begin + piece.rows.shape[0]])
+            except FileNotFoundError:
+                raise LackingError from None
         rows.names[block.mode] = block.name
 
     def _to_write(self, key: str, first: tuple[int, ...], shape: tuple[int, ...]) -> _Rows:

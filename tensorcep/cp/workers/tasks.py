@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.nearby import Given as Numbers
+from tensorcep.core.nearby import leave
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, room_for
 from tensorcep.cp.model import EntriesByRow, sum_products
@@ -69,6 +71,11 @@ class Given(NamedTuple):
 Sites = tuple[np.ndarray | None, np.ndarray]
 
 
+def unless_one(weight: np.ndarray) -> np.ndarray | None:
+    """Weights as tasks take them."""
+    return None if (weight == 1.0).all() else weight
+
+
 class Draw(NamedTuple):
     """What the draws of all ranges of a mode have in common.
 
@@ -86,11 +93,11 @@ class Draw(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Rows of a mode from `first` on, (n, R), and the squares that they leave, (n,)."""
+    """Rows of a mode from `first` on, (n, R), and the squares that they leave, (n,), or where these are."""
 
     first: int
-    rows: np.ndarray
-    squares: np.ndarray
+    rows: Numbers
+    squares: Numbers
 
 
 def _own(sites: Sites | None, part: Part) -> Sites:
@@ -110,11 +117,12 @@ def draw_ranges(
     eta: np.ndarray,
     sizes: np.ndarray | None,
     sites: list[Sites | None],
+    path: str | None = None,
 ) -> Drawn:
     """New rows of ranges that follow each other: see `draw_rows`.
 
     Lam and eta have a line for each row of the mode, or one for all. `sizes` says how many entries of each row of the
-    mode count, the first ones; None: all.
+    mode count, the first ones; None: all. What is drawn is left at the path, if there is one.
     """
     columns = ModeColumns(*(np.array(one) for one in draw.columns))
     begin, finish, offset = ranges[0].first, ranges[-1].last, given.first[ranges[0].mode]
@@ -130,15 +138,26 @@ def draw_ranges(
             entries = (0, NOTHING if weight is None else weight, target)
             record = (source, columns, entries, *prior, precision, draw.key, fit, drawn[first - begin : last - begin])
             draw_rows(first, last, -first, (part.start, end, part.others), *record, room, at)
-    return Drawn(begin, drawn, fit[begin:])
+    return Drawn(begin, *leave(path, (drawn, fit[begin:])))
 
 
 def sum_ranges(
-    ranges: list[Range], given: Given, blocks: list[Any], store: Store, sites: list[Sites | None]
-) -> list[list[np.ndarray]]:
-    """Of every range `sum_products` of two sources over its entries: with weights, and with values."""
+    ranges: list[Range],
+    given: Given,
+    blocks: list[Any],
+    store: Store,
+    sites: list[Sites | None],
+    path: str | None = None,
+) -> list[list[Numbers]]:
+    """Of every range `sum_products` of two sources over its entries: with weights, and with values.
+
+    They are left beside the path, if there is one.
+    """
     with given.read(blocks, store) as sources:
-        return [_sums(one, sources, own) for one, own in zip(ranges, sites, strict=True)]
+        return [
+            leave(None if path is None else f"{path}-{n}", _sums(one, sources, own))
+            for n, (one, own) in enumerate(zip(ranges, sites, strict=True))
+        ]
 
 
 def _sums(where: Range, sources: list[np.ndarray], sites: Sites | None) -> list[np.ndarray]:

@@ -1,0 +1,181 @@
+"""Arrays that processes of one machine leave for each other in its memory, where sending them would cost several times
+as much: a file in a folder of the system that has no disk behind it.
+
+A task that finds no file is given the numbers themselves; so what is left is never needed for more than speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Where the system has a folder in memory.
+MEMORY = "/dev/shm"
+# Arrays of fewer bytes are sent: a file costs as much as they do.
+SMALLEST = 1 << 16
+
+
+class Left(NamedTuple):
+    """An array of float64 in a file: after `begin` bytes; `writer` is the process that wrote it."""
+
+    path: str
+    begin: int
+    shape: tuple[int, ...]
+    writer: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return 8 * math.prod(self.shape)
+
+
+# An array, or where it is.
+Given = np.ndarray | Left
+
+# Bytes that this process has taken of what others left.
+TAKEN = [0]
+
+
+def leave(path: str | None, arrays: Sequence[np.ndarray]) -> list[Given]:
+    """Leave arrays of float64 in a file, one after the other; without a path, or room, they are given as they are."""
+    size = sum(array.nbytes for array in arrays)
+    if path is None or size < SMALLEST or any(array.dtype != np.float64 for array in arrays):
+        return list(arrays)
+    temporary, begin, left = f"{path}.{secrets.token_hex(4)}", 0, list[Given]()
+    try:
+        with open(temporary, "xb", buffering=0) as handle:
+            for array in arrays:
+                bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                written = 0
+                while written < len(bits):
+                    written += handle.write(bits[written:])
+                left.append(Left(path, begin, array.shape, os.getpid()))
+                begin += len(bits)
+        os.replace(temporary, path)  # nobody sees a part of it, and who writes it again writes the same
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        return list(arrays)
+    return left
+
+
+def put(given: Given, out: np.ndarray) -> None:
+    """Put an array in place.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it was left in a file that is gone, or that another machine has.
+    """
+    if not isinstance(given, Left):
+        out[...] = given
+    elif out.flags.c_contiguous and out.dtype == np.float64:
+        _read(given, out)
+    else:
+        found = np.empty(given.shape)
+        _read(given, found)
+        out[...] = found
+
+
+def _read(left: Left, out: np.ndarray) -> None:
+    bits, n = out.reshape(-1).view(np.uint8).data, 0
+    if out.shape != left.shape:
+        raise ValueError(f"an array of {left.shape} does not go to {out.shape}")
+    try:
+        with open(left.path, "rb", buffering=0) as handle:
+            handle.seek(left.begin)
+            while n < len(bits):
+                more = handle.readinto(bits[n:])
+                if not more:
+                    raise FileNotFoundError
+                n += more
+    except FileNotFoundError:
+        raise FileNotFoundError(f"what a worker left at '{left.path}' is gone; run the same call again.") from None
+    if left.writer != os.getpid():
+        TAKEN[0] += left.nbytes
+
+
+class Desk:
+    """A folder in the memory of this machine, as long as all workers see it.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Any):
+        self._client = client
+        self._folder: str | None = None
+        self._open = False
+
+    def open(self) -> None:
+        """Make the folder, if there can be one that all workers see."""
+        self.close()
+        if not os.path.isdir(MEMORY):
+            return
+        try:
+            self._folder = tempfile.mkdtemp(prefix="tensorcep-", dir=MEMORY)
+            token = secrets.token_hex(8)
+            Path(self._folder, "token").write_text(token)
+        except OSError:
+            self.close()
+            return
+        seen = self._client.run(_sees, self._folder, token).values()
+        self._open = bool(seen) and all(seen)
+
+    @property
+    def folder(self) -> str | None:
+        """The folder, if it is in use; workers remove it when this process is gone."""
+        return self._folder if self._open else None
+
+    def new_path(self) -> str | None:
+        """A path that nothing else has; None where arrays are sent."""
+        return os.path.join(self._folder, secrets.token_hex(8)) if self._open and self._folder is not None else None
+
+    def give_up(self) -> None:
+        """Have arrays sent from now on: a worker was lost, and who is in its place may be elsewhere."""
+        self._open = False
+
+    def close(self) -> None:
+        """Remove all that was left."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder, self._open = None, False
+
+
+def _sees(folder: str, token: str) -> bool:
+    try:
+        return Path(folder, "token").read_text() == token
+    except OSError:
+        return False
+
+
+def remove(paths: Iterable[str]) -> None:
+    """Remove files that nobody needs any more."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def remove_after(keeper: Any, folder: str, owner: int) -> None:
+    """Remove a folder when `keeper` is gone, unless the process that made it, which removes it itself, is there."""
+    weakref.finalize(keeper, _remove_without, folder, owner)
+
+
+def _remove_without(folder: str, owner: int) -> None:
+    try:
+        os.kill(owner, 0)
+    except ProcessLookupError:
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:  # another user's: it is there
+        return
