@@ -46,9 +46,9 @@ def _run_from(plan: Plan, *done: Run) -> Run:
 
 
 def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
-    """Run a plan whose first member goes on from a pilot alone, its others from random starts; all where that runs away.
+    """Run a plan whose first member goes on from a pilot alone, its others, or all if that fails, from random starts.
 
-    How well a random start fits the entries after annealing is no reason to prefer it: what follows the noise fits best.
+    That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
     """
     problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
     first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
@@ -80,17 +80,28 @@ def _in_memory(pilot: Pilot) -> Pilot:
 def run_from_starts(plan: Plan, *done: Run) -> Run:
     """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
 
-    A callback that stops one run stops all.
+    A callback that stops one run stops all. Members that leave the range of numbers are left out.
+
+    Raises
+    ------
+    FloatingPointError, LinAlgError
+        If all do.
     """
-    runs = list(done)
+    runs, errors = list(done), []
     for own in np.array_split(np.arange(len(plan.starts)), plan.members):
         member = plan._replace(
             problem=plan.problem._replace(start=plan.starts[own[0]]), starts=tuple(plan.starts[i] for i in own)
         )
-        one = _best_run(member) if plan.trial_iter else run(plan.method, member.problem, plan.settings, **plan.how)
+        try:
+            one = _best_run(member) if plan.trial_iter else run(plan.method, member.problem, plan.settings, **plan.how)
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
+            errors.append(error)
+            continue
         runs.append(one if plan.members == 1 and not done else one._replace(state=None))  # states hold all messages
         if one.stopped:
             break
+    if not runs:
+        raise errors[0]
     return mixed(runs, overfit(plan.problem))
 
 
