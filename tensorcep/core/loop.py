@@ -146,10 +146,22 @@ class Method(Generic[Prob, Opts, State]):
 AnyMethod = Method[Any, Any, Any]
 
 
+class LeftOut(NamedTuple):
+    """Entries, by their places (n,), and their log predictive densities (n,) by a fit that was not given them.
+
+    `quick` are those (n,) by the quick fit that went before it.
+    """
+
+    place: np.ndarray
+    score: np.ndarray
+    quick: np.ndarray
+
+
 class Run(NamedTuple):
     """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state.
 
-    The trace maps the fields of `Sweep` and "seconds" to one number per sweep.
+    The trace maps the fields of `Sweep` and "seconds" to one number per sweep. `left_out` is what the same fit of some
+    entries says of the others, where there was one.
     """
 
     posterior: Any
@@ -158,6 +170,7 @@ class Run(NamedTuple):
     stopped: bool
     trace: dict[str, np.ndarray]
     state: Any
+    left_out: LeftOut | None = None
 
 
 Callback = Callable[[int, Sweep, Any], Any]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.cp.flights import Found, grown, of_logs
-from tensorcep.cp.from_spectra import strengths, used
+from tensorcep.cp.from_spectra import strengths, used, used_columns
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.sampled import entries_in_memory
+from tensorcep.cp.trials import FEWEST, LEAST_LOSS
 
-# The standard errors from which a gain is no chance, and the fewest entries that tell.
-SURE, FEWEST = 2.0, 50
+# The standard errors from which a gain is no chance.
+SURE = 2.0
 # Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
 MOSTLY = 0.8
 
@@ -27,13 +28,29 @@ def best_by_score(scores: np.ndarray) -> int:
     return 1 + best if mean[best] > SURE * error[best] else 0
 
 
-def best_of_plans(plans: Sequence[Plan]) -> int:
-    """Which plan's pilot predicts a tenth of the entries, which it is not given, best; the first of few entries."""
+def falls_short(scores: np.ndarray, others: np.ndarray) -> bool:
+    """Whether log scores (n,) are worse than others of the same entries, beyond chance and by what matters."""
+    return best_by_score(np.stack([scores, others])) == 1 and bool(others.mean() - scores.mean() > LEAST_LOSS)
+
+
+def best_of_plans(plans: Sequence[Plan]) -> tuple[int, Found | None]:
+    """Which plan's pilot predicts a tenth of the entries, which it is not given, best, and what that pilot found.
+
+    The first, and nothing found, of few entries.
+    """
     place = held_places(plans[0].problem)
     if len(place) < FEWEST:
-        return 0
-    scores = [_scored(found, place) for found in (_flown(plan, plan.pilots[0], place) for plan in plans)]
-    return best_by_score(np.stack(scores)) if np.isfinite(scores[0]).all() else 0
+        return 0, None
+    flown = [_flown(plan, plan.pilots[0], place) for plan in plans]
+    scores = np.stack([_scored(found, place) for found in flown])
+    best = best_by_score(scores) if len(plans) > 1 and np.isfinite(scores[0]).all() else 0
+    return best, flown[best]
+
+
+def components_in_use(found: Found) -> int:
+    """How many components say something beside the strongest column, main effects aside."""
+    columns = used_columns(found.pilot.problem, found.belief.mean[0])
+    return int(_components(found.pilot)[columns].sum())
 
 
 def needs_more_components(plan: Plan, wider: Plan) -> bool:

@@ -48,8 +48,12 @@ class Diagnostics(NamedTuple):
         Standard error of the difference of both.
     n_held_out : int
         Entries left out in the burn-in, of which the scores are; the weights were chosen to predict them, which adds
-        at most about one unit of log density per weight to their sum. 0: scores are of (at most 1,000) training
+        at most about one unit of log density per weight to their sum. Of methods that pass messages from a pilot on,
+        entries that a fit tried beforehand was not given, and its scores. 0: scores are of (at most 1,000) training
         entries, which a fit may follow too closely.
+    quick_score : float or None
+        Mean log predictive density of the same entries by the quick mean-field fit that the method started from, where
+        the method falls short of it beyond chance.
     noise_sd, noise_sd_error : float or None
         Posterior mean and standard deviation of the noise's standard deviation.
     noise_source : {"held-out", "sampled", "approximate", "point"} or None
@@ -98,6 +102,7 @@ class Diagnostics(NamedTuple):
     unknown: float | None = None
     narrow: bool = False
     noise_half: float | None = None
+    quick_score: float | None = None
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self.lines().items())
@@ -163,10 +168,18 @@ class Diagnostics(NamedTuple):
         if self.score is None or self.constant_score is None or self.gain_error is None:
             return ""
         if self.score - self.constant_score >= self.gain_error:
-            return ""
+            return self._complaint_of_loss()
         which = "entries that were held out" if self.n_held_out else "its training entries"
         return (
             f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does (mean log "
             f"score {self.score:.4g} against {self.constant_score:.4g}); if there is more to find, it takes more "
             "entries per row, another rank or another method."
+        )
+
+    def _complaint_of_loss(self) -> str:
+        if self.score is None or self.quick_score is None:
+            return ""
+        return (
+            f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
+            f"out {self.score:.4g} against {self.quick_score:.4g}; take method='vmp' or 'pg-vb', or another rank."
         )

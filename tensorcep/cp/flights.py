@@ -103,7 +103,7 @@ def grown(
         return searched(whole, found, least, thorough=False)
 
     with threads_of(plan.n_threads) as executor:
-        return _guarded(fit, lambda found: found.belief)
+        return guarded(fit, lambda found: found.belief)
 
 
 def _in_use(pilot: Pilot) -> Pilot:
@@ -142,10 +142,11 @@ def refitted(flown: Flown, plan: Plan) -> Posterior | None:
     problem = pilot.problem._replace(start=flown.mean)
     settings = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
     sweeps = REFIT_ANNEAL + int(np.clip(flown.sweeps, ASK_EVERY, REFIT_SWEEPS))
-    return _guarded(lambda: _run(pilot, settings, problem, plan, sweeps).posterior, Posterior.components)
+    return guarded(lambda: run_of(pilot, settings, problem, plan, sweeps).posterior, Posterior.components)
 
 
-def _guarded(fit: Callable[[], Result], belief: Callable[[Result], Components]) -> Result | None:
+def guarded(fit: Callable[[], Result], belief: Callable[[Result], Components]) -> Result | None:
+    """What a fit leads to; None where what is known of the rows then leaves the finite numbers."""
     with np.errstate(all="ignore"):
         try:
             fitted = fit()
@@ -155,7 +156,8 @@ def _guarded(fit: Callable[[], Result], belief: Callable[[Result], Components]) 
     return fitted if finite else None
 
 
-def _run(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
+def run_of(pilot: Pilot, settings: Settings, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
+    """A run of the pilot's method with these settings from where the problem starts."""
     how: dict[str, Any] = {"tol": plan.tol, "n_threads": plan.how["n_threads"], "max_iter": max_iter}
     return run(pilot.method, problem, settings, callbacks=watch, kept=not watch, **how)
 
@@ -167,17 +169,17 @@ def _fitted(
     anneal = settings.get_params()["anneal"]
     most = anneal + PILOT_SWEEPS if sweeps is None else sweeps
     if place is None or not len(place):
-        done = _run(pilot, settings, problem, plan, most)
+        done = run_of(pilot, settings, problem, plan, most)
         return Found(pilot, done.posterior.components(), done.n_iter - anneal, float(done.trace["lower_bound"][-1]))
     with threads_of(plan.n_threads) as executor:
-        asked = _Asked(pilot, problem, plan.problem, place, anneal, executor)
-        done = _run(pilot, settings, problem, plan, most, asked)
+        asked = Asked(pilot, problem, plan.problem, place, anneal, executor)
+        done = run_of(pilot, settings, problem, plan, most, asked)
         if asked.last < done.n_iter:  # the last sweep may be the best
             asked.ask(done.n_iter, done.posterior)
     return asked.best
 
 
-class _Asked:
+class Asked:
     """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained."""
 
     best: Found
@@ -187,7 +189,7 @@ class _Asked:
     ) -> None:
         self.pilot, self.problem, self.whole, self.place, self.anneal = pilot, problem, whole, place, anneal
         self.executor = executor
-        self.score, self.vain, self.last = -np.inf, 0, 0
+        self.score, self.now, self.vain, self.last = -np.inf, -np.inf, 0, 0
 
     def __call__(self, sweep: int, _: Any, state: Any) -> bool:
         after = sweep - self.anneal
@@ -200,6 +202,7 @@ class _Asked:
         belief = posterior.components()
         beside = beside_chains(belief, self.whole, self.place, self.executor)
         score, self.last = _score(beside), sweep
+        self.now = score
         self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
         if score > self.score or self.score == -np.inf:
             self.score = score

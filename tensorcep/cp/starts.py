@@ -17,6 +17,7 @@ from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.sampled import problem_in_memory
+from tensorcep.cp.trials import LEAST_LOSS, tried
 
 
 def run_plan(plan: Plan) -> Run:
@@ -30,35 +31,78 @@ def run_plan(plan: Plan) -> Run:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
-        start = pilot.belief.mean[0]
-        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
-        plan = plan._replace(settings=plan.after_pilot or plan.settings)
-    elif plan.spectral and not plan.pilots:
+        return _run_from_pilot(plan, pilot.belief.mean[0])
+    if plan.spectral and not plan.pilots:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
+    return _run_from(plan)
+
+
+def _run_from(plan: Plan, *done: Run) -> Run:
     with np.errstate(over="ignore", invalid="ignore"):  # of starts that run away
-        return run(plan.method, plan.problem, plan.settings, **plan.how) if plan.is_one_run else run_from_starts(plan)
+        if plan.is_one_run and not done:
+            return run(plan.method, plan.problem, plan.settings, **plan.how)
+        return run_from_starts(plan, *done)
+
+
+def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
+    """Run a plan whose first member goes on from a pilot alone, its others, or all if that fails, from random starts.
+
+    That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
+    """
+    problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
+    first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
+    one = _if_finite(first)
+    if one is None:
+        return _run_from(plan)
+    if first.max_iter < plan.max_iter:  # it ends where it predicts best
+        one = one._replace(converged=not one.stopped)
+    if not one.stopped and plan.members > 1 and (trial is None or trial.lost < LEAST_LOSS):
+        one = one._replace(state=None)  # it holds all messages
+        each = len(plan.starts) // plan.members
+        one = _run_from(plan._replace(starts=plan.starts[each:], members=plan.members - 1), one)
+    return one if trial is None else one._replace(left_out=trial.left_out)
+
+
+def _if_finite(plan: Plan) -> Run | None:
+    """The run of a plan; None where it leaves the range of numbers."""
+    try:
+        one = _run_from(plan)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None
+    return one if _score(one) > -np.inf else None
 
 
 def _in_memory(pilot: Pilot) -> Pilot:
     return pilot._replace(problem=problem_in_memory(pilot.problem))
 
 
-def run_from_starts(plan: Plan) -> Run:
-    """Run every member of a plan, each from the best of its starts, and mix what they found.
+def run_from_starts(plan: Plan, *done: Run) -> Run:
+    """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
 
-    A callback that stops one run stops all.
+    A callback that stops one run stops all. Members that leave the range of numbers are left out.
+
+    Raises
+    ------
+    FloatingPointError, LinAlgError
+        If all do.
     """
-    runs: list[Run] = []
+    runs, errors = list(done), []
     for own in np.array_split(np.arange(len(plan.starts)), plan.members):
         member = plan._replace(
             problem=plan.problem._replace(start=plan.starts[own[0]]), starts=tuple(plan.starts[i] for i in own)
         )
-        one = _best_run(member) if plan.trial_iter else run(plan.method, member.problem, plan.settings, **plan.how)
-        runs.append(one if plan.members == 1 else one._replace(state=None))  # states hold all messages
+        try:
+            one = _best_run(member) if plan.trial_iter else run(plan.method, member.problem, plan.settings, **plan.how)
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
+            errors.append(error)
+            continue
+        runs.append(one if plan.members == 1 and not done else one._replace(state=None))  # states hold all messages
         if one.stopped:
             break
+    if not runs:
+        raise errors[0]
     return mixed(runs, overfit(plan.problem))
 
 

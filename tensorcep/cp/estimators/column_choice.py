@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tensorcep.cp.choice import best_of_plans, needs_more_components
+from tensorcep.cp.choice import best_of_plans, components_in_use, needs_more_components
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.defaults import RANKS, Chosen, chosen_with, is_auto
+from tensorcep.cp.flights import SPARE_COMPONENTS
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan import PILOTS, Plan
 
@@ -32,13 +33,32 @@ def with_best_columns(
 
     `able` says whether there is memory for a fit, `plan_of` gives its plan.
     """
-    others = [one for one in other_parts(model, chosen, shape) if able(one)]
-    if others:
-        return (chosen, *others)[best_of_plans([plan_of(one) for one in (chosen, *others)])]
+    several = (chosen, *(one for one in other_parts(model, chosen, shape) if is_auto(model.rank) or able(one)))
+    if len(several) > 1 or _is_harmed(model, chosen):
+        best, found = best_of_plans([plan_of(one) for one in several])
+        n_used = several[best].rank if found is None else components_in_use(found)
+        return next((one for one in narrower(model, several[best], n_used) if able(one)), chosen)
     wider = wider_fit(model, chosen, n_entries, shape)
     if wider is not None and able(wider) and needs_more_components(plan_of(chosen), plan_of(wider)):
         return wider
     return chosen
+
+
+def _is_harmed(model: BaseCP, chosen: Chosen) -> bool:
+    """Whether the fit may have fewer components, and more of them than the data show do harm: they follow the noise."""
+    robust = METHODS[chosen.method].sampler or chosen.method in PILOTS
+    parts = chosen.parts
+    return not robust and is_auto(model.rank) and parts["cp"] == chosen.rank and not parts["pair"]
+
+
+def narrower(model: BaseCP, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
+    """The fit, where it may have fewer components with those that a pilot uses and some more, then with fewer still."""
+    if not _is_harmed(model, chosen):
+        yield chosen
+        return
+    most = min(chosen.rank, max(RANKS[0], n_used + SPARE_COMPONENTS))
+    for rank in range(most, min(most, RANKS[0]) - 1, -1):
+        yield chosen._replace(rank=rank, parts=chosen.parts | {"cp": rank})
 
 
 def other_parts(model: BaseCP, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:

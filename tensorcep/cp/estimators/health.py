@@ -11,7 +11,8 @@ from tensorcep.core.belief import Draws, Mixture, PointEstimate
 from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
-from tensorcep.core.loop import Run
+from tensorcep.core.loop import LeftOut, Run
+from tensorcep.cp.choice import falls_short
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.extents import extents_at, known_at, plain_values
@@ -50,7 +51,8 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
     rows = rows_of(entries, place)
     with np.errstate(all="ignore"):
-        found = {**_scores(model, plan, place if held is None else held.place, held, rows, belief), **_noise(result)}
+        told = result.left_out if held is None else held
+        found = {**_scores(model, plan, place if told is None else told.place, told, rows, belief), **_noise(result)}
         if plan.method.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
@@ -81,21 +83,27 @@ def _weights(plan: Plan, held: Any) -> dict[str, float]:
 
 
 def _scores(
-    model: BaseCP, plan: Plan, place: np.ndarray, held: Any, rows: np.ndarray, belief: Components
+    model: BaseCP, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components
 ) -> dict[str, Any]:
-    """Mean log scores of entries by the fit and by a constant, and the standard error of their difference."""
+    """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
+
+    `told` has the scores of entries that the fit, or one like it, was not given; None where there are none.
+    """
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
     likelihood, own = problem.likelihood, extents_at(problem, place)
-    others, rest = y if held is None else without_places(y, place), None
+    others, rest = y if told is None else without_places(y, place), None
     if own is not None:
-        rest = extents_at(problem, np.arange(len(y)) if held is None else np.delete(np.arange(len(y)), place))
-    mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if held is None else held.score
+        rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
+    mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if told is None else told.score
     start = model._intercept(plain_values(others, likelihood, rest), likelihood)
     constant = constant_law(likelihood, others, start, rest).logpdf(likelihood, y[place], own)
     error = np.std(mine - constant) / np.sqrt(len(place))
-    n_held_out = 0 if held is None else len(place)
-    return {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
+    n_held_out = 0 if told is None else len(place)
+    found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
+    if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
+        found["quick_score"] = told.quick.mean()
+    return found
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:

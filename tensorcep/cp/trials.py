@@ -1,0 +1,96 @@
+"""How an engine that may follow the noise goes on from a pilot: by what entries say that it was not given.
+
+Message passing can leave what a pilot has found, for products of uncertain numbers are no Gaussians, and a learned
+prior then gives way: annealed sweeps are tried, then none where they lose some of it, and where a fit gets worse with
+every sweep it ends when it is best.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+from tensorcep.core.executor import threads_of
+from tensorcep.core.loop import LeftOut
+from tensorcep.cp.flights import PATIENCE, PILOT_SWEEPS, Asked, grown, guarded, of_logs, run_of
+from tensorcep.cp.gibbs.places import held_places
+from tensorcep.cp.plan import PILOTS, Pilot, Plan
+from tensorcep.cp.sampled import entries_in_memory
+
+# The fewest entries that tell, and what is lost of their mean log score by chance.
+FEWEST, LEAST_LOSS = 50, 0.01
+
+
+class Trial(NamedTuple):
+    """A fit to some of the entries.
+
+    Attributes
+    ----------
+    anneal : int
+    sweeps : int
+        After which it is best; 0 where it does not get worse.
+    lost : float
+        How much worse it then gets.
+    good : float
+        The mean log score then of the entries left out.
+    left_out : LeftOut
+        The score of each, and that by the pilot.
+    """
+
+    anneal: int
+    sweeps: int
+    lost: float
+    good: float
+    left_out: LeftOut
+
+
+def tried(plan: Plan) -> tuple[Plan, Trial | None]:
+    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried."""
+    problem = plan.problem
+    if plan.method.name in PILOTS or plan.local is not None or problem.fixed is not None or problem.power is not None:
+        return plan, None
+    place = held_places(problem)
+    if len(place) < FEWEST:
+        return plan, None
+    packed = entries_in_memory(problem, place)
+    pilot = plan.pilots[0]
+    found = grown(of_logs(pilot._replace(problem=pilot.problem._replace(entries=packed))), plan, place=place)
+    if found is None or len(found.pilot.columns) < len(pilot.columns):
+        return plan, None
+    quick: Any = found.beside
+    told = LeftOut(place, quick.log_density, quick.log_density)
+    own = pilot._replace(
+        method=plan.method, problem=problem._replace(entries=packed, start=found.belief.mean[0], of_entries=None)
+    )
+    anneal = plan.settings.get_params()["anneal"]
+    trials = [one for one in (_trial(own, anneal, plan, told),) if one is not None]
+    if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.good - LEAST_LOSS):
+        trials += [one for one in (_trial(own, 0, plan, told),) if one is not None]
+    if not trials:
+        return plan, None
+    best = max(trials, key=lambda one: one.good)
+    if best.anneal != anneal:
+        plan = plan._replace(settings=copy(plan.settings).set_params(anneal=best.anneal))
+    if best.sweeps:
+        plan = plan._replace(max_iter=min(plan.max_iter, best.sweeps))
+    return plan, best
+
+
+def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
+    """A fit with so many annealed sweeps, until entries left out gain no more; None where it leaves finite numbers."""
+    settings = copy(plan.settings).set_params(anneal=anneal)
+    with threads_of(plan.n_threads) as executor:
+        asked = Asked(own, own.problem, plan.problem, told.place, anneal, executor)
+
+        def fit() -> Asked:
+            done = run_of(own, settings, own.problem, plan, min(plan.max_iter, anneal + PILOT_SWEEPS), asked)
+            if asked.last < done.n_iter:
+                asked.ask(done.n_iter, done.posterior)
+            return asked
+
+        if guarded(fit, lambda asked: asked.best.belief) is None:
+            return None
+    lost = asked.score - asked.now if asked.vain >= PATIENCE else 0.0
+    sweeps = asked.best.sweeps + anneal if lost > 0.0 else 0
+    beside: Any = asked.best.beside
+    return Trial(anneal, sweeps, lost, asked.score, told._replace(score=beside.log_density))

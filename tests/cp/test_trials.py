@@ -1,0 +1,95 @@
+"""Named engines go on from what a pilot has found, in columns that the data show, as long as that is no loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from tensorcep import CEP, CPClassifier, CPRegressor
+from tensorcep.core.loop import LeftOut
+from tensorcep.cp import starts
+from tensorcep.cp.choice import falls_short
+from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.estimators.column_choice import narrower
+from tensorcep.cp.estimators.defaults import choose
+
+SHAPE = (60, 40, 30)
+
+
+def drawn(seed, n, rank):
+    """Cells in random order, and latent values of variance one, of zero-mean components."""
+    rng = np.random.default_rng(seed)
+    cells = rng.choice(int(np.prod(SHAPE)), n, replace=False)
+    coords = np.stack(np.unravel_index(cells, SHAPE), axis=1)
+    factors = [rng.standard_normal((size, rank)) for size in SHAPE]
+    f = np.prod([factor[at] for factor, at in zip(factors, coords.T, strict=True)], axis=0).sum(axis=1)
+    return coords, f / f.std(), rng
+
+
+def rare_labels(seed, n):
+    """Labels of which some 6 % are ones."""
+    coords, f, rng = drawn(seed, n, 2)
+    return coords, (rng.random(n) < 1.0 / (1.0 + np.exp(4.0 - 2.0 * f))).astype(float)
+
+
+def log_loss(y, p):
+    return float(-np.mean(np.log(np.where(y > 0.0, p, 1.0 - p))))
+
+
+def test_laplace_does_not_follow_the_noise_of_rare_labels_without_a_word():
+    """In 20 components, until it converged, its log loss was a third worse than a constant's."""
+    coords, y = rare_labels(1, 7000)
+    with pytest.warns(ConvergenceWarning, match="held"):
+        model = CPClassifier(method="laplace", random_state=0).fit(coords[:4000], y[:4000])
+    assert model.rank_ < 8
+    assert model.diagnostics_.n_held_out > 0
+    share = np.full(3000, y[:4000].mean())
+    assert log_loss(y[4000:], model.predict_proba(coords[4000:])[:, 1]) < 1.05 * log_loss(y[4000:], share)
+
+
+@pytest.mark.parametrize("method", ["pg-vb", CEP(n_ensemble=1)])
+def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
+    """The start that fits best after annealing may be one that follows the noise."""
+    begun, run = [], starts.run
+    monkeypatch.setattr(starts, "run", lambda *how, **named: begun.append(how[1].start) or run(*how, **named))
+    found, grown = [], starts.grown
+    monkeypatch.setattr(starts, "grown", lambda *how: found.append(grown(*how)) or found[-1])
+    coords, y = rare_labels(1, 2000)
+    how = {"interactions": "main+cp", "random_state": 0, "max_iter": 40, "tol": 0.5}
+    CPClassifier(2, method=method, **how).fit(coords, y)
+    assert len(begun) == 1
+    np.testing.assert_array_equal(begun[0], found[0].belief.mean[0])
+
+
+def test_methods_that_more_columns_harm_have_those_that_a_pilot_uses_and_some_more():
+    coords, f, rng = drawn(0, 3000, 1)
+    model = CPRegressor(method="laplace", random_state=0).fit(coords, f + 0.5 * rng.standard_normal(3000))
+    assert model.rank_ == 4
+    assert model.interactions_ == {"main": 1, "pair": 0, "cp": 4}
+
+
+def test_fewer_components_are_chosen_where_nothing_is_said_alone():
+    model = CPRegressor(method="laplace")
+    chosen = choose(model, 6000, SHAPE, False)
+    assert [one.rank for one in narrower(model, chosen, 3)] == [6, 5, 4, 3]
+    assert [one.rank for one in narrower(model, chosen, 0)] == [3]
+    assert next(narrower(model, chosen, 40)) == chosen
+    for given in ({"rank": 20}, {"interactions": "all"}, {"method": "vmp"}):
+        model = CPRegressor(**{"method": "laplace", **given})
+        chosen = choose(model, 6000, SHAPE, False)
+        assert list(narrower(model, chosen, 3)) == [chosen]
+
+
+def test_what_is_lost_is_said_where_it_is_beyond_chance(rng):
+    quick = rng.standard_normal(400)
+    assert falls_short(quick - 0.1 + 0.1 * rng.standard_normal(400), quick)
+    assert not falls_short(quick - 0.005, quick)  # matters little
+    assert not falls_short(quick + 0.1, quick)
+    assert not falls_short(quick + rng.standard_normal(400), quick)
+    told = LeftOut(np.arange(400), quick - 0.1, quick)
+    assert falls_short(told.score, told.quick)
+    found = Diagnostics("laplace", 9, True, {}, score=-1.0, constant_score=-2.0, gain_error=0.1, n_held_out=400)
+    assert found.complaints(200) == []
+    (said,) = found._replace(quick_score=-0.7).complaints(200)
+    assert "loses some of what a quick mean-field fit finds" in said
