@@ -71,7 +71,7 @@ class CEP(Settings):
         Initial (a, b) message to the noise precision; None starts at precision 1 / mean(y^2).
     n_starts : int, default=3
         Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on. With
-        another `init` than "random" there is one start.
+        another `init` than "random" there is one start, and so there is where the spectra of the data show it.
     n_ensemble : int or "auto", default="auto"
         Fits from different random starts (each the best of `n_starts`) whose equally weighted mixture is the posterior.
         Every fit explains the data in its own way: their mean predicts better than any of them, and intervals hold what
