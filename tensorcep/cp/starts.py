@@ -14,9 +14,10 @@ from tensorcep.cp.flights import grown, of_logs
 from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
 from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
-from tensorcep.cp.plan import Pilot, Plan, continued
+from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.sampled import problem_in_memory
+from tensorcep.cp.standard_form import layout_of, shared_scales
 from tensorcep.cp.trials import LEAST_LOSS, tried
 
 
@@ -51,6 +52,7 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
 
     That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
     """
+    start = start if plan.method.name in PILOTS else _balanced(start, plan.problem)
     problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
     first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
     one = _if_finite(first)
@@ -63,6 +65,13 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
         each = len(plan.starts) // plan.members
         one = _run_from(plan._replace(starts=plan.starts[each:], members=plan.members - 1), one)
     return one if trial is None else one._replace(left_out=trial.left_out)
+
+
+def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:
+    """The rows, each component of the same size in all its modes: a learned prior says too much of rows far below 1."""
+    modes = [tuple(np.flatnonzero(own).tolist()) for own in problem.every_free.T]
+    layout = layout_of(problem.shape, modes, np.ones(len(rows), dtype=bool))
+    return np.asarray(rows * np.repeat(shared_scales(rows, layout), problem.shape, axis=0))
 
 
 def _if_finite(plan: Plan) -> Run | None:

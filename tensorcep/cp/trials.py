@@ -45,8 +45,13 @@ class Trial(NamedTuple):
 
 
 def tried(plan: Plan) -> tuple[Plan, Trial | None]:
-    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried."""
-    problem = plan.problem
+    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried.
+
+    A fit that ends before a trial would is not tried: what it would say then is no judgement.
+    """
+    problem, anneal = plan.problem, plan.settings.get_params().get("anneal", 0)
+    if plan.max_iter < anneal + PILOT_SWEEPS:
+        return plan, None
     if plan.method.name in PILOTS or plan.local is not None or problem.fixed is not None or problem.power is not None:
         return plan, None
     place = held_places(problem)
@@ -62,7 +67,6 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     own = pilot._replace(
         method=plan.method, problem=problem._replace(entries=packed, start=found.belief.mean[0], of_entries=None)
     )
-    anneal = plan.settings.get_params()["anneal"]
     trials = [one for one in (_trial(own, anneal, plan, told),) if one is not None]
     if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.good - LEAST_LOSS):
         trials += [one for one in (_trial(own, 0, plan, told),) if one is not None]
@@ -83,7 +87,7 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
         asked = Asked(own, own.problem, plan.problem, told.place, anneal, executor)
 
         def fit() -> Asked:
-            done = run_of(own, settings, own.problem, plan, min(plan.max_iter, anneal + PILOT_SWEEPS), asked)
+            done = run_of(own, settings, own.problem, plan, anneal + PILOT_SWEEPS, asked)
             if asked.last < done.n_iter:
                 asked.ask(done.n_iter, done.posterior)
             return asked
