@@ -49,8 +49,9 @@ def best_of(flown: list[Flown]) -> Flown:
 
 
 def score_of(flown: Flown) -> float:
-    """The mean log score of the entries left out."""
-    return float(flown.beside.log_density.mean())
+    """The mean log score of the entries left out; the least of all where there are none."""
+    scores = flown.beside.log_density
+    return float(scores.mean()) if len(scores) else -np.inf
 
 
 def _lacks_some(flown: list[Flown], plan: Plan, packed: Entries) -> bool:

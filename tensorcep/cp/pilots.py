@@ -56,7 +56,7 @@ def run_with_pilots(plan: Plan) -> Run:
         return _whole(ahead.run, ahead.sampled, plan.problem)
     least = -np.inf if ahead is None else ahead.score
     flown = fly_all(plan, held_places(plan.problem), least)
-    ahead = ahead if flown and score_of(best_of(flown)) < least else None
+    ahead = ahead if ahead is not None and flown and score_of(best_of(flown)) < least else None
     run_of_both = _run_beside(flown, plan, ahead) if flown else None
     return run(plan.method, plan.problem, plan.settings, **plan.how) if run_of_both is None else run_of_both
 

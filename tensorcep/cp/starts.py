@@ -32,7 +32,11 @@ def run_plan(plan: Plan) -> Run:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
-        return _run_from_pilot(plan, pilot.belief.mean[0])
+        start = pilot.belief.mean[0]
+        if plan.method.name not in PILOTS:
+            return _run_from_pilot(plan, start)
+        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
+        plan = plan._replace(settings=plan.after_pilot or plan.settings)
     if plan.spectral and not plan.pilots:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
@@ -52,7 +56,7 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
 
     That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
     """
-    start = start if plan.method.name in PILOTS else _balanced(start, plan.problem)
+    start = _balanced(start, plan.problem)
     problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
     first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
     one = _if_finite(first)
@@ -64,7 +68,8 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
         one = one._replace(state=None)  # it holds all messages
         each = len(plan.starts) // plan.members
         one = _run_from(plan._replace(starts=plan.starts[each:], members=plan.members - 1), one)
-    return one if trial is None else one._replace(left_out=trial.left_out)
+    # of a mixture the trial, which is of one member, is no measure
+    return one if trial is None or plan.members > 1 else one._replace(left_out=trial.left_out)
 
 
 def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:

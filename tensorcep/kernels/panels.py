@@ -226,7 +226,7 @@ def _eliminated_block(
     V: Any, p: int, y: Any, inverse: Any, following: Any,
 ) -> None:  # fmt: skip
     """The Python form of the operations."""
-    x, c, root, (row, column) = h.copy(), np.zeros(COLUMNS), np.zeros((COLUMNS, COLUMNS)), np.tril_indices(D)
+    x, c, root, (row, column) = h.ravel().copy(), np.zeros(COLUMNS), np.zeros((COLUMNS, COLUMNS)), np.tril_indices(D)
     x[:D] += precision * given.reshape(-1)[q : q + D] + field.reshape(-1)[o : o + D]
     c[:E] = between.reshape(-1)[o : o + E]
     _eliminated(size, A, 0, COLUMNS, inverse, 0, root, x)
@@ -234,7 +234,7 @@ def _eliminated_block(
     scaled = inverse[:size, None] * moved
     for i in range(size):
         following[i] -= moved[i:, i] @ scaled[i:]
-    h[:] = x[:size] @ scaled
+    h.reshape(-1)[:] = x[:size] @ scaled
     y.reshape(-1)[o : o + D] = (roots * x)[:D]
     V.reshape(-1)[p : p + len(row)] = (root * roots[:, None])[row, column]
 

@@ -106,8 +106,8 @@ def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rn
         flown.append(done)
         return done._replace(trace={**done.trace, "lower_bound": np.array([np.nan, bounds[len(flown) - 1]])})
 
-    run = flights._run
-    monkeypatch.setattr(flights, "_run", bounded)
+    run = flights.run_of
+    monkeypatch.setattr(flights, "run_of", bounded)
     monkeypatch.setattr(flights, "with_more_components", lambda problem, *_: problem)
     found = flights.grown(plan.pilots[1], plan, rounds=3)
     assert len(flown) == min(best + 2, 4)
@@ -123,8 +123,8 @@ def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypat
         runs.append((len(problem.entries.permutation), run(one, settings, problem, *given)))
         return runs[-1][1]
 
-    run = flights._run
-    monkeypatch.setattr(flights, "_run", watched)
+    run = flights.run_of
+    monkeypatch.setattr(flights, "run_of", watched)
     whole = flights.grown(pilot, plan, place=place)
     assert {n for n, _ in runs} == {6000}
     runs.clear()

@@ -137,7 +137,11 @@ def plan_fit(
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
-    check_memory(settings, size, chosen.max_iter)
+    spectral = isinstance(model.init, str) and model.init == "auto"
+    has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
+    spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
+    alone = spectral and has_pilots and chosen.members == 1 and not method.sampler and chosen.method not in PILOTS
+    check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     packed, values = _packed(
         model, (coords, values, shape, labels), likelihood, (chosen.method, chosen.settings, uneven), extent
     )
@@ -150,9 +154,6 @@ def plan_fit(
     if own.get("power_") == "auto":
         data, told = _with_best_power(model, data, entries, chosen, own["level_"] != 0.0)
         own = own | told
-    spectral = isinstance(model.init, str) and model.init == "auto"
-    has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
-    spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
 
     def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
@@ -160,8 +161,8 @@ def plan_fit(
         pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
         runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
         after = _after_pilot(settings, chosen) if pilots else None
-        alone = has_one_state(settings, size)
-        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=alone), rows
+        one = has_one_state(settings, size)
+        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=one), rows
 
     if spectral and has_pilots and not streaming:
         chosen = with_best_columns(

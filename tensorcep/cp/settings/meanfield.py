@@ -27,8 +27,7 @@ class VMP(Settings):
         after a pilot.
     anneal_power : float, default=10
     n_starts : int, default=3
-        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on. Where
-        the spectra of the data show where to start, that is the one start.
+        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
     n_ensemble : int, default=1
         Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
 

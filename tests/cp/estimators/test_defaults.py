@@ -270,7 +270,7 @@ def test_parameters_stay_as_given(name):
 
 def test_grid_search_over_the_rank():
     X, y = entries("regressor")
-    grid = {"rank": [1, "auto"], "method": ["auto", "cep"]}
+    grid = {"rank": [1, "auto"], "method": ["auto", "vmp"]}
     search = GridSearchCV(tc.CPRegressor(tol=1e9, shape=SHAPE, **FEW), grid, cv=KFold(2), error_score="raise")
     search.fit(X, y)
     assert len(search.cv_results_["params"]) == 4
