@@ -19,6 +19,10 @@ NOISE_SOURCES = {
 }
 
 
+# The least mean gain of log score over a constant that matters, where entries are too few to prove it.
+LEAST_GAIN = 0.01
+
+
 class Diagnostics(NamedTuple):
     """How far a fit is to be believed. Printed, it is a short table. None stands for what a method does not have.
 
@@ -167,9 +171,9 @@ class Diagnostics(NamedTuple):
     def _complaint_of_score(self) -> str:
         if self.score is None or self.constant_score is None or self.gain_error is None:
             return ""
-        # of samplers and of training entries; where a fit tried beforehand tells, few entries are no proof against it
+        # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it
         tried = self.n_held_out and not self.n_chains and not self.weights
-        if self.score - self.constant_score >= (0.0 if tried else self.gain_error):
+        if self.score - self.constant_score >= (min(self.gain_error, LEAST_GAIN) if tried else self.gain_error):
             return self._complaint_of_loss()
         which = "entries that were held out" if self.n_held_out else "its training entries"
         return (

@@ -19,6 +19,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.sampled import problem_in_memory
 from tensorcep.cp.standard_form import layout_of, shared_scales
 from tensorcep.cp.trials import LEAST_LOSS, tried
+from tensorcep.priors.record import clocks_of
 
 
 def run_plan(plan: Plan) -> Run:
@@ -33,7 +34,7 @@ def run_plan(plan: Plan) -> Run:
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
         start = pilot.belief.mean[0]
-        if plan.method.name not in PILOTS:
+        if plan.method.name not in PILOTS and not any(clock is not None for clock in clocks_of(plan.problem.prior)):
             return _run_from_pilot(plan, start)
         plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
         plan = plan._replace(settings=plan.after_pilot or plan.settings)
@@ -68,8 +69,10 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
         one = one._replace(state=None)  # it holds all messages
         each = len(plan.starts) // plan.members
         one = _run_from(plan._replace(starts=plan.starts[each:], members=plan.members - 1), one)
-    # of a mixture the trial, which is of one member, is no measure
-    return one if trial is None or plan.members > 1 else one._replace(left_out=trial.left_out)
+    if trial is None:
+        return one
+    told = trial.left_out  # of one member: that a mixture of several falls short of the pilot it does not say
+    return one._replace(left_out=told if plan.members == 1 else told._replace(quick=told.score))
 
 
 def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:

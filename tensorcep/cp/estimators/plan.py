@@ -140,7 +140,7 @@ def plan_fit(
     spectral = isinstance(model.init, str) and model.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    alone = spectral and has_pilots and chosen.members == 1 and not method.sampler and chosen.method not in PILOTS
+    alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     packed, values = _packed(
         model, (coords, values, shape, labels), likelihood, (chosen.method, chosen.settings, uneven), extent
