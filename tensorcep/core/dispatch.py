@@ -10,7 +10,10 @@ its kernels or loads them, in whatever order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -21,6 +24,23 @@ from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
 
 from tensorcep.core.kernel_cache import ForgivingCache, cached
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until a kernel is compiled: raised in what LLVM calls back, it would be lost without a word."""
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # another thread hears no signals; what somebody else does with them is not ours to change
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if heard:
+        raise KeyboardInterrupt
 
 
 class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -163,6 +183,11 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         self._compiler = _EntryCompiler(
             python, self.targetdescr, targetoptions, self.locals, self._compiler.pipeline_class
         )
+
+    def compile(self, sig: Any) -> Any:
+        """Compile the kernel for a signature, or load it."""
+        with interrupts_held():
+            return super().compile(sig)
 
     @property
     def part(self) -> Part:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tensorcep.core.dispatch import interrupts_held
 from tensorcep.core.jit import AS_PYTHON, kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +95,21 @@ def test_what_other_kernels_call_is_loaded_by_kernels_compiled_later(tmp_path, f
 
     assert printed(first)[0] == numbers[first]
     assert printed("eighth", "quarter", "half") == ["0.125", "0.25", "0.5", hits]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_an_interrupt_waits_until_a_kernel_is_compiled():
+    """In what LLVM calls back it was lost, and a fit could not be ended."""
+    done = []
+
+    def compiled() -> None:
+        with interrupts_held():
+            with interrupts_held():  # a kernel that is compiled while another one is
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        compiled()
+    assert done == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
