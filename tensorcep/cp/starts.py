@@ -36,13 +36,17 @@ def run_plan(plan: Plan) -> Run:
         start = pilot.belief.mean[0]
         if plan.method.name not in PILOTS and not any(clock is not None for clock in clocks_of(plan.problem.prior)):
             return _run_from_pilot(plan, start)
-        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
-        plan = plan._replace(settings=plan.after_pilot or plan.settings)
-    if plan.spectral and not plan.pilots:
+        plan = _started_at(start, plan)._replace(settings=plan.after_pilot or plan.settings)
+    elif plan.spectral and not plan.pilots:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
-        plan = plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
+        plan = _started_at(start, plan)
     return _run_from(plan)
+
+
+def _started_at(start: np.ndarray | None, plan: Plan) -> Plan:
+    """The plan whose first start is this one."""
+    return plan._replace(problem=plan.problem._replace(start=start), starts=(start, *plan.starts[1:]))
 
 
 def _run_from(plan: Plan, *done: Run) -> Run:

@@ -21,14 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import block_kernel, inlined, kernel
-from tensorcep.kernels.outer import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, read_ahead, scale_row
+from tensorcep.kernels.outer import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, scale_row
 from tensorcep.kernels.panels import FEW, eliminate_block, eliminate_few, eliminate_lines, mean_of_block
 from tensorcep.kernels.streams import normals, start_stream
 
 # Between these the product of pivots stays before its logarithm is taken: that of each takes as long as much else.
 LEAST_PRODUCT, MOST_PRODUCT = 1e-100, 1e100
-# Numbers of a line of the cache, and how many blocks before it is needed one is fetched.
-LINE, AHEAD = 8, 12
 
 
 class Carry(NamedTuple):
@@ -228,14 +226,12 @@ def _draw_block(t, V, y, noise, between, x, rest, out):
 @kernel
 def draw_back(V, y, between, key, out):
     """A draw of all blocks to out (m, D) after `eliminate`; `key` is (seed, sweep, what) of the stream."""
-    (m, D), P = y.shape, V.shape[1]
+    m, D = y.shape
     S = -(-D // COLUMNS) * COLUMNS
     x, rest, spare, s = np.zeros(S), np.zeros(S), np.empty(S + 1), np.zeros(4, dtype=np.uint64)
     noise, following = np.zeros(S + 1), np.zeros(S + 1)
     for t in range(m, -1, -1):
         noise, following = following, noise
-        for i in range(0, P, LINE):  # backwards, what is next is not foreseen
-            read_ahead(V, (t - AHEAD) * P + i)
         if t > 0:  # in time for what is stored by numbers to be loaded as vectors
             start_stream(s, key[0], key[1], key[2] * (1 << 32) + t - 1)
             normals(s, D, following, spare)

@@ -36,7 +36,7 @@ def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
     if lower not in ("auto", None):
         fail_value(
             f"a model has a limit on one side; got lower_limit={lower:g} and upper_limit={upper:g}; leave out the one "
-            "that fewer values reach, or use CPOrdinalClassifier for a few ordered levels."
+            "that fewer values reach, or use CPOrdinalClassifier for ordered levels."
         )
     return upper, UPPER
 

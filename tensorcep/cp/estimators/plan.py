@@ -250,8 +250,8 @@ def _with_best_power(
 ) -> tuple[Data, dict[str, Any]]:
     """The entries with the power of their values that mean-field fits find, and the attributes that tell it."""
     tried = likelihoods_to_try(entries[1], centred)
-    each = []
-    for likelihood, _ in tried:
+    each = [data]  # of the first, which is 1
+    for likelihood, _ in tried[1:]:
         packed, values = _packed(
             model, (*entries[:2], data.shape, None), likelihood, (chosen.method, chosen.settings, None), None
         )

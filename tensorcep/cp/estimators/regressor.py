@@ -165,7 +165,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
 
     def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
-        given_power(self.power, None, "one", streaming=streaming)
+        given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
 
     def _noise_prior(self, y: np.ndarray) -> GammaNoise:
