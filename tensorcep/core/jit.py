@@ -20,7 +20,9 @@ from tensorcep.core.dispatch import Kernel
 from tensorcep.core.kernel_cache import cached
 
 # Re-association and contraction let reductions vectorise. NaN and infinity keep their meaning (no "nnan", "ninf"),
-# because the sweeps detect a failed update by testing for them.
+# because the sweeps detect a failed update by testing for them. A loop that adds up writes no array: if it does, LLVM
+# compiles it as vectors and number by number, and which of them runs, and so the rounding, depends on how near to each
+# other arrays happen to lie.
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 
 # NUMBA_DISABLE_JIT=1: kernels run as Python, under a debugger or for coverage. NUMBA_BOUNDSCHECK=1: they are compiled

@@ -125,9 +125,10 @@ def _newton_step(n, prior_Lam, prior_eta, u, room):
             lower[a, b] = total / lower[b, b] if b < a else math.sqrt(total)
     size = 0.0
     for a in range(R):
+        total = step[0, a]
         for b in range(a):
-            step[0, a] -= lower[a, b] * step[0, b]
-        step[0, a] /= lower[a, a]
+            total -= lower[a, b] * step[0, b]
+        step[0, a] = total / lower[a, a]
         size += step[0, a] * step[0, a]
     _solve_upper(R, lower, step)
     return size
@@ -137,9 +138,10 @@ def _newton_step(n, prior_Lam, prior_eta, u, room):
 def _solve_upper(R, lower, x):
     """x = lower^-T x."""
     for a in range(R - 1, -1, -1):
+        total = x[0, a]
         for b in range(a + 1, R):
-            x[0, a] -= lower[b, a] * x[0, b]
-        x[0, a] /= lower[a, a]
+            total -= lower[b, a] * x[0, b]
+        x[0, a] = total / lower[a, a]
 
 
 @block_kernel

@@ -114,8 +114,10 @@ def _factorise(A, V, h, panel, spare, inverse):
     for first in range(0, S, COLUMNS):
         eliminate_lines(A, first * S + first, S, inverse, first, panel)
         for i in range(COLUMNS - 1, -1, -1):
+            total = h[0, first + i]
             for j in range(i):
-                h[0, first + i] += panel[i, j] * h[0, first + j]
+                total += panel[i, j] * h[0, first + j]
+            h[0, first + i] = total
         _eliminate_below(first, panel, spare, A, V, h, inverse)
 
 
@@ -211,9 +213,10 @@ def _draw_block(t, V, y, noise, between, x, rest, out):
     for i in range(D):
         x[i] = x[i] * between[t, i] if i < E else 0.0
     for i in range(D):
-        row, rest[i] = i * (i + 1) // 2, y[t, i] + noise[i]
+        row, total = i * (i + 1) // 2, y[t, i] + noise[i]
         for j in range(i + 1):
-            rest[i] += V[t, row + j] * x[j]
+            total += V[t, row + j] * x[j]
+        rest[i] = total
     for i in range(D):
         row = i * (i + 1) // 2
         x[i] = 0.0

@@ -73,9 +73,10 @@ def perturb(Lam, rest, left, right, between, scale, key, out):
         if not _factorise(block, i, D):
             return False
         for a in range(D):
-            row = a * (a + 1) // 2
+            row, total = a * (a + 1) // 2, out[i, a]
             for b in range(a + 1):
-                out[i, a] += block[i, row + b] * z[b]
+                total += block[i, row + b] * z[b]
+            out[i, a] = total
         while e < len(left) and left[e] == i:
             j = right[e]
             for a in range(D):
@@ -98,6 +99,7 @@ def _times(Lam, left, right, between, x, out):
             total = Lam[i, row + a] * x[i, a]
             for b in range(a):
                 total += Lam[i, row + b] * x[i, b]
+            for b in range(a):
                 out[i, b] += Lam[i, row + b] * x[i, a]
             out[i, a] += total
     for e in range(len(left)):

@@ -109,6 +109,7 @@ def packed_products(first, last, Lam, x, out):
             total = 0.0
             for b in range(a):
                 total += Lam[j, p + b] * x[i, b]
+            for b in range(a):
                 out[i, b] += Lam[j, p + b] * x[i, a]
             out[i, a] = total + Lam[j, p + a] * x[i, a]
             p += a + 1

@@ -124,22 +124,26 @@ def solve_blocks(start, rows, diagonal, L, x):
     n, D = x.shape
     for j in range(n):
         for a in range(D):
+            total = x[j, a]
             for b in range(a):
-                x[j, a] -= diagonal[j, a, b] * x[j, b]
-            x[j, a] /= diagonal[j, a, a]
+                total -= diagonal[j, a, b] * x[j, b]
+            x[j, a] = total / diagonal[j, a, a]
         for p in range(start[j], start[j + 1]):
             for a in range(D):
+                total = x[rows[p], a]
                 for b in range(D):
-                    x[rows[p], a] -= L[p, a, b] * x[j, b]
+                    total -= L[p, a, b] * x[j, b]
+                x[rows[p], a] = total
     for j in range(n - 1, -1, -1):
         for p in range(start[j], start[j + 1]):
             for a in range(D):
                 for b in range(D):
                     x[j, b] -= L[p, a, b] * x[rows[p], a]
         for a in range(D - 1, -1, -1):
+            total = x[j, a]
             for b in range(a + 1, D):
-                x[j, a] -= diagonal[j, b, a] * x[j, b]
-            x[j, a] /= diagonal[j, a, a]
+                total -= diagonal[j, b, a] * x[j, b]
+            x[j, a] = total / diagonal[j, a, a]
 
 
 @kernel

@@ -68,12 +68,15 @@ def draw_normal_wishart(scatter, lower, z, mean, precision):
             else:
                 return False
     for i in range(D - 1, -1, -1):  # Lam^-1/2 z = L B^-T z
+        total = z[i]
         for j in range(i + 1, D):
-            z[i] -= lower[j, i] * z[j]
-        z[i] /= lower[i, i]
+            total -= lower[j, i] * z[j]
+        z[i] = total / lower[i, i]
     for i in range(D):
+        total = mean[i]
         for j in range(i + 1):
-            mean[i] += scatter[i, j] * z[j]
+            total += scatter[i, j] * z[j]
+        mean[i] = total
     for i in range(D - 1, -1, -1):
         for c in range(i + 1, D):
             lower[i, c] = 0.0

@@ -148,7 +148,10 @@ def product_of_others(q, R, others, source, clamped, z):
 
 @block_kernel
 def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
-    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
+    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest.
+
+    A loop that adds up writes no array: its rounding would depend on where arrays happen to lie (`tensorcep.core.jit`).
+    """
     base, weight, target = entries
     z, wz, rest = room.z, room.weighted, room.rest
     S, squares = gram.shape[1], 0.0
@@ -161,13 +164,15 @@ def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
             for q in range(n):
                 w = weight[first - base + q]
                 rest[q] = target[first - base + q] - w * rest[q]
-                squares += rest[q] * rest[q] / w
                 for p in range(S):
                     wz[q, p] = w * z[q, p]
+            for q in range(n):
+                squares += rest[q] * rest[q] / weight[first - base + q]
             add_outer_products(n, R, wz, z, rest, gram)
         else:
             for q in range(n):
                 rest[q] = target[first - base + q] - rest[q]
+            for q in range(n):
                 squares += rest[q] * rest[q]
             add_outer_products(n, R, z, z, rest, gram)
     return squares
