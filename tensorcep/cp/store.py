@@ -190,6 +190,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         number = read_as(float | None, fitted.own.get(name), name)
         if number is not None and not abs(number) <= LARGEST:
             raise ValueError(f"{name} is no number that a fit has")
+    classes, shares = fitted.own.get("_classes"), fitted.own.get("_shares")
+    if classes is not None and len(set(classes)) != (2 if shares is None else len(shares)):
+        raise ValueError(f"its labels have not the classes {classes}")
     method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")

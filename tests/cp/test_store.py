@@ -401,6 +401,14 @@ def test_interrupted_save_leaves_the_old_file(saved, monkeypatch, error):
     assert [p.name for p in saved.parent.iterdir()] == ["model.npz"]
 
 
+@pytest.mark.parametrize("classes", [[0], [0, 0], [0, 1, 2], []])
+def test_load_refuses_classes_that_no_labels_have(classes, tmp_path):
+    path = tmp_path / "model.npz"
+    fitted("classifier").save(path)
+    edit(path, **{"fitted.own._classes": classes})
+    refused(path, "classes")
+
+
 def test_load_refuses_a_dispersion_without_end_and_a_model_without_a_method(tmp_path):
     path = tmp_path / "model.npz"
     X, y = entries("counts")
