@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import Mixture, Posterior
+from tensorcep.core.executor import threads_of
 from tensorcep.core.host import current_host
-from tensorcep.core.loop import Run, run
-from tensorcep.cp.flights import grown, of_logs
+from tensorcep.core.loop import LeftOut, Run, run
+from tensorcep.cp.flights import beside_chains, grown, guarded, of_logs
 from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
 from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.sampled import problem_in_memory
+from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
 from tensorcep.cp.standard_form import layout_of, shared_scales
 from tensorcep.cp.trials import LEAST_LOSS, tried
 from tensorcep.priors.record import clocks_of
+
+# What a training entry may gain of its log score, on average, by the noise alone, from which a fit is tried first.
+FOLLOWS_NOISE = 0.1
 
 
 def run_plan(plan: Plan) -> Run:
@@ -34,9 +38,12 @@ def run_plan(plan: Plan) -> Run:
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
         start = pilot.belief.mean[0]
-        if plan.method.name not in PILOTS and not any(clock is not None for clock in clocks_of(plan.problem.prior)):
+        alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
+        if plan.method.name not in PILOTS and alone:
             return _run_from_pilot(plan, start)
         plan = _started_at(start, plan)._replace(settings=plan.after_pilot or plan.settings)
+        if alone and overfit(plan.problem) > FOLLOWS_NOISE:
+            return _run_of_few(plan)
     elif plan.spectral and not plan.pilots:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
@@ -77,6 +84,38 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
         return one
     told = trial.left_out  # of one member: that a mixture of several falls short of the pilot it does not say
     return one._replace(left_out=told if plan.members == 1 else told._replace(quick=told.score))
+
+
+def _run_of_few(plan: Plan) -> Run:
+    """Run a mean-field plan of entries that are few for the numbers of its rows.
+
+    Starts that fit the entries best may follow the noise, and so may more sweeps from any start. Entries that both are
+    not given tell whether the fit is the usual one, or goes on from what a pilot without them has found until it gets
+    worse.
+    """
+    first, trial = tried(plan)
+    if trial is None:
+        return _run_from(plan)
+    place, careful, quick = trial.left_out
+    usual = _scores_without(plan, place)
+    if usual is not None and usual.mean() >= careful.mean() - LEAST_LOSS:
+        return _run_from(plan)._replace(left_out=LeftOut(place, usual, quick))
+    one = _run_from(_started_at(trial.start, first)._replace(starts=(trial.start,), members=1))
+    converged = one.converged if first.max_iter == plan.max_iter else not one.stopped
+    return one._replace(converged=converged, left_out=trial.left_out)
+
+
+def _scores_without(plan: Plan, place: np.ndarray) -> np.ndarray | None:
+    """The log scores of the entries at these places by the plan's fit without them; None where it finds no numbers."""
+    problem = plan.problem
+    others = problem._replace(entries=entries_in_memory(problem, place))
+    some = plan._replace(problem=others, callbacks=(), verbose=False)
+    found = guarded(lambda: _run_from(some).posterior, lambda one: one.components())
+    if found is None:
+        return None
+    with threads_of(plan.n_threads) as executor:
+        scores = beside_chains(found.components(), problem, place, executor).log_density
+    return scores if np.isfinite(scores).all() else None
 
 
 def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:

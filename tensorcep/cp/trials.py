@@ -10,11 +10,13 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import LeftOut
 from tensorcep.cp.flights import PATIENCE, PILOT_SWEEPS, Asked, grown, guarded, of_logs, run_of
 from tensorcep.cp.gibbs.places import held_places
-from tensorcep.cp.plan import PILOTS, Pilot, Plan
+from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.sampled import entries_in_memory
 
 # The fewest entries that tell, and what is lost of their mean log score by chance.
@@ -35,6 +37,8 @@ class Trial(NamedTuple):
         The mean log score then of the entries left out.
     left_out : LeftOut
         The score of each, and that by the pilot.
+    start : (n_rows, R) float64
+        The row means that it went on from, of a pilot that was not given these entries either.
     """
 
     anneal: int
@@ -42,6 +46,7 @@ class Trial(NamedTuple):
     lost: float
     good: float
     left_out: LeftOut
+    start: np.ndarray
 
 
 def tried(plan: Plan) -> tuple[Plan, Trial | None]:
@@ -52,7 +57,7 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     problem, anneal = plan.problem, plan.settings.get_params().get("anneal", 0)
     if plan.max_iter < anneal + PILOT_SWEEPS:
         return plan, None
-    if plan.method.name in PILOTS or plan.local is not None or problem.fixed is not None or problem.power is not None:
+    if plan.local is not None or problem.fixed is not None or problem.power is not None:
         return plan, None
     place = held_places(problem)
     if len(place) < FEWEST:
@@ -97,4 +102,6 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
     lost = asked.score - asked.now if asked.vain >= PATIENCE else 0.0
     sweeps = asked.best.sweeps + anneal if lost > 0.0 else 0
     beside: Any = asked.best.beside
-    return Trial(anneal, sweeps, lost, asked.score, told._replace(score=beside.log_density))
+    return Trial(
+        anneal, sweeps, lost, asked.score, told._replace(score=beside.log_density), np.asarray(own.problem.start)
+    )
