@@ -90,6 +90,10 @@ def merge(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return tree
 
 
+# What no count and no number of a file reaches.
+MOST = 1 << 63
+
+
 def read_as(hint: Any, tree: Any, name: str) -> Any:
     """The value of this type that a tree says, with fields in records' shapes not yet checked.
 
@@ -121,6 +125,8 @@ def _check_type(wanted: Any, tree: Any, hint: Any, name: str) -> None:
         raise TypeError(f"{name} is of type {type(tree).__name__}")
     if isinstance(tree, float) and hint is float and not np.isfinite(tree):
         raise ValueError(f"{name} is {tree}, not a finite number")
+    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= MOST:
+        raise ValueError(f"{name} is a number of {len(str(tree))} digits")
 
 
 def _one_of(options: tuple[Any, ...], tree: Any, name: str) -> Any:

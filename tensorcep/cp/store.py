@@ -180,6 +180,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         numbers = member.eta if isinstance(member, Posterior) else member.rows
         if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
             raise ValueError("its rows are so large that predictions would overflow")
+        if isinstance(member, Posterior) and not np.abs(_precisions(member)).min() >= LARGEST ** (-1 / len(labels)):
+            raise ValueError("its rows are known so little that predictions would overflow")
         if of_logs and not _largest_number(member) <= LARGEST_LOG:
             raise ValueError("its rows are logarithms of numbers that no count reaches")
         if not _fits(member, getattr(member, "deviations", None)):
@@ -190,10 +192,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         number = read_as(float | None, fitted.own.get(name), name)
         if number is not None and not abs(number) <= LARGEST:
             raise ValueError(f"{name} is no number that a fit has")
-    classes, shares = fitted.own.get("_classes"), fitted.own.get("_shares")
+    classes, shares, method = (fitted.own.get(name) for name in ("_classes", "_shares", "method_"))
     if classes is not None and len(set(classes)) != (2 if shares is None else len(shares)):
         raise ValueError(f"its labels have not the classes {classes}")
-    method = fitted.own.get("method_")
     if method is not None and method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
 
@@ -236,8 +237,12 @@ def _largest_number(member: Any) -> float:
     """The largest number of the rows, of posteriors that of their natural means beside their precisions."""
     if not isinstance(member, Posterior):
         return float(np.abs(member.rows).max(initial=0.0))
-    diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
-    return float((np.abs(member.eta) / np.maximum(diagonal, 1.0 / LARGEST)).max(initial=0.0))
+    return float((np.abs(member.eta) / np.maximum(_precisions(member), 1.0 / LARGEST)).max(initial=0.0))
+
+
+def _precisions(member: Posterior) -> np.ndarray:
+    """The diagonals (n_rows, R) of the rows' precisions."""
+    return np.asarray(member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1])
 
 
 def _is_positive(numbers: Any) -> bool:

@@ -266,6 +266,22 @@ def test_load_refuses_rows_that_are_no_gaussians(saved):
     refused(saved, "not a complete model", "not positive definite")
 
 
+def test_load_refuses_rows_of_which_nearly_nothing_is_known(tmp_path):
+    path = tmp_path / "model.npz"
+    new("regressor", method="vmp", max_iter=4, tol=1e9).fit(*entries("regressor")).save(path)
+    with np.load(path) as archive:
+        Lam = archive["posterior.Lam"]
+    Lam[0] *= 1e-290
+    edit(path, {"posterior.Lam": Lam})
+    refused(path, "not a complete model", "predictions would overflow")
+
+
+@pytest.mark.parametrize("name", ["n_batches", "n_iter", "n_samples_seen"])
+def test_load_refuses_counts_that_nothing_reaches(saved, name):
+    edit(saved, **{f"fitted.{name}": 10**370})
+    refused(saved, "not a complete model", name, "371 digits")
+
+
 def test_load_refuses_a_file_that_another_program_wrote_again(saved):
     """Its checksums are right then, those of zip and of every array."""
     with np.load(saved) as archive:
