@@ -57,7 +57,8 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
     def _get_module_for_linking(self) -> Any:
         """Names alone: callers link the kernel as a part, and loading only asks for what is defined."""
         if self._shared_module is None:
-            seen = [f.name for f in self._final_module.functions if f.linkage == llvm.Linkage.external]
+            every = (f for f in self._final_module.functions if not f.is_declaration)
+            seen = [f.name for f in every if f.linkage == llvm.Linkage.external]
             stubs = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in seen)
             self._shared_module = llvm.parse_assembly(stubs)
         return self._shared_module
@@ -164,7 +165,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
     _compiler: Any
 
     def __init__(self, python: Callable[..., Any], options: dict[str, Any]) -> None:
-        super().__init__(python, targetoptions=options)
+        super().__init__(python, {}, options)
         self._compiler = _PartCompiler(python, self.targetdescr, options, self.locals, self._compiler.pipeline_class)
 
     def add_overload(self, result: CompileResult) -> None:
@@ -178,7 +179,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     _compiler: Any
 
     def __init__(self, python: Callable[..., Any], locals: Any = None, targetoptions: Any = None) -> None:
-        super().__init__(python, locals, targetoptions)
+        super().__init__(python, {} if locals is None else locals, targetoptions)  # numba 0.61 takes no None
         self._part: Part | None = None
         self._compiler = _EntryCompiler(
             python, self.targetdescr, targetoptions, self.locals, self._compiler.pipeline_class
