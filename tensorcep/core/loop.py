@@ -161,7 +161,8 @@ class Run(NamedTuple):
     """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state.
 
     The trace maps the fields of `Sweep` and "seconds" to one number per sweep. `left_out` is what the same fit of some
-    entries says of the others, where there was one.
+    entries says of the others, where there was one. `stands_in` says that it is the run of another plan, which the one
+    that was run has for it.
     """
 
     posterior: Any
@@ -171,6 +172,7 @@ class Run(NamedTuple):
     trace: dict[str, np.ndarray]
     state: Any
     left_out: LeftOut | None = None
+    stands_in: bool = False
 
 
 Callback = Callable[[int, Sweep, Any], Any]

@@ -106,20 +106,27 @@ def run_from(rows: np.ndarray, work: Plan, runner: Any) -> Run:
     return result
 
 
-def runner_of(kept: Kept | None, left: np.ndarray, rows: np.ndarray | None, run_plan: Any) -> Any:
+def runner_of(kept: Kept | None, left: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None, run_plan: Any) -> Any:
     """What runs the plan without the entries that are forgotten.
+
+    `known` are rows (n_rows, R) and their free columns (K, R) bool.
 
     Returns
     -------
     callable
-        Of the plan: from the messages, from the rows (n_rows, R) where there are none, or anew.
+        Of the plan: from the messages, from the rows where there are none, or anew.
     """
     if kept is not None:
         return lambda work: run_without(kept, left, work) if fits(work, kept) else run_plan(work)
-    if rows is not None:
-        return partial(_from_rows_if_they_fit, rows, run_plan)
+    if known is not None:
+        return partial(_from_rows_if_they_fit, *known, run_plan)
     return run_plan
 
 
-def _from_rows_if_they_fit(rows: np.ndarray, run_plan: Any, work: Plan) -> Run:
-    return run_from(rows, work, run_plan) if work.problem.rank == rows.shape[1] else run_plan(work)
+def _from_rows_if_they_fit(rows: np.ndarray, free: np.ndarray, run_plan: Any, work: Plan) -> Run:
+    if np.array_equal(work.problem.every_free, free):
+        return run_from(rows, work, run_plan)
+    if work.paired is not None and np.array_equal(work.paired.plan.problem.every_free, free):
+        return run_from(rows, work.paired.plan, run_plan)._replace(stands_in=True)
+    done: Run = run_plan(work)
+    return done

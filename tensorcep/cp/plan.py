@@ -44,6 +44,20 @@ class Local(NamedTuple):
     clock: Clock
 
 
+class Paired(NamedTuple):
+    """The same fit in main effects and pairs of modes alone, which chains may ask for (`tensorcep.cp.ahead`).
+
+    Attributes
+    ----------
+    plan : Plan
+    few_may_do : bool
+        Whether two chains may do, since their number was left open.
+    """
+
+    plan: Plan
+    few_may_do: bool
+
+
 class Plan(NamedTuple):
     """One fit, or the mixture of several.
 
@@ -71,6 +85,8 @@ class Plan(NamedTuple):
         Of a fit that starts where a pilot has ended; None is `settings`.
     one_state : bool
         Whether no state waits while another start is tried, since states are large.
+    paired : Paired or None
+        What chains may go on with instead.
     """
 
     method: AnyMethod
@@ -88,6 +104,7 @@ class Plan(NamedTuple):
     local: Local | None = None
     after_pilot: Settings | None = None
     one_state: bool = False
+    paired: Paired | None = None
 
     @property
     def how(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.checks import check_flag
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.blocks import Blocks
@@ -24,7 +23,6 @@ from tensorcep.cp.estimators.health import diagnose, warn_of_health
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
-from tensorcep.cp.estimators.row_features import described
 from tensorcep.cp.estimators.spotting import Spotting
 from tensorcep.cp.estimators.storing import (
     check_alone,
@@ -35,7 +33,7 @@ from tensorcep.cp.estimators.storing import (
 )
 from tensorcep.cp.estimators.streaming import StreamingCP
 from tensorcep.cp.estimators.weighting import weighted_entries, with_power
-from tensorcep.cp.forget import Kept, runner_of
+from tensorcep.cp.forget import Kept
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
@@ -260,14 +258,6 @@ class BaseCP(
         end_fit(self, *given)
         return self
 
-    def _runner(self, entries: Entries, warm_start: bool) -> Any:
-        """What runs the plan of a fit: with `warm_start` from the factors of the earlier fit, if there is one."""
-        check_flag("warm_start", warm_start)
-        if not warm_start or "posterior_" not in vars(self):
-            return run_plan
-        shape, labels, *_ = described(self.prior, entries[2], entries[3])
-        return runner_of(None, np.zeros(0, dtype=bool), self._rows_at(shape, labels), run_plan)
-
     def _fit_entries(
         self,
         entries: Entries,
@@ -289,6 +279,7 @@ class BaseCP(
             work = plan.work
             plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
         result = runner(plan.work)
+        plan = plan.of(result)
         attributes = fitted_attributes(plan, result)
         if keeps:
             order = plan.work.problem.entries.permutation

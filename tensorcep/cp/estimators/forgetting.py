@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
+from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import coupled, has_features, word_of
+from tensorcep.cp.estimators.row_features import coupled, described, has_features, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
@@ -203,7 +204,8 @@ class Forgetting(CPPredictions):
             fail_value(f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit.")
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
-        runner = runner_of(kept, ~gone, start, run_plan)
+        free = free_columns(self.interactions_, len(self.shape_))
+        runner = runner_of(kept, ~gone, (start, free), run_plan)
         before = list(self.forgotten_)
         left: Entries = (coords[~gone], values[~gone], shape, labels)
         self._fit_entries(left, {}, source, runner)
@@ -211,6 +213,15 @@ class Forgetting(CPPredictions):
         record = {**said, "how": how, "sweeps": int(self.n_iter_), "entries_left": int((~gone).sum())}
         self.__dict__["forgotten_"] = [*before, record]
         return self
+
+    def _runner(self, entries: Entries, warm_start: bool) -> Any:
+        """What runs the plan of a fit: with `warm_start` from the factors of the earlier fit, if there is one."""
+        check_flag("warm_start", warm_start)
+        if not warm_start or "posterior_" not in vars(self):
+            return run_plan
+        shape, labels, *_ = described(self.prior, entries[2], entries[3])
+        free = free_columns(self.interactions_, len(self.shape_))
+        return runner_of(None, np.zeros(0, dtype=bool), (self._rows_at(shape, labels), free), run_plan)
 
     def _rows_at(self, shape: tuple[int, ...], labels: tuple[Labels | None, ...]) -> np.ndarray:
         """Means (n_rows, R) of the rows of other entries: those that are known, and the prior's for the others."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod
+from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import columns_within, free_columns
@@ -16,6 +16,7 @@ from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
 from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
+from tensorcep.cp.estimators.paired import with_pairs_alone
 from tensorcep.cp.estimators.powers import likelihoods_to_try
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import (
@@ -75,12 +76,19 @@ class FitPlan(NamedTuple):
     labels : tuple of Labels or None
     attributes : dict
         Fitted attributes that are decided: method_, rank_, prior_, ...
+    paired : FitPlan or None
+        The same of the fit that stands in for it.
     """
 
     work: Plan
     prior: Prior
     labels: tuple[Any, ...]
     attributes: dict[str, Any]
+    paired: FitPlan | None = None
+
+    def of(self, result: Run) -> FitPlan:
+        """The plan whose result it is."""
+        return self.paired if result.stands_in and self.paired is not None else self
 
 
 def plan_fit(
@@ -184,7 +192,11 @@ def plan_fit(
     }
     expected = expected_of(problem.prior) if designs or clocks else None
     known = {"_features": designs, "_series": clocks, "_expected": expected}
-    return FitPlan(work, rows.prior, labels, {**settled, **known, **own})
+    return with_pairs_alone(
+        FitPlan(work, rows.prior, labels, {**settled, **known, **own}),
+        isinstance(model.method, str),
+        lambda parts: _in_columns(model, data, chosen, parts, n_starts, seed=problem.seed),
+    )
 
 
 def _packed(
