@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 
 from tensorcep import CPClassifier, CPRegressor, PGGibbs
 from tensorcep.core.loop import run
 from tensorcep.cp import ahead, fleet, pilots
+from tensorcep.cp.columns import free_columns
+from tensorcep.cp.estimators.defaults import every_column
+from tensorcep.cp.estimators.paired import paired_parts
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.gibbs.held_out import held_places
 from tensorcep.cp.starts import run_plan
@@ -48,30 +52,104 @@ def names_of_pilots(monkeypatch):
     return flown
 
 
-def test_chains_of_pairs_go_on_alone_where_they_predict_better(rng, monkeypatch):
+def pairs_win(monkeypatch):
+    """Chains of pairs alone are ahead of those of all columns, and both of pilots."""
+    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), -0.1))
+    monkeypatch.setattr(ahead, "best_by_score", lambda scores: len(scores) - 1)
+
+
+def ranks_asked(monkeypatch):
+    asked = []
+
+    def watched(method, problem, *given, **how):
+        asked.append(problem.rank)
+        return run(method, problem, *given, **how)
+
+    monkeypatch.setattr(ahead, "run", watched)
+    return asked
+
+
+def test_two_chains_of_pairs_go_on_alone_where_they_predict_better(rng, monkeypatch):
     plan, flown = plan_of(*labels(rng)), names_of_pilots(monkeypatch)
-    scores = iter([-0.2, -0.1] * 3)  # of all columns, of pairs; pilots are below
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), next(scores)))
-    found = ahead.chains_ahead(plan)
-    of_pairs = np.flatnonzero(plan.problem.every_free.sum(axis=0) < 3)
-    np.testing.assert_array_equal(found.sampled.columns, of_pairs)
+    pairs_win(monkeypatch)
+    alone = plan.paired.plan.problem
+    np.testing.assert_array_equal(alone.free, free_columns({"main": 1, "pair": 3, "cp": 0}, 3))
     one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
     assert flown == ["cp", "main"] * 2
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
     np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
-    assert one.state.chains.factors.shape[2] == len(of_pairs)
-    assert one.posterior.rank == plan.problem.rank
+    assert one.stands_in
+    assert one.state.chains.factors.shape == (2, sum(SHAPE), alone.rank)
+    assert one.state.held.weights.sum() == pytest.approx(1.0)
     assert one.n_iter == len(one.trace["seconds"]) == SWEEPS
 
 
-def test_chains_of_all_columns_go_on_where_there_is_a_component(rng):
-    plan = plan_of(*labels(rng, component=3.0))
-    assert len(ahead.chains_ahead(plan).sampled.columns) == plan.problem.rank
+@pytest.mark.parametrize(("given", "gain"), [({}, 1.0), ({"method": PGGibbs(n_chains=4)}, 0.0)])
+def test_all_chains_of_pairs_begin_anew_where_two_are_not_enough_or_their_number_was_given(
+    rng, monkeypatch, given, gain
+):
+    plan = plan_of(*labels(rng), **given)
+    pairs_win(monkeypatch)
+    monkeypatch.setattr(ahead, "_gain_of_more", lambda held, likelihood: gain)
+    found, own = run_plan(plan), plan.paired.plan
+    alone = run(own.method, own.problem, own.settings, **own.how)
+    assert found.stands_in
+    assert len(found.state.chains.factors) == 4
+    np.testing.assert_array_equal(found.posterior.rows, alone.posterior.rows)
+
+
+def test_a_fit_by_chains_of_pairs_says_so_and_can_be_gone_on_with(rng, monkeypatch):
+    (coords, y), parts = labels(rng), {"main": 1, "pair": 3, "cp": 0}
+    model = CPClassifier(rank=3, max_iter=SWEEPS, shape=SHAPE, random_state=0)
+    with monkeypatch.context() as patch:
+        pairs_win(patch)
+        model.fit(coords, y)
+    assert model.interactions_ == parts
+    assert [len(column) for column in model.factors_] == list(SHAPE)
+    assert set(model.diagnostics_.weights) == {"chain 0", "chain 1"}
+    assert model.diagnostics_.n_chains == 2
+    assert model.diagnostics_.r_hat > 0.9
+    assert np.mean((model.predict_proba(coords)[:, 1] > 0.5) == y) > 0.7
+    # as many columns in all as the plan has: which they are tells where the next fit begins
+    again = clone(model).fit(coords, y)
+    model.fit(coords, y, warm_start=True)
+    assert model.interactions_ == parts
+    assert again.posterior_.rank == model.posterior_.rank == 12
+
+
+@pytest.mark.parametrize("shape", [(30, 20, 15), (30, 20, 4), (9, 8, 7, 6), (40, 50, 60, 70, 80)])
+@pytest.mark.parametrize("rank", [3, 12, 20])
+def test_pairs_alone_have_no_more_columns_than_all_parts(shape, rank):
+    parts = every_column(rank, shape)
+    whole, alone = (free_columns(one, len(shape)) for one in (parts, paired_parts(parts, shape)))
+    assert alone.shape[1] <= whole.shape[1]
+    assert alone.sum(axis=1).max() <= whole.sum(axis=1).max()
+    assert parts["pair"] <= paired_parts(parts, shape)["pair"] <= min(shape)
+
+
+def test_chains_of_pairs_are_not_asked_where_components_say_something(rng, monkeypatch):
+    plan, asked = plan_of(*labels(rng, component=4.0)), ranks_asked(monkeypatch)
+    assert not ahead.chains_ahead(plan).stands_in
+    assert len(asked) == 1
+
+
+def test_chains_of_pairs_are_not_asked_where_nothing_is_said(rng, monkeypatch):
+    coords, y = labels(rng)
+    plan, asked = plan_of(coords, rng.permutation(y)), ranks_asked(monkeypatch)
+    assert not ahead.chains_ahead(plan).stands_in
+    assert len(asked) == 1
 
 
 def test_columns_that_were_asked_for_stay(rng):
-    plan = plan_of(*labels(rng), interactions={"main": 1, "pair": 2, "cp": 3})
-    assert len(ahead.chains_ahead(plan).sampled.columns) == plan.problem.rank
+    assert plan_of(*labels(rng), interactions={"main": 1, "pair": 2, "cp": 3}).paired is None
+
+
+def test_matrices_and_few_labels_have_no_chains_of_pairs_to_ask(rng, monkeypatch):
+    coords, y = labels(rng)
+    model = CPClassifier(max_iter=SWEEPS, rank=3, random_state=0)
+    assert plan_fit(model, (coords[:, :2], y, SHAPE[:2], ()), None).work.paired is None
+    monkeypatch.setattr(ahead, "MANY", N + 1)
+    assert plan_of(coords, y).paired is None
 
 
 def test_chains_that_are_ahead_are_those_without_pilots(rng, monkeypatch):
