@@ -6,8 +6,8 @@ chains; -.280 by the pilot of the CP component, in twice their time; AUC .9750 w
 chains are stuck the first fit of a pilot is ahead of them, and everything is as if they had not been asked.
 
 Where what chains of all columns say of entries left out is said by main effects and pairs of modes, and components add
-nothing, chains that have columns of pairs in place of the components are asked, too. They go on where they predict
-better (DBLP: log score -.275 after 25 sweeps, -.285 with components; in the end AUC .9752, .9744).
+nothing, chains that have columns of pairs in place of the components are asked, too, then those without any. The first
+that predict better go on (DBLP: log score -.275 after 25 sweeps, -.285 with components; in the end AUC .9752, .9744).
 
 Two chains are asked: the fewest that are weighed and compared. In pairs alone they may be enough: what two more would
 gain, by the same entries, is half of what the second gained. With components, chains differ in those that they find, so
@@ -48,21 +48,18 @@ class Ahead(NamedTuple):
     ----------
     plan : Plan
         The one to go on with: of all columns, or of pairs of modes alone.
-    run : Run
-        Of the chains that were asked.
+    run : Run or None
+        Of the chains that were asked; None where more begin anew.
     scores : (n,) float64
         Log scores of the entries that they left out.
-    goes_on : bool
-        Whether they are as many as the plan has; more begin anew.
-    stands_in : bool
-        Whether the plan stands in for that of all columns.
+    stands_in : int
+        The number of the plan among those that may stand in for that of all columns, from 1 on; 0 is that one.
     """
 
     plan: Plan
-    run: Run
+    run: Run | None
     scores: np.ndarray
-    goes_on: bool
-    stands_in: bool = False
+    stands_in: int = 0
 
     @property
     def score(self) -> float:
@@ -70,9 +67,9 @@ class Ahead(NamedTuple):
         return float(self.scores.mean())
 
     @property
-    def begun(self) -> Run | None:
-        """The sweeps that count; None where all begin anew."""
-        return self.run if self.goes_on else None
+    def stopped(self) -> bool:
+        """Whether a callback has stopped it."""
+        return self.run is not None and self.run.stopped
 
 
 def asks_chains(plan: Plan) -> bool:
@@ -87,14 +84,14 @@ def chains_ahead(plan: Plan) -> Ahead | None:
     """The first sweeps of a sampler of many labels from random starts; None for other plans, and for few sweeps."""
     if not asks_chains(plan):
         return None
-    found = _asked(plan)
-    if found is None or found.run.stopped or plan.paired is None or not _pairs_say_all(found.run, plan.problem):
+    found, pairs_say_all = _asked(plan)
+    if found is None or found.stopped or not pairs_say_all:
         return found
-    other = _asked(plan.paired.plan, plan.paired.few_may_do)
-    if other is None:
-        return found
-    other = other._replace(stands_in=True)
-    return other if other.run.stopped or best_by_score(np.stack([found.scores, other.scores])) else found
+    for number, paired in enumerate(plan.paired, 1):
+        other, _ = _asked(*paired)
+        if other is not None and (other.stopped or best_by_score(np.stack([found.scores, other.scores]))):
+            return other._replace(stands_in=number)
+    return found
 
 
 def _sweeps(plan: Plan) -> int:
@@ -102,8 +99,8 @@ def _sweeps(plan: Plan) -> int:
     return int(ASKED_AFTER * plan.settings.get_params().get("burn_in", 0))
 
 
-def _asked(plan: Plan, few_may_do: bool = False) -> Ahead | None:
-    """What the first sweeps of two chains say; None where they left no entry out.
+def _asked(plan: Plan, few_may_do: bool = False) -> tuple[Ahead | None, bool]:
+    """What the first sweeps of two chains say, and whether pairs say all of it; None where they left no entry out.
 
     `few_may_do`: whether they go on alone where two more would not gain what matters.
     """
@@ -111,12 +108,13 @@ def _asked(plan: Plan, few_may_do: bool = False) -> Ahead | None:
     begun = run(plan.method, plan.problem, few.settings, **{**plan.how, "max_iter": _sweeps(plan)})
     held = begun.state.held
     if held is None:
-        return None
+        return None, False
     goes_on = bool(plan.settings.get_params()["n_chains"] == ASKED)
     likelihood = plan.problem.likelihood
     if not goes_on and few_may_do and _gain_of_more(held, likelihood) < LEAST_LOSS:
         plan, goes_on = few, True
-    return Ahead(plan, begun, log_scores(held, likelihood), goes_on)
+    found = Ahead(plan, begun if goes_on or begun.stopped else None, log_scores(held, likelihood))
+    return found, _pairs_say_all(begun, plan.problem)
 
 
 def _gain_of_more(held: HeldOut, likelihood: Likelihood) -> float:

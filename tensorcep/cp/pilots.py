@@ -60,13 +60,13 @@ class Sampled(NamedTuple):
 def run_with_pilots(plan: Plan) -> Run:
     """Run a sampler beside its pilots; by itself where no pilot stays finite."""
     ahead = chains_ahead(plan)
-    if ahead is not None and ahead.run.stopped:
+    if ahead is not None and ahead.run is not None and ahead.run.stopped:
         return ahead.run._replace(stands_in=ahead.stands_in)
     least = -np.inf if ahead is None else ahead.score
     flown = fly_all(plan, held_places(plan.problem), least)
     ahead = ahead if ahead is not None and flown and score_of(best_of(flown)) < least else None
     if ahead is not None and ahead.stands_in:
-        return _going_on(ahead.plan, ahead.begun)._replace(stands_in=True)
+        return _going_on(ahead.plan, ahead.run)._replace(stands_in=ahead.stands_in)
     run_of_both = _run_beside(flown, plan, ahead) if flown else None
     return _going_on(plan, None) if run_of_both is None else run_of_both
 
@@ -92,7 +92,7 @@ def _run_beside(flown: list[Flown], plan: Plan, ahead: Ahead | None = None) -> R
         sampled = _narrowed(best, plan)
     else:
         sampled = Sampled(_started(best, plan), np.arange(plan.problem.rank))
-    begun = _burnt_in(sampled, flown, ahead=None if ahead is None else ahead.begun)
+    begun = _burnt_in(sampled, flown, ahead=None if ahead is None else ahead.run)
     other = None if many or begun.stopped else _in_fewer_columns(begun.state.held, flown, plan)
     if other is not None:
         again = _burnt_in(other, flown, PILOTS_BEFORE * begun.state.held.beside / begun.state.held.beside.sum())

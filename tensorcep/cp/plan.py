@@ -85,7 +85,7 @@ class Plan(NamedTuple):
         Of a fit that starts where a pilot has ended; None is `settings`.
     one_state : bool
         Whether no state waits while another start is tried, since states are large.
-    paired : Paired or None
+    paired : tuple of Paired
         What chains may go on with instead.
     """
 
@@ -104,7 +104,7 @@ class Plan(NamedTuple):
     local: Local | None = None
     after_pilot: Settings | None = None
     one_state: bool = False
-    paired: Paired | None = None
+    paired: tuple[Paired, ...] = ()
 
     @property
     def how(self) -> dict[str, Any]:

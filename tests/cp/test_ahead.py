@@ -72,13 +72,13 @@ def ranks_asked(monkeypatch):
 def test_two_chains_of_pairs_go_on_alone_where_they_predict_better(rng, monkeypatch):
     plan, flown = plan_of(*labels(rng)), names_of_pilots(monkeypatch)
     pairs_win(monkeypatch)
-    alone = plan.paired.plan.problem
+    alone = plan.paired[0].plan.problem
     np.testing.assert_array_equal(alone.free, free_columns({"main": 1, "pair": 3, "cp": 0}, 3))
     one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
     assert flown == ["cp", "main"] * 2
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
     np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
-    assert one.stands_in
+    assert one.stands_in == 1
     assert one.state.chains.factors.shape == (2, sum(SHAPE), alone.rank)
     assert one.state.held.weights.sum() == pytest.approx(1.0)
     assert one.n_iter == len(one.trace["seconds"]) == SWEEPS
@@ -91,9 +91,9 @@ def test_all_chains_of_pairs_begin_anew_where_two_are_not_enough_or_their_number
     plan = plan_of(*labels(rng), **given)
     pairs_win(monkeypatch)
     monkeypatch.setattr(ahead, "_gain_of_more", lambda held, likelihood: gain)
-    found, own = run_plan(plan), plan.paired.plan
+    found, own = run_plan(plan), plan.paired[0].plan
     alone = run(own.method, own.problem, own.settings, **own.how)
-    assert found.stands_in
+    assert found.stands_in == 1
     assert len(found.state.chains.factors) == 4
     np.testing.assert_array_equal(found.posterior.rows, alone.posterior.rows)
 
@@ -121,10 +121,12 @@ def test_a_fit_by_chains_of_pairs_says_so_and_can_be_gone_on_with(rng, monkeypat
 @pytest.mark.parametrize("rank", [3, 12, 20])
 def test_pairs_alone_have_no_more_columns_than_all_parts(shape, rank):
     parts = every_column(rank, shape)
-    whole, alone = (free_columns(one, len(shape)) for one in (parts, paired_parts(parts, shape)))
-    assert alone.shape[1] <= whole.shape[1]
-    assert alone.sum(axis=1).max() <= whole.sum(axis=1).max()
-    assert parts["pair"] <= paired_parts(parts, shape)["pair"] <= min(shape)
+    whole, paired = free_columns(parts, len(shape)), paired_parts(parts, shape)
+    for alone in (free_columns(one, len(shape)) for one in paired):
+        assert alone.shape[1] <= whole.shape[1]
+        assert alone.sum(axis=1).max() <= whole.sum(axis=1).max()
+    assert paired[-1] == parts | {"cp": 0}
+    assert parts["pair"] <= paired[0]["pair"] <= min(shape)
 
 
 def test_chains_of_pairs_are_not_asked_where_components_say_something(rng, monkeypatch):
@@ -140,16 +142,24 @@ def test_chains_of_pairs_are_not_asked_where_nothing_is_said(rng, monkeypatch):
     assert len(asked) == 1
 
 
+def test_the_first_of_the_chains_of_pairs_that_predict_better_goes_on(rng, monkeypatch):
+    plan, asked = plan_of(*labels(rng)), ranks_asked(monkeypatch)
+    better = iter([0, 1, 0, 0])
+    monkeypatch.setattr(ahead, "best_by_score", lambda scores: next(better))
+    assert [ahead.chains_ahead(plan).stands_in for _ in range(2)] == [2, 0]
+    assert asked == [plan.problem.rank, *(one.plan.problem.rank for one in plan.paired)] * 2
+
+
 def test_columns_that_were_asked_for_stay(rng):
-    assert plan_of(*labels(rng), interactions={"main": 1, "pair": 2, "cp": 3}).paired is None
+    assert plan_of(*labels(rng), interactions={"main": 1, "pair": 2, "cp": 3}).paired == ()
 
 
 def test_matrices_and_few_labels_have_no_chains_of_pairs_to_ask(rng, monkeypatch):
     coords, y = labels(rng)
     model = CPClassifier(max_iter=SWEEPS, rank=3, random_state=0)
-    assert plan_fit(model, (coords[:, :2], y, SHAPE[:2], ()), None).work.paired is None
+    assert plan_fit(model, (coords[:, :2], y, SHAPE[:2], ()), None).work.paired == ()
     monkeypatch.setattr(ahead, "MANY", N + 1)
-    assert plan_of(coords, y).paired is None
+    assert plan_of(coords, y).paired == ()
 
 
 def test_chains_that_are_ahead_are_those_without_pilots(rng, monkeypatch):

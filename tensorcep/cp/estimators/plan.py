@@ -76,19 +76,19 @@ class FitPlan(NamedTuple):
     labels : tuple of Labels or None
     attributes : dict
         Fitted attributes that are decided: method_, rank_, prior_, ...
-    paired : FitPlan or None
-        The same of the fit that stands in for it.
+    paired : tuple of FitPlan
+        The same of fits that may stand in for it.
     """
 
     work: Plan
     prior: Prior
     labels: tuple[Any, ...]
     attributes: dict[str, Any]
-    paired: FitPlan | None = None
+    paired: tuple[FitPlan, ...] = ()
 
     def of(self, result: Run) -> FitPlan:
         """The plan whose result it is."""
-        return self.paired if result.stands_in and self.paired is not None else self
+        return (self, *self.paired)[result.stands_in]
 
 
 def plan_fit(
