@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -53,9 +55,9 @@ def names_of_pilots(monkeypatch):
 
 
 def pairs_win(monkeypatch):
-    """Chains of pairs alone are ahead of those of all columns, and both of pilots."""
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), -0.1))
-    monkeypatch.setattr(ahead, "best_by_score", lambda scores: len(scores) - 1)
+    """Chains that are asked later are a little ahead of those before, and all of pilots."""
+    later = count()
+    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), 1e-6 * next(later) - 0.1))
 
 
 def ranks_asked(monkeypatch):
@@ -144,8 +146,9 @@ def test_chains_of_pairs_are_not_asked_where_nothing_is_said(rng, monkeypatch):
 
 def test_the_first_of_the_chains_of_pairs_that_predict_better_goes_on(rng, monkeypatch):
     plan, asked = plan_of(*labels(rng)), ranks_asked(monkeypatch)
-    better = iter([0, 1, 0, 0])
-    monkeypatch.setattr(ahead, "best_by_score", lambda scores: next(better))
+    scores = iter([-0.2, -0.3, -0.1, -0.2, -0.3, -0.2])
+    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), next(scores)))
+    monkeypatch.setattr(ahead, "_gain_of_more", lambda held, likelihood: 0.0)
     assert [ahead.chains_ahead(plan).stands_in for _ in range(2)] == [2, 0]
     assert asked == [plan.problem.rank, *(one.plan.problem.rank for one in plan.paired)] * 2
 
