@@ -13,13 +13,14 @@ from tensorcep.core.host import current_host
 from tensorcep.core.loop import LeftOut, Run, run
 from tensorcep.cp.flights import beside_chains, grown, guarded, of_logs
 from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.local import run_local
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
 from tensorcep.cp.standard_form import layout_of, shared_scales
-from tensorcep.cp.trials import LEAST_LOSS, tried
+from tensorcep.cp.trials import FEWEST, LEAST_LOSS, tried
 from tensorcep.priors.record import clocks_of
 
 # What a training entry may gain of its log score, on average, by the noise alone, from which a fit is tried first.
@@ -48,7 +49,16 @@ def run_plan(plan: Plan) -> Run:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
         plan = _started_at(start, plan)
+    if not plan.method.shrinks and overfit(plan.problem) > FOLLOWS_NOISE:
+        return _with_scores(_run_from(plan), plan)
     return _run_from(plan)
+
+
+def _with_scores(one: Run, plan: Plan) -> Run:
+    """The run, with what the same fit without some entries says of these: its training entries do not tell."""
+    place = held_places(plan.problem)
+    scores = None if one.stopped or len(place) < FEWEST else _scores_without(plan, place)
+    return one if scores is None else one._replace(left_out=LeftOut(place, scores, scores))
 
 
 def _started_at(start: np.ndarray | None, plan: Plan) -> Plan:

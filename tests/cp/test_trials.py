@@ -10,7 +10,7 @@ from tensorcep import CEP, CPClassifier, CPRegressor
 from tensorcep.core.loop import LeftOut
 from tensorcep.cp import starts
 from tensorcep.cp.choice import falls_short
-from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.diagnostics import LEAST_GAIN, Diagnostics
 from tensorcep.cp.estimators.column_choice import narrower
 from tensorcep.cp.estimators.defaults import choose
 
@@ -46,6 +46,19 @@ def test_laplace_does_not_follow_the_noise_of_rare_labels_without_a_word():
     assert model.diagnostics_.n_held_out > 0
     share = np.full(3000, y[:4000].mean())
     assert log_loss(y[4000:], model.predict_proba(coords[4000:])[:, 1]) < 1.05 * log_loss(y[4000:], share)
+
+
+@pytest.mark.parametrize("kind", [CPRegressor, CPClassifier])
+def test_a_point_estimate_that_follows_the_noise_of_few_entries_says_so(kind):
+    """It was worse than a constant at most problems of a few thousand entries, without a word."""
+    coords, f, rng = drawn(1, 2400, 4, (100, 80, 60))
+    y = f + 0.5 * rng.standard_normal(len(f))
+    y = (y > 0.0).astype(float) if kind is CPClassifier else y
+    with pytest.warns(ConvergenceWarning, match="nothing but the mean was found: wopt predicts entries that were held"):
+        model = kind(method="wopt", random_state=0).fit(coords[:1600], y[:1600])
+    found = model.diagnostics_
+    assert found.n_held_out == 160
+    assert found.score < found.constant_score + LEAST_GAIN
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
