@@ -50,14 +50,14 @@ def test_laplace_does_not_follow_the_noise_of_rare_labels_without_a_word():
 
 @pytest.mark.parametrize("kind", [CPRegressor, CPClassifier])
 def test_a_point_estimate_that_follows_the_noise_of_few_entries_says_so(kind):
-    """It was worse than a constant at most problems of a few thousand entries, without a word."""
+    """Labels of which it is nearly sure, at twice a constant's log loss, had no word."""
     coords, f, rng = drawn(1, 2400, 4, (100, 80, 60))
     y = f + 0.5 * rng.standard_normal(len(f))
     y = (y > 0.0).astype(float) if kind is CPClassifier else y
     with pytest.warns(ConvergenceWarning, match="nothing but the mean was found: wopt predicts entries that were held"):
         model = kind(method="wopt", random_state=0).fit(coords[:1600], y[:1600])
     found = model.diagnostics_
-    assert found.n_held_out == 160
+    assert found.n_held_out > 150
     assert found.score < found.constant_score + LEAST_GAIN
 
 
