@@ -188,6 +188,15 @@ def test_gauntlet_finds_a_model_that_is_worse_than_the_constant(monkeypatch, mov
     assert "| quick | 400 | rmse |" in summary.table(cells)
 
 
+def test_gauntlet_takes_coverage_of_cells_from_all_over():
+    """The first thousand cells of the serology are the first fifth of its samples, whose intervals held fewer."""
+    assert models.spread(700).tolist() == [*range(700)]
+    places = models.spread(5782)
+    assert len(places) == models.CALIBRATED
+    assert (places[0], places[-1]) == (0, 5781)
+    assert set(np.diff(places)) == {5, 6}
+
+
 def test_gauntlet_counts_a_failed_fit_among_the_worst():
     failed = {"cell": "quick", "fit": "default", "seed": 0, "status": "crash: signal 11"}
     cells = summary.judged([failed], observed=lambda cell: "values")

@@ -23,8 +23,9 @@ from tensorcep.cp.standard_form import layout_of, shared_scales
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS, tried
 from tensorcep.priors.record import clocks_of
 
-# What a training entry may gain of its log score, on average, by the noise alone, from which a fit is tried first.
-FOLLOWS_NOISE = 0.1
+# What a training entry may gain of its log score by the noise alone, on average, from which a fit is tried first; and
+# the most entries of which it is, for that takes twice its time.
+FOLLOWS_NOISE, MOST_TRIED = 0.1, 100_000
 
 
 def run_plan(plan: Plan) -> Run:
@@ -43,13 +44,13 @@ def run_plan(plan: Plan) -> Run:
         if plan.method.name not in PILOTS and alone:
             return _run_from_pilot(plan, start)
         plan = _started_at(start, plan)._replace(settings=plan.after_pilot or plan.settings)
-        if alone and overfit(plan.problem) > FOLLOWS_NOISE:
+        if alone and _may_follow_noise(plan.problem):
             return _run_of_few(plan)
     elif plan.spectral and not plan.pilots:
         spare = SPARE if plan.method.shrinks else SMALL_SPARE
         start = with_spectral_start(problem_in_memory(plan.problem), spare).start
         plan = _started_at(start, plan)
-    if not plan.method.shrinks and overfit(plan.problem) > FOLLOWS_NOISE:
+    if not plan.method.shrinks and _may_follow_noise(plan.problem):
         return _with_scores(_run_from(plan), plan)
     return _run_from(plan)
 
@@ -183,6 +184,11 @@ def overfit(problem: Problem) -> float:
     """
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
     return 0.5 * numbers / max(1, len(problem.entries.permutation))
+
+
+def _may_follow_noise(problem: Problem) -> bool:
+    """Whether entries are so few that starts which fit them best may not predict others."""
+    return len(problem.entries.permutation) <= MOST_TRIED and overfit(problem) > FOLLOWS_NOISE
 
 
 def _best_run(plan: Plan) -> Run:

@@ -66,7 +66,7 @@ class Answer(NamedTuple):
     prediction : (n,) float64
         Expected values, probabilities of a one, or log masses of the test counts.
     below : (m,) float64, optional
-        Predictive probability below each of the first m test values, ties broken at random: uniform if calibrated.
+        Predictive probability below each of m test values, ties broken at random: uniform if calibrated.
     chosen : str
         What the default came to.
     """
