@@ -20,7 +20,7 @@ TABLE: dict[str, lines.Bench] = {
     "predictions": lines.Bench(
         "bench_predict", "--repeats 3", "--repeats 1 --entries 2000 --cells 500 --sweeps 8", lines.predictions()
     ),
-    "reading": lines.Bench("bench_read", "--repeats 1", "--repeats 1 --lines 20000", lines.reading()),
+    "reading": lines.Bench("bench_read", "--repeats 3", "--repeats 1 --lines 20000", lines.reading()),
     "streams": lines.Bench(
         "bench_stream",
         "--studies speed --batch-sizes 100,1000",
@@ -35,7 +35,7 @@ TABLE: dict[str, lines.Bench] = {
     ),
     "regressions": lines.Bench(
         "bench_glm",
-        "--no-simulations --sizes 2000 --beside 2000x20x1 20000x300x1 200000x50x1 100000x1000x.01 --repeats 1",
+        "--no-simulations --sizes 2000 --beside 2000x20x1 20000x300x1 200000x50x1 100000x1000x.01 --repeats 3",
         "--no-simulations --sizes 2000 --beside 2000x20x1 --repeats 1",
         lines.regressions(),
     ),
