@@ -90,8 +90,8 @@ def merge(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return tree
 
 
-# What no count and no number of a file reaches.
-MOST = 1 << 63
+# What no whole number of a file reaches.
+LARGEST_INTEGER = 1 << 63
 
 
 def read_as(hint: Any, tree: Any, name: str) -> Any:
@@ -125,7 +125,7 @@ def _check_type(wanted: Any, tree: Any, hint: Any, name: str) -> None:
         raise TypeError(f"{name} is of type {type(tree).__name__}")
     if isinstance(tree, float) and hint is float and not np.isfinite(tree):
         raise ValueError(f"{name} is {tree}, not a finite number")
-    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= MOST:
+    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= LARGEST_INTEGER:
         raise ValueError(f"{name} is a number of {len(str(tree))} digits")
 
 

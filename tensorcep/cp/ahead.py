@@ -136,9 +136,8 @@ def _pairs_say_all(begun: Run, problem: Problem) -> bool:
     By the last draws of all chains together, in parts of their columns.
     """
     held, factors = begun.state.held, begun.state.chains.factors
-    components = problem.every_free.all(axis=0)
-    without, every = (_share_said(held, factors[:, :, which]) for which in (~components, components | ~components))
-    return without >= LEAST_SAID and every - without < LEAST_SAID
+    without = _share_said(held, factors[:, :, ~problem.every_free.all(axis=0)])
+    return without >= LEAST_SAID and _share_said(held, factors) - without < LEAST_SAID
 
 
 def _share_said(held: HeldOut, factors: np.ndarray) -> float:
