@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp import fleet, flights, pilots, sampled
+from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.plan import plan_fit
 from tensorcep.cp.from_spectra import shown, strengths
 from tensorcep.cp.gibbs.held_out import Beside
@@ -231,3 +233,39 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
     flights.grown(plan.pilots[1], plan._replace(n_threads=2), place=held_places(plan.problem))
     assert len(threads) > 3
     assert set(threads) == {2}
+
+
+def drawn(model):
+    """Which columns the draws of a model have something in, and which of them are components."""
+    rows, free = model.posterior_.rows, free_columns(model.interactions_, len(model.shape_))
+    clamped = ~free.repeat(model.shape_, axis=0)
+    return np.abs(rows - clamped).max(axis=(0, 1, 2)) > 0.0, free.all(axis=0)
+
+
+def labels_of(rng, f):
+    return (rng.random(len(f)) < expit(f)).astype(int)
+
+
+def test_few_labels_of_a_cp_tensor_are_drawn_in_components_alone(rng):
+    sim = simulate_cp((30, 20, 10), 3, 2000, prior_mean=0.0, random_state=3)
+    coords = np.asarray(sim.tensor.coords)
+    model = CPClassifier(random_state=0, max_iter=150).fit(coords, labels_of(rng, 2.0 * sim.latent))
+    found, components = drawn(model)
+    assert found.any()
+    assert not found[~components].any()
+
+
+def test_chains_of_all_columns_go_on_where_pairs_of_modes_say_more(rng):
+    coords, f = entries(rng, pairs=True)
+    model = CPRegressor(random_state=0, max_iter=150).fit(coords, f)
+    found, components = drawn(model)
+    assert found[~components].all()
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.5, False), (0.01, True), (-0.5, True)])
+def test_columns_have_to_be_better_beyond_chance(gain, kept):
+    first, fewer = (type("Held", (), {"alive": np.arange(2), "score": s})() for s in (np.zeros(50), np.zeros(50)))
+    first.score = gain + 0.5 * np.sin(np.arange(50.0))
+    assert pilots._replaces(fewer, first) is kept
+    fewer.alive = np.arange(0)
+    assert not pilots._replaces(fewer, first)
