@@ -264,7 +264,8 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
     """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch.
 
     Rows are changed in place, since their number may be large; this keeps a copy of those of the batch, of a series of
-    all; pairs of rows are made anew. An interrupt may come between the model's last step and the end of the block: the model says what was done.
+    all; pairs of rows are made anew. An interrupt may come between the model's last step and the end of the block: the
+    model says what was done.
     """
     whole = [
         slice(n) if chain_of(plan.state, k) else rows

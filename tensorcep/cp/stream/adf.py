@@ -24,7 +24,15 @@ from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.stream.chained import chain_of, smoothed
-from tensorcep.cp.stream.deviating import PairRows, deviations_of, in_modes, pairs_after, pairs_of_batch, with_pairs
+from tensorcep.cp.stream.deviating import (
+    Lines,
+    PairRows,
+    deviations_of,
+    in_modes,
+    pairs_after,
+    pairs_of_batch,
+    with_pairs,
+)
 from tensorcep.cp.stream.drifting import Chain
 from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
@@ -202,7 +210,7 @@ def batch_of(
     columns = list(coords.T) if state.pairs is None else [*coords.T, pairs_of_batch(state, coords)]
     used, local = zip(*(np.unique(column, return_inverse=True) for column in columns), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
+    parts: Lines = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
     parts = parts if state.pairs is None else with_pairs(parts, state.pairs, used[-1])
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:

@@ -29,6 +29,8 @@ from tensorcep.priors.series import Clock
 if TYPE_CHECKING:
     from tensorcep.cp.stream.adf import BatchProblem, StreamState
 
+# Natural parameters of the rows of each mode.
+Lines = Sequence[tuple[np.ndarray, np.ndarray]]
 # The only column of pairs.
 ONE = np.ones(1, dtype=bool)
 
@@ -77,39 +79,52 @@ class PairRows(NamedTuple):
 
     def clock(self, clock: Clock) -> Clock:
         """The axis of the pairs, of the mode's that is a series."""
-        nothing: dict[str, Any] = {"period": 0.0, "phases": np.zeros(1), "order": ()}
-        return clock._replace(times=clock.times[self.along], groups=self.row, **nothing)
+        own, one = clock.times[self.along], np.zeros(1)
+        return clock._replace(times=own, groups=self.row, period=0.0, phases=one, order=())
 
     def fits(self, sizes: Sequence[int], clocks: Sequence[Any]) -> bool:
-        """Whether these are pairs of rows of modes of these sizes, each once and in order, with numbers a stream has."""
+        """Whether these are pairs of rows of modes of such sizes, each once and in order, and numbers of a stream."""
         if not all(0 <= k < len(sizes) for k in self.modes) or not isinstance(clocks[self.modes[1]], Clock):
             return False
         (n, m), clock = (sizes[k] for k in self.modes), clocks[self.modes[1]]
         if not all(((own >= 0) & (own < size)).all() for own, size in ((self.row, n), (self.along, m))):
             return False
-        time, numbers = clock.times[self.along], (*self.Lam, self.width, self.weight, self.precision)
+        time, numbers = clock.times[self.along], np.append(self.Lam, [self.width, self.weight, self.precision])
         later = (np.diff(self.row) > 0) | ((np.diff(self.row) == 0) & (np.diff(time) > 0.0))
-        return bool(later.all()) and min(numbers) > 0.0 and self.length >= 0.0
+        return bool(later.all() and (numbers > 0.0).all() and self.length >= 0.0)
 
     def at(self, rows: Natural, told: Natural, known: Chain) -> PairRows:
         """The pairs with these natural parameters (p, 1) of which entries say so much, and this law."""
-        parts = {"Lam": rows.Lam, "eta": rows.eta, "told_Lam": told.Lam, "told_eta": told.eta}
-        law = {"precision": float(known.precision[0]), "length": float(known.length[0])}
-        return self._replace(**{name: part[:, 0].copy() for name, part in parts.items()}, **law)
+        Lam, eta, told_Lam, told_eta = (part[:, 0].copy() for part in (*rows, *told))
+        precision, length = float(known.precision[0]), float(known.length[0])
+        return self._replace(Lam=Lam, eta=eta, told_Lam=told_Lam, told_eta=told_eta, precision=precision, length=length)
 
 
 def with_deviations(
     state: StreamState, of: Deviations | None, expected: Expected | None, free: np.ndarray
 ) -> StreamState:
     """The state that goes on with the deviations of a fit, `free` (K, R) bool its free columns."""
-    if of is None or of.told is None or of.variance is None or expected is None:
+    if of is None:
         return state
+    if of.told is None or of.variance is None or expected is None:
+        raise TypeError("a stream goes on from deviations with what the entries said of them.")
     clock = state.clocks[of.modes[1]]
     order = np.argsort(clock.times, kind="stable")
     along = order[np.searchsorted(clock.times[order], of.time)]
-    Lam, law = 1.0 / of.variance[0], (float(of.precision[0]), float(of.length[0]))
-    width, each = expected_size(expected.scale, free), (Lam, Lam * of.mean[0], *of.told)
-    pairs = PairRows(of.modes, of.row, along, *(part.copy() for part in each), width, expected.strength, *law)
+    Lam = 1.0 / of.variance[0]
+    pairs = PairRows(
+        modes=of.modes,
+        row=of.row,
+        along=along,
+        Lam=Lam,
+        eta=Lam * of.mean[0],
+        told_Lam=of.told[0].copy(),
+        told_eta=of.told[1].copy(),
+        width=expected_size(expected.scale, free),
+        weight=expected.strength,
+        precision=float(of.precision[0]),
+        length=float(of.length[0]),
+    )
     return state._replace(pairs=pairs)
 
 
@@ -126,14 +141,15 @@ def with_new_pairs(state: StreamState, coords: np.ndarray) -> StreamState:
     if len(first) == len(pairs.row):
         return state
     known = first < len(pairs.row)  # of equal pairs the first is the one that is known
-    grown = {name: np.zeros(len(first)) for name in ("Lam", "eta", "told_Lam", "told_eta")}
-    for name, numbers in grown.items():
-        numbers[known] = getattr(pairs, name)[first[known]]
-    pairs = pairs._replace(row=both[0][first], along=both[1][first], **grown)
+    before = pairs.Lam, pairs.eta, pairs.told_Lam, pairs.told_eta
+    Lam, eta, *told = (np.append(part, np.zeros(len(row)))[first] for part in before)
+    pairs = pairs._replace(
+        row=both[0][first], along=both[1][first], Lam=Lam, eta=eta, told_Lam=told[0], told_eta=told[1]
+    )
     forecast = rows_together(pairs.chain, pairs.clock(clock), pairs.told)
-    for name, line in zip(("Lam", "eta"), forecast, strict=True):
-        grown[name][~known] = line[~known, 0]
-    return state._replace(pairs=pairs._replace(**grown))
+    for own, line in zip((pairs.Lam, pairs.eta), forecast, strict=True):
+        own[~known] = line[~known, 0]
+    return state._replace(pairs=pairs)
 
 
 def pairs_of_batch(state: StreamState, coords: np.ndarray) -> np.ndarray:
@@ -146,7 +162,7 @@ def pairs_of_batch(state: StreamState, coords: np.ndarray) -> np.ndarray:
     return np.asarray(order[np.searchsorted(key[order], row * n + along)])
 
 
-def with_pairs(parts: list[tuple[np.ndarray, np.ndarray]], pairs: PairRows, used: np.ndarray) -> list[Natural]:
+def with_pairs(parts: Lines, pairs: PairRows, used: np.ndarray) -> Lines:
     """Rows of every mode in one more column, clamped to 1, and those pairs that are used, whose only free one it is."""
     R = parts[0][1].shape[1]
     return [*(_wider(Natural(*part)) for part in parts), _pairs_in(R, pairs.Lam[used], pairs.eta[used])]
@@ -155,12 +171,9 @@ def with_pairs(parts: list[tuple[np.ndarray, np.ndarray]], pairs: PairRows, used
 def _wider(rows: Natural) -> Natural:
     """Rows in one more column, clamped to 1."""
     n, R = rows.eta.shape
-    line = np.append(np.zeros(R), CLAMPED)
-    Lam, eta = (
-        np.concatenate([part, np.tile(more, (n, 1))], axis=1)
-        for part, more in zip(rows, (line, [CLAMPED]), strict=True)
-    )
-    return Natural(Lam, eta)
+    lines = np.append(np.zeros(R), CLAMPED), np.array([CLAMPED])
+    parts = zip(rows, lines, strict=True)
+    return Natural(*(np.concatenate([part, np.tile(line, (n, 1))], axis=1) for part, line in parts))
 
 
 def _pairs_in(R: int, Lam: np.ndarray, eta: np.ndarray) -> Natural:
@@ -205,13 +218,14 @@ def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> B
     first = int(offsets(batch.problem.shape)[-2])
     lines = Natural(prior.Lam[first:, -1:], prior.eta[first:, -1:])
     if several:
-        new = _messages(batch, posterior)
-        lines = chained.lines_told(pairs.chain, pairs.clock(clock), pairs.told, used, new, lines)
+        told = _messages(batch, posterior)
+        lines = chained.lines_told(pairs.chain, pairs.clock(clock), pairs.told, used, told, lines)
     rows = Natural(prior.Lam[:first], prior.eta[:first])
     if again is not None:
         rows = _wider(Natural(again.problem.prior.Lam, again.problem.prior.eta))
-    both = zip(rows, _pairs_in(R, lines.Lam[:, 0], lines.eta[:, 0]), strict=True)
-    return batch._replace(problem=batch.problem._replace(prior=FixedPrior(*(np.concatenate(part) for part in both))))
+    own = _pairs_in(R, lines.Lam[:, 0], lines.eta[:, 0])
+    new = FixedPrior(np.concatenate([rows.Lam, own.Lam]), np.concatenate([rows.eta, own.eta]))
+    return batch._replace(problem=batch.problem._replace(prior=new))
 
 
 def pairs_after(state: StreamState, batch: BatchProblem, posterior: Any) -> PairRows:
