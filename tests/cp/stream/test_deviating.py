@@ -371,3 +371,18 @@ def test_a_stream_with_local_forgets_entries_by_a_fit(data):
     model.forget_entries(cells(known.iloc[:4]), data=cells(known), y=known["y"])
     assert model.n_samples_seen_ == len(known) - 4
     assert model.posterior_.deviations is not None
+
+
+def test_weights_features_and_scores_go_with_local_in_streams(data):
+    parks = pd.DataFrame({"size": np.arange(PARKS, dtype=float)}, index=[f"p{n}" for n in range(PARKS)])
+    model, told = tc.CPRegressor(prior={**LOCAL, "park": tc.Features(parks)}, **QUICK), []
+    parts = [part.assign(w=np.where(part["hour"] == 3, 0.5, 1.0)) for part in data.parts[:5]]
+    how = {"modes": ["park", "day", "hour"], "value": "y", "sample_weight": "w", "scores": told.append}
+    model.stream(parts, **how, batch_size=200, first_batch=len(parts[0]))
+    found = pd.concat(told)
+    assert len(found) == sum(map(len, parts))
+    assert np.isfinite(found["surprise"].iloc[len(parts[0]) :]).all()
+    assert model._stream.state.maps[0] is not None
+    assert np.isfinite(model.predict(cells(data.ahead))).all()
+    with pytest.raises(ValueError, match="recommend of mode 'day' knows nothing"):
+        model.recommend("day", n=1)
