@@ -144,7 +144,7 @@ def test_cli_refuses_knowledge_that_is_none(args, told, data, capsys):
         (["--series", "day", "--revisit", "10"], "--revisit goes with a prior that stays"),
         (["--features", "item=items.csv", "--revisit", "10"], "--revisit goes with a prior that stays"),
         (["--graph", "shop=roads.csv"], "a stream learns no graph"),
-        (["--series", "day=local=shop"], "partial_fit cannot learn a Series with local="),
+        (["--series", "day=local=day"], "must name another mode"),
     ],
 )
 def test_cli_stream_refuses_what_it_cannot_learn(args, told, data, capsys):
@@ -153,7 +153,9 @@ def test_cli_stream_refuses_what_it_cannot_learn(args, told, data, capsys):
     assert not Path("m.npz").exists()
 
 
-@pytest.mark.parametrize("what", [["--features", "item=items.csv"], ["--series", "day"]])
+@pytest.mark.parametrize(
+    "what", [["--features", "item=items.csv"], ["--series", "day"], ["--series", "day=local=shop"]]
+)
 def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeypatch, capsys):
     data[0].sort_values("day", kind="stable").to_csv("sales.csv", index=False)
     how = ["--rank", 1, "--batch-size", 60, "--checkpoint-every", 1, "--max-iter", 30, *what]

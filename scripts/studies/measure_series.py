@@ -135,7 +135,8 @@ def by_day(
     values = tensor_of(name, options)
     cells = np.argwhere(~np.isnan(values))
     y, day = values[tuple(cells.T)], cells[:, 1]
-    prior = "learned" if kind == "plain" else {1: Series(period=WEEK), 2: Series()}
+    local = 0 if kind == "local" else None
+    prior = "learned" if kind == "plain" else {1: Series(period=WEEK, local=local), 2: Series()}
     model, told = CPRegressor(rank=rank, interactions=parts, prior=prior, random_state=options.seed), []
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     with warnings.catch_warnings():
@@ -214,10 +215,11 @@ def main(arguments: list[str] | None = None) -> None:
             if options.cases and case not in options.cases:
                 continue
             if case == "day-by-day":
-                told = {kind: by_day(name, kind, options) for kind in options.models if kind in ("plain", "series")}
+                kinds = [kind for kind in options.models if kind in ("plain", "series", "local")]
+                told = {kind: by_day(name, kind, options) for kind in kinds}
                 tried = {kind: {**own.scores(own.day >= 0), "cpu_s": s} for kind, (own, s) in told.items()}
             elif case == "last-week":
-                kinds = [kind for kind in options.models if kind not in ("local", "power")]
+                kinds = [kind for kind in options.models if kind != "power"]
                 tried = {kind: in_last_week(name, kind, options) for kind in kinds}
             else:
                 tried = {kind: measure(name, case, kind, options) for kind in options.models if kind != "chosen"}

@@ -78,6 +78,8 @@ class Deviations(NamedTuple):
         None where components are draws.
     precision, length : (C,) float64
         Of the processes.
+    told : (2, p) float64 or None
+        What the entries say of each pair, as natural parameters: precision, and precision times mean; of one component.
     """
 
     modes: tuple[int, int]
@@ -90,6 +92,7 @@ class Deviations(NamedTuple):
     variance: Annotated[np.ndarray, Sized("c p")] | None
     precision: Annotated[np.ndarray, Sized("c")]
     length: Annotated[np.ndarray, Sized("c")]
+    told: Annotated[np.ndarray, Sized("two p")] | None = None
 
 
 def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
@@ -103,4 +106,5 @@ def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
         variance=np.concatenate(variances) if variances else None,
         precision=np.concatenate([one.precision for one in some]),
         length=np.concatenate([one.length for one in some]),
+        told=None,
     )

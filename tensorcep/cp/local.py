@@ -46,6 +46,10 @@ class Pairs(NamedTuple):
     scale: float
 
 
+# Messages move the scale of deviations, which begin small, by little in a sweep: a share of the tolerance ends the fit.
+SHARE_OF_TOL = {"cep": 1.0 / 3.0}
+
+
 def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
     """Run a plan with one more mode, the pairs; the result is in the modes that there are."""
     problem = plan.problem
@@ -55,8 +59,19 @@ def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
         for one in plan.pilots
     )
     starts = tuple(_with_start(start, pairs) for start in plan.starts)
-    found = run(plan._replace(problem=with_pairs(problem, pairs), starts=starts, pilots=pilots, local=None))
+    share = SHARE_OF_TOL.get(plan.method.name, 1.0)
+    whole = plan._replace(problem=with_pairs(problem, pairs), starts=starts, pilots=pilots, local=None)
+    found = run(whole._replace(tol=share * plan.tol))
+    if share < 1.0 and not found.stopped:
+        found = found._replace(converged=found.converged or _last_change(found) < plan.tol)
     return found._replace(posterior=told_apart(found.posterior, problem, pairs))
+
+
+def _last_change(one: Run) -> float:
+    """The change of the last sweep, the largest over the members of a run."""
+    member = one.trace.get("member", np.zeros(one.n_iter, dtype=int))
+    ends = np.append(np.flatnonzero(np.diff(member)), one.n_iter - 1)
+    return float(max(one.trace["change"][ends]))
 
 
 def pairs_of(problem: Problem, of: Local) -> Pairs:
@@ -71,13 +86,13 @@ def pairs_of(problem: Problem, of: Local) -> Pairs:
     distinct = np.unique(key[used])
     of_entry = np.where(used, np.searchsorted(distinct, key), 0).astype(np.int32)
     rows, ranks = np.divmod(distinct, len(times))
-    return Pairs(of, rows, times[order[ranks]], of_entry, _size(problem))
+    plain: Any = getattr(problem.prior, "plain", problem.prior)
+    return Pairs(of, rows, times[order[ranks]], of_entry, expected_size(plain.scale, plain.free))
 
 
-def _size(problem: Problem) -> float:
-    """The standard deviation that the prior expects of latent values."""
-    prior: Any = problem.prior
-    of_columns = np.where(prior.plain.free, prior.plain.scale, 1.0).prod(axis=0)
+def expected_size(scale: np.ndarray, free: np.ndarray) -> float:
+    """The standard deviation of latent values whose rows have these in their free columns, (K, R) each."""
+    of_columns = np.where(free, scale, 1.0).prod(axis=0)
     return float(np.sqrt(of_columns @ of_columns))
 
 
@@ -166,7 +181,7 @@ def _draws(found: Draws, problem: Problem, pairs: Pairs) -> Draws:
         seen=found.seen[:n],
         unknown=None if found.unknown is None else found.unknown[:, :, :K, :R].copy(),
         drifts=lines[:, :, :-3, :R].copy(),
-        deviations=_deviations(problem, pairs, mean, None, laws),
+        deviations=_deviations(problem, pairs, (mean, None, None), laws),
     )
 
 
@@ -180,6 +195,9 @@ def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
     drifts = tuple(
         None if d is None else d._replace(length=d.length[:R], season=d.season[:, :R]) for d in modes.drifts[:K]
     )
+    sites = found.sites[K] if found.sites else None
+    told = None if sites is None else np.stack([sites.Lam[:, 0], sites.eta[:, 0]])
+    moments = (variance * found.eta[n:, R])[None], variance[None], told
     return found._replace(
         shape=problem.shape,
         rank=R,
@@ -188,12 +206,13 @@ def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
         seen=found.seen[:n],
         sites=found.sites[:K],
         mode_prior=ModePrior(modes.mean[:K, :R], modes.precision[:K, :R, :R], slopes, drifts),
-        deviations=_deviations(problem, pairs, (variance * found.eta[n:, R])[None], variance[None], own_laws),
+        deviations=_deviations(problem, pairs, moments, own_laws),
     )
 
 
-def _deviations(problem: Problem, pairs: Pairs, mean: np.ndarray, variance: np.ndarray | None, laws: Any) -> Deviations:
-    of, first = pairs.of, offsets(problem.shape)
+def _deviations(problem: Problem, pairs: Pairs, found: tuple[Any, Any, Any], laws: Any) -> Deviations:
+    """The deviations with these means, variances, and what entries say of them."""
+    (mean, variance, told), of, first = found, pairs.of, offsets(problem.shape)
     return Deviations(
         modes=(of.row, of.along),
         first=(int(first[of.row]), int(first[of.along])),
@@ -205,4 +224,5 @@ def _deviations(problem: Problem, pairs: Pairs, mean: np.ndarray, variance: np.n
         variance=variance,
         precision=laws.precision[:, 0],
         length=laws.length[:, 0],
+        told=told,
     )

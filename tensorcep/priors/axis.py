@@ -169,8 +169,8 @@ def _with_tables(begun: Axis) -> Axis:
     """The axis with what its lengths need: determinants, and K in the phases."""
     grid, n = begun.grid, len(begun.place)
     L, own = len(grid.lengths), np.empty((n, 1))
-    log_det = np.empty(L)
-    for i in range(L):
+    log_det = np.log1p(grid.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
+    for i in range(L if begun.closed else 0):
         own[:] = grid.own[i]
         near, between = (part[i][begun.which][:, None] for part in (grid.near, grid.between))
         for side in begun.pairs:

@@ -53,8 +53,10 @@ class Series:
     local : name or position of another mode, optional
         Whose rows deviate along the axis, each by itself: ``{"day": Series(local="park")}`` adds to the latent value a
         process of the same kind for every park, about 0, apart from what all parks share. Its scale and length are
-        learned, one of each for all rows; days that a park lacks are filled from its own other days. For "gibbs",
-        "pg-gibbs", "vmp" and "pg-vb"; of one mode of a fit, not of a circle.
+        learned, one of each for all rows; days that a park lacks are filled from its own other days. For "cep",
+        "gibbs", "pg-gibbs", "vmp" and "pg-vb", and in streams, which smooth all pairs of a park and a day after each
+        batch; of one mode of a fit, not of a circle. Where columns of the factors say the same already, predictions may
+        lose by it.
 
     Examples
     --------

@@ -28,6 +28,17 @@ def clock_of(times=TIMES, **how):
     return clock(Series(**how), Mode("t", Labels(times), len(times)))
 
 
+def test_determinants_of_a_line_and_of_groups_are_those_of_dense_processes():
+    for groups in (np.zeros(8, dtype=np.int64), np.array([0, 0, 0, 2, 2, 3, 3, 3])):
+        of = clock_of()._replace(groups=groups)
+        prepared = axis(of, np.ones(8, dtype=bool))
+        apart = np.subtract.outer(TIMES, TIMES)
+        for length, found in zip(prepared.lengths, prepared.log_det, strict=True):
+            cov = np.exp(-np.abs(apart) / length) if length else np.eye(8)
+            cov = np.where(np.equal.outer(groups, groups), cov, 0.0)
+            np.testing.assert_allclose(found, -np.linalg.slogdet(cov)[1], atol=1e-9)
+
+
 def some_links(of, rng, D=2):
     """A prior with a length and a scale for each column, and the covariances and means that it stands for."""
     which, scale = rng.integers(len(of.grid.lengths), size=D), 0.5 + rng.random(D)

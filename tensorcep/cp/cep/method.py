@@ -133,6 +133,7 @@ CEP = Method(
     learns_prior=True,
     of_entries=lambda state: state.sums,
     takes_features=True,
+    takes_pairs=True,
     takes_limits=True,
     takes_levels=True,
 )

@@ -32,7 +32,8 @@ from tensorcep.cp.stream.adf import (
 )
 from tensorcep.cp.stream.arrivals import rows_of_keys
 from tensorcep.cp.stream.attempts import learn, may_be_bold
-from tensorcep.cp.stream.chained import chain_of, told_of_others, with_chains, with_new_rows
+from tensorcep.cp.stream.chained import chain_of, with_chains, with_new_rows
+from tensorcep.cp.stream.deviating import told_of_others, with_deviations, with_new_pairs
 from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
@@ -126,6 +127,7 @@ def first_stream(
     state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
     about = known["_expected"], problem.every_free, posterior.sites
     state = with_chains(state, posterior.mode_prior, known["_series"], *about)
+    state = with_deviations(state, posterior.deviations, *about[:2])
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     keys, names = keys_of(plan.labels)
     stream = Stream(state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept)
@@ -153,6 +155,7 @@ def continued_stream(model: BaseCP) -> Stream:
     free = free_columns(model.interactions_, len(keys))
     state = with_maps(state, posterior.mode_prior, model._features, model._expected, free)
     state = with_chains(state, posterior.mode_prior, model._series, model._expected, free, posterior.sites)
+    state = with_deviations(state, posterior.deviations, model._expected, free)
     drawn = model.prior_ == "fixed" and model.prior_mean == "uniform" and bool(free.all())
     return Stream(state, keys, names, seed, drawn)
 
@@ -181,6 +184,7 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     new = [None if own is None else list(own) for own in added]
     state = with_new_rows(state, stream.state.sizes, new, column_names(stream.names, None))
+    state = with_new_pairs(state, coords)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
@@ -260,11 +264,12 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
     """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch.
 
     Rows are changed in place, since their number may be large; this keeps a copy of those of the batch, of a series of
-    all. An interrupt may come between the model's last step and the end of the block: the model says what was done.
+    all; pairs of rows are made anew. An interrupt may come between the model's last step and the end of the block: the
+    model says what was done.
     """
     whole = [
         slice(n) if chain_of(plan.state, k) else rows
-        for k, (n, rows) in enumerate(zip(plan.state.sizes, plan.joined.used, strict=True))
+        for k, (n, rows) in enumerate(zip(plan.state.sizes, plan.joined.used, strict=plan.state.pairs is None))
     ]
     rows_of_modes = list(zip(plan.state.modes, whole, strict=True))
     before = [[_copied(field, rows) for field in mode] for mode, rows in rows_of_modes]

@@ -21,8 +21,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         each mode are inferred (Normal-Wishart). "ard": one precision per component (Gamma); components that are not
         needed switch off. "auto": "learned" for the methods that can, "fixed" in streams. A Prior holds means and
         precisions. ``{{"item": Features(items), "day": Series(period="7D"), "sensor": Graph(edges)}}`` says by mode
-        what is known of its rows, and is "learned" else; for all methods but "wopt", and in streams but for
-        ``Series(local="park")``, with which every park deviates along the days by itself.
+        what is known of its rows, and is "learned" else; for all methods but "wopt", and in streams. With
+        ``Series(local="park")``, for all but "laplace" and "wopt", every park deviates along the days by itself.
     prior_scale : float or "auto", default="auto"
         Standard deviation of a factor element under the prior; "auto" {auto}.
     prior_mean : float or "uniform", default="uniform"

@@ -140,7 +140,7 @@ def plan_fit(
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
-        check_deviating(method, stored)
+        check_deviating(method, chosen.settings, stored)
         size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)

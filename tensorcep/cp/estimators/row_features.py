@@ -134,8 +134,8 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
     return belief
 
 
-def check_deviating(method: AnyMethod, stored: bool) -> None:
-    """Refuse rows that deviate to methods that cannot learn them, and where entries lie on scratch.
+def check_deviating(method: AnyMethod, settings: Any, stored: bool) -> None:
+    """Refuse rows that deviate to methods that cannot learn them, where entries lie on scratch, or keep their messages.
 
     Raises
     ------
@@ -146,6 +146,8 @@ def check_deviating(method: AnyMethod, stored: bool) -> None:
         fail_value(f"method {method.name!r} cannot take a Series with local=; use one of the methods {fits}.")
     if stored:
         fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
+    if getattr(settings, "keep_messages", False):
+        fail_value("keep_messages=True keeps none of a Series with local=; leave it out, and forget entries by data=.")
 
 
 def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:

@@ -56,13 +56,16 @@ def _check_series(model: BaseCP) -> None:
     own, given = vars(model), model.prior.values() if isinstance(model.prior, Mapping) else ()
     asked = [known for known in given if isinstance(known, (Series, Graph))]
     what = f"a {type(asked[0]).__name__}" if asked else next((word_of(k) for k in model._series if k is not None), "")
-    if is_local(model.prior) or getattr(own.get("posterior_"), "deviations", None) is not None:
-        fail_value("partial_fit cannot learn a Series with local=; use fit, with all entries, or leave local= out.")
     goes_on = "_stream" in own or "posterior_" in own
     if goes_on and asked and not any(known is not None for known in model._series):
         fail_value(
             f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a new "
             "model."
+        )
+    if goes_on and is_local(model.prior) and not _has_deviations(model):
+        fail_value(
+            "partial_fit learns a Series with local= from the first batch or fit on, and this one was without; begin "
+            "with a new model."
         )
     if not what:
         return
@@ -72,6 +75,14 @@ def _check_series(model: BaseCP) -> None:
         fail_value(f"rows of {what} forget as its law says; got forget={model.forget:g}; set forget=0.")
     if model.revisit:
         fail_value(f"revisit holds messages beside a prior that stays, not one that {what} moves; set revisit=0.")
+
+
+def _has_deviations(model: BaseCP) -> bool:
+    """Whether rows of a model deviate along another mode."""
+    own = vars(model)
+    if "_stream" in own:
+        return own["_stream"].state.pairs is not None
+    return getattr(first_member(model.posterior_), "deviations", None) is not None
 
 
 def _check_fit_with_series(model: BaseCP, what: str) -> None:
@@ -89,7 +100,9 @@ def _check_fit_with_series(model: BaseCP, what: str) -> None:
         )
     modes = getattr(first, "mode_prior", None)
     learned = modes is not None and any(drift is not None for drift in modes.drifts)
-    if learned and (model._expected is None or not first.sites):  # type: ignore[union-attr]
+    deviations = getattr(first, "deviations", None)
+    told = bool(getattr(first, "sites", ())) and (deviations is None or deviations.told is not None)
+    if learned and (model._expected is None or not told):
         fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")
 
 

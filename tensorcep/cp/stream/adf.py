@@ -24,6 +24,15 @@ from tensorcep.cp.model import pack_entries
 from tensorcep.cp.parameters import likelihood_after
 from tensorcep.cp.problem import Problem, with_powers
 from tensorcep.cp.stream.chained import chain_of, smoothed
+from tensorcep.cp.stream.deviating import (
+    Lines,
+    PairRows,
+    deviations_of,
+    in_modes,
+    pairs_after,
+    pairs_of_batch,
+    with_pairs,
+)
 from tensorcep.cp.stream.drifting import Chain
 from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
@@ -82,6 +91,8 @@ class StreamState(NamedTuple):
         Per mode what is known of it as a series: of such modes `ModeRows` have as prior what the other rows say.
     clocks : tuple of Clock or None
         Per mode its axis; files hold them with the model.
+    pairs : PairRows or None
+        Of rows that deviate along the axis of another mode.
     """
 
     rank: int
@@ -95,6 +106,7 @@ class StreamState(NamedTuple):
     designs: tuple[Design | None, ...] = ()
     chains: tuple[Chain | None, ...] = ()
     clocks: tuple[Any, ...] = ()
+    pairs: PairRows | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -136,7 +148,8 @@ class BatchProblem(NamedTuple):
     """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
 
     `used[k]` holds the rows of mode k that the batch touches, in ascending order; `rows` the packed rows (n, K) of its
-    entries in the problem; `time` is the batch's.
+    entries in the problem; `time` is the batch's. Where rows deviate pairs are one more mode of the problem, which has
+    one more column (`deviating`), and `used` has these pairs too.
     """
 
     problem: Problem
@@ -194,9 +207,11 @@ def batch_of(
     `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
     power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
     """
-    used, local = zip(*(np.unique(column, return_inverse=True) for column in coords.T), strict=True)
+    columns = list(coords.T) if state.pairs is None else [*coords.T, pairs_of_batch(state, coords)]
+    used, local = zip(*(np.unique(column, return_inverse=True) for column in columns), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used)]
+    parts: Lines = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
+    parts = parts if state.pairs is None else with_pairs(parts, state.pairs, used[-1])
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         weight = keep ** max(0.0, time - state.time)
@@ -205,7 +220,7 @@ def batch_of(
     problem = Problem(
         entries=with_extents(pack_entries(local_coords, y, shape), likelihood, extent),
         shape=shape,
-        rank=state.rank,
+        rank=state.rank + (state.pairs is not None),
         likelihood=likelihood_after(likelihood, state.dispersion, keep ** max(0.0, time - state.time)),
         prior=FixedPrior(np.concatenate([Lam for Lam, _ in parts]), np.concatenate([eta for _, eta in parts])),
         start=None,
@@ -218,6 +233,8 @@ def batch_of(
 
 def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
+    pairs = None if state.pairs is None else pairs_after(state, batch, posterior)
+    batch, posterior = (batch, posterior) if pairs is None else in_modes(batch, posterior)
     first, maps, chains = offsets(batch.problem.shape), list(state.maps), list(state.chains)
     for k, (mode, rows, a, b) in enumerate(zip(state.modes, batch.used, first[:-1], first[1:], strict=True)):
         new = Natural(posterior.Lam[a:b], posterior.eta[a:b])
@@ -233,7 +250,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
         mode.seen[rows] = True
         mode.time[rows] = batch.time
     state = state._replace(noise=posterior.noise, dispersion=posterior.dispersion)
-    return state._replace(time=batch.time, maps=tuple(maps), chains=tuple(chains))
+    return state._replace(time=batch.time, maps=tuple(maps), chains=tuple(chains), pairs=pairs)
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
@@ -247,6 +264,7 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
         noise=state.noise,
         seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
         dispersion=state.dispersion,
+        deviations=deviations_of(state),
     )
 
 

@@ -139,15 +139,35 @@ def told_of_others(state: StreamState, batch: BatchProblem, posterior: Any) -> B
         known = chain_of(state, k)
         if known is None or len(rows) < 2:
             continue
-        before_batch, again = sites_of(state.modes[k], state.sizes[k]), True
-        new = _messages(batch, k, posterior, known.free)
-        sites, whole = _with_messages(known, state.clocks[k], before_batch, rows, new)
-        own = slice(*first[k : k + 2].tolist())
-        before = Natural(Lam[own], eta[own])
-        said = (site[rows] - old[rows] for site, old in zip(sites, before_batch, strict=True))
-        lines = Natural(*(part[rows] - more for part, more in zip(whole, said, strict=True)))
-        Lam[own], eta[own] = sound_lines(lines, before, before)
+        sites, own, again = sites_of(state.modes[k], state.sizes[k]), slice(*first[k : k + 2].tolist()), True
+        new, before = _messages(batch, k, posterior, known.free), Natural(Lam[own], eta[own])
+        Lam[own], eta[own] = lines_told(known, state.clocks[k], sites, rows, new, before)
     return batch._replace(problem=batch.problem._replace(prior=FixedPrior(Lam, eta))) if again else None
+
+
+def lines_told(known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, before: Natural) -> Natural:
+    """The prior of some rows of a series, `before`, with what new messages to these tell of each other.
+
+    `sites` are what entries say of all rows, before these messages.
+    """
+    told, whole = _with_messages(known, clock, sites, rows, new)
+    said = (site[rows] - old[rows] for site, old in zip(told, sites, strict=True))
+    lines = Natural(*(part[rows] - more for part, more in zip(whole, said, strict=True)))
+    return sound_lines(lines, before, before)
+
+
+def learned_rows(
+    known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, seen: np.ndarray
+) -> tuple[Chain, Natural, Natural]:
+    """What is known of a series after new messages to some rows, what entries say of all rows, and the rows then.
+
+    `sites` are what entries said before, `seen` (n,) bool the rows with entries.
+    """
+    told, whole = _with_messages(known, clock, sites, rows, new)
+    with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
+        later = learned_on(known, clock, seen, told)
+        known, whole = later, rows_together(later, clock, told)
+    return known, told, whole
 
 
 def smoothed(state: StreamState, k: int, batch: BatchProblem, posterior: Any) -> Chain:
@@ -156,12 +176,10 @@ def smoothed(state: StreamState, k: int, batch: BatchProblem, posterior: Any) ->
     known, clock = state.chains[k], state.clocks[k]
     if known is None:
         raise TypeError(f"mode {k} is no series")
-    sites, new = _with_messages(known, clock, sites_of(mode, n), rows, _messages(batch, k, posterior, known.free))
     seen = mode.seen[:n].copy()
     seen[rows] = True
-    with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
-        later = learned_on(known, clock, seen, sites)
-        known, new = later, rows_together(later, clock, sites)
+    messages = _messages(batch, k, posterior, known.free)
+    known, sites, new = learned_rows(known, clock, sites_of(mode, n), rows, messages, seen)
     for own, prior, line, site in zip((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta), new, sites, strict=True):
         own[:n], prior[:n] = line, line - site
     return known

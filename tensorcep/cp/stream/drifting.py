@@ -96,9 +96,11 @@ def first_chain(expected: Expected, k: int, free: np.ndarray, prior: ModePrior, 
 
 def links_of(known: Chain, clock: Clock, rows: np.ndarray) -> Links:
     """The prior of some rows (n,) of the mode together: an Ornstein-Uhlenbeck process (see `priors.axis`)."""
-    place = rows[np.argsort(clock.times[rows], kind="stable")]
+    group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
+    order = np.lexsort((clock.times[rows], group))
+    place, group = rows[order], group[order]
     times, n = clock.times[place], len(place)
-    closed, apart = clock.circle > 0.0 and n > 2, np.diff(times)
+    closed, apart = clock.circle > 0.0 and n > 2, np.where(group[1:] == group[:-1], np.diff(times), np.inf)
     if closed:
         apart = np.append(apart, clock.circle - times[-1] + times[0])
     v, *others = weights(known.length, apart, clock.circle if closed else 0.0)

@@ -40,7 +40,16 @@ def stream_of(
     designs: tuple[Design | None, ...] = (),
     clocks: tuple[Any, ...] = (),
 ) -> Stream:
-    """The stream that a file holds, with the labels, the features and the axes of the model."""
+    """The stream that a file holds, with the labels, the features and the axes of the model.
+
+    Raises
+    ------
+    ValueError
+        If it tells of deviations of other rows.
+    """
+    pairs = stored.state.pairs
+    if pairs is not None and not pairs.fits(stored.state.sizes, clocks):
+        raise ValueError("its deviations do not fit its stream")
     keys, names = keys_of(labels)
     state = stored.state._replace(designs=designs) if stored.state.maps else stored.state
     state = state._replace(clocks=clocks) if state.chains else state

@@ -14,6 +14,7 @@ from tensorcep.cp.local import pairs_of, run_local
 PARKS, DAYS, HOURS, END = 6, 30, 4, 26
 QUICK = {"rank": 1, "random_state": 0, "interactions": {"main": 1, "cp": 1}}
 VMP = {**QUICK, "method": "vmp"}
+CEP = {**QUICK, "method": tc.CEP(n_ensemble=1)}
 GIBBS = {**QUICK, "method": tc.Gibbs(n_chains=2), "max_iter": 40}
 LOCAL = {"day": tc.Series(local="park")}
 
@@ -63,10 +64,15 @@ def sampled(data):
     return data.fit(**GIBBS)
 
 
-BOTH = pytest.mark.parametrize("name", ["smooth", "sampled"])
+@pytest.fixture(scope="module")
+def passed(data):
+    return data.fit(**CEP)
 
 
-@BOTH
+EACH = pytest.mark.parametrize("name", ["smooth", "sampled", "passed"])
+
+
+@EACH
 def test_days_that_a_row_lacks_follow_from_its_others(data, name, request):
     model, without = request.getfixturevalue(name), data.fit({"day": tc.Series()})
     assert rmse(model, data.gaps) < 0.7 * rmse(without, data.gaps)
@@ -78,7 +84,7 @@ def test_days_that_a_row_lacks_follow_from_its_others(data, name, request):
     assert model.posterior_.rank == len(model.column_modes_) == 4
 
 
-@BOTH
+@EACH
 def test_predictions_of_unknown_rows_and_times_are_those_of_the_prior(data, name, request):
     model = request.getfixturevalue(name)
     X = cells(data.ahead.iloc[:3]).assign(park=["p0", "new", "other"])
@@ -90,7 +96,7 @@ def test_predictions_of_unknown_rows_and_times_are_those_of_the_prior(data, name
     np.testing.assert_allclose(model.predict(cells(data.ahead.iloc[-3:])), together[-3:], rtol=1e-10)
 
 
-@BOTH
+@EACH
 def test_a_model_that_deviates_is_saved(data, name, request, tmp_path):
     model = request.getfixturevalue(name)
     model.save(tmp_path / "model.npz")
@@ -109,7 +115,7 @@ def test_a_model_that_deviates_is_saved(data, name, request, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:the draws of 'gibbs' do not agree")
-@BOTH
+@EACH
 def test_draws_go_with_the_moments_and_parts_add_up(data, name, request):
     model = request.getfixturevalue(name)
     ahead = data.ahead.iloc[: 8 * (name == "smooth")]  # days ahead of few draws hold the chance of these
@@ -125,7 +131,7 @@ def test_draws_go_with_the_moments_and_parts_add_up(data, name, request):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("how", [VMP, GIBBS])
+@pytest.mark.parametrize("how", [VMP, GIBBS, CEP])
 def test_what_is_told_apart_says_what_the_run_said(data, how, monkeypatch):
     """The latent values of the run with one more mode, at its entries, are those of the model."""
     seen = {}
@@ -145,6 +151,19 @@ def test_what_is_told_apart_says_what_the_run_said(data, how, monkeypatch):
     data.fit(**{**how, "max_iter": 10})
     for found, exact in zip(seen["found"], seen["exact"], strict=True):
         np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
+def test_messages_find_the_deviations_that_mean_field_finds(data, smooth, passed):
+    X = cells(pd.concat([data.train, data.gaps]))
+    np.testing.assert_allclose(passed.predict(X), smooth.predict(X), atol=0.3)  # what all days share moves slowly
+    found, wanted = (one.posterior_.deviations for one in (passed, smooth))
+    assert np.corrcoef(found.mean[0], wanted.mean[0])[0, 1] > 0.95
+    np.testing.assert_allclose(found.precision, wanted.precision, rtol=0.3)
+    np.testing.assert_allclose(rmse(passed, data.gaps), rmse(smooth, data.gaps), rtol=0.1)
+    with pytest.warns(UserWarning, match="stopped after max_iter=3 sweeps"):
+        assert not data.fit(**{**CEP, "max_iter": 3}).converged_
+    averaged = data.fit(**{**CEP, "method": tc.CEP(messages="averaged")})
+    assert rmse(averaged, data.gaps) < 1.1 * rmse(smooth, data.gaps)
 
 
 def test_vmp_that_deviates_never_lowers_its_bound(data):
@@ -173,7 +192,7 @@ def test_labels_and_counts_deviate(data, model, values, how):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1)])
+@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(n_ensemble=1)])
 def test_a_fit_that_deviates_has_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (40, 60, 6), (9000, 3)), axis=0)
@@ -204,7 +223,8 @@ def test_a_model_that_deviates_starts_warm_and_forgets(data, smooth):
 
 
 REFUSED = [
-    ({"method": "cep"}, "method 'cep' cannot take a Series with local="),
+    ({"method": "laplace"}, "method 'laplace' cannot take a Series with local="),
+    ({"method": tc.CEP(keep_messages=True)}, "keep_messages=True keeps none of a Series with local="),
     ({"prior": {"day": tc.Series(local="day")}}, "local of the Series of mode 'day' must name another mode; got 'day'"),
     ({"prior": {"day": tc.Series(local="city")}}, "mode must be one of"),
     ({"prior": {"hour": tc.Series(cyclic=True, local="park")}}, "is cyclic, along which rows have no local"),
@@ -226,8 +246,6 @@ def test_what_cannot_deviate_is_refused(data, how, sentence):
 
 def test_what_knows_nothing_of_deviations_is_refused(data, smooth, tmp_path):
     y = data.train["y"]
-    with pytest.raises(ValueError, match="partial_fit cannot learn a Series with local="):
-        tc.CPRegressor(prior=LOCAL).partial_fit(data.X, y)
     with pytest.raises(ValueError, match="transform knows nothing of rows that deviate"):
         smooth.transform(data.X.assign(park="new").iloc[:5], y.iloc[:5], mode="park")
     with pytest.raises(ValueError, match="recommend of mode 'day' knows nothing"):

@@ -146,7 +146,6 @@ def test_batch_that_is_refused_or_fails_changes_nothing(sales, monkeypatch):
     [
         ({"forget": 0.1}, "rows of a Series forget as its law says; got forget=0.1; set forget=0"),
         ({"revisit": 10}, "not one that a Series moves; set revisit=0"),
-        ({"prior": {"day": tc.Series(local="shop")}}, "cannot learn a Series with local="),
         ({"method": "laplace"}, "method must be one of"),
     ],
 )
