@@ -117,7 +117,7 @@ def observed_moments(
     def write(part: slice) -> None:
         m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
-        if shape is not None and likelihood.censored:
+        if shape is not None and _sums_factors(likelihood):
             m, v, theta = with_factors(m, v, theta, factors_of(shape))
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
@@ -126,8 +126,13 @@ def observed_moments(
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if likelihood.censored else 1)
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if _sums_factors(likelihood) else 1)
     return mean, variance
+
+
+def _sums_factors(likelihood: Likelihood) -> bool:
+    """Whether predictions sum over factors of the parameter: those of all but values, whose law with them is known."""
+    return likelihood.censored or likelihood.observes == "counts"
 
 
 def observed_logpdf(
@@ -152,7 +157,7 @@ def observed_logpdf(
             moments[0][part], moments[1][part] = _pooled(*given[:2])
         m, v, t = extended(likelihood, given, extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
-        if shape is not None and belief.points and not likelihood.censored:
+        if shape is not None and belief.points and not _sums_factors(likelihood):
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
             return
         weight: np.ndarray | float = 0.0

@@ -35,6 +35,12 @@ def check_stream(model: BaseCP) -> None:
         fail_value(
             f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
         )
+    given = own.get("dispersion", 1.0)
+    if (isinstance(given, str) and given != "learned") or own.get("_by_row", False):
+        fail_value(
+            f"partial_fit learns one dispersion; got dispersion={given!r}; use fit with all entries, or "
+            "dispersion='learned'."
+        )
     name, settings = checked_method(model.method)
     if "posterior_" not in own and "_stream" not in own:
         check_choice("method", name, (*STREAMING, "auto"))
