@@ -24,8 +24,6 @@ class CountParameters:
 
     _inflated: ClassVar[bool] = False  # until a fit
 
-    _by_row: ClassVar[bool] = False  # as well
-
     def _given_name(self: Any) -> str:
         """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
         given, name = self.dispersion, check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
@@ -52,8 +50,7 @@ class CountParameters:
 
     def _decide_noise(self: Any, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
         """How the dispersion differs; there is no other noise."""
-        found = uneven_dispersion(self.dispersion, labels, chosen.method, streaming)
-        return found, {"_by_row": found is not None}
+        return uneven_dispersion(self.dispersion, labels, chosen.method, streaming), {}
 
     def _with_zeros(self: Any, likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
         """The likelihood with structural zeros if they are asked for, whose share starts by main effects."""

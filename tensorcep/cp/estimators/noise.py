@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.cp.estimators.modes import mode_of, names_of
@@ -77,6 +78,13 @@ def check_even(model: Any, theta: EntryTheta | None, needs: str) -> None:
         return
     name, one = ("dispersion", "learned") if hasattr(model, "dispersion") else ("noise", "one")
     fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(model, name)!r}; fit with the new rows.")
+
+
+def has_common_law(result: Any) -> bool:
+    """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
+    first = result.members[0] if isinstance(result, Mixture) else result
+    known = first.dispersion if isinstance(first, Posterior) else None
+    return getattr(first, "uneven", None) is not None or (known is not None and known.mean is not None)
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
