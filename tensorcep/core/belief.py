@@ -17,7 +17,7 @@ from tensorcep.core.examples import add_examples
 from tensorcep.core.mode_laws import Deviations, Drift, RowSites, Slopes, joined_deviations
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.records import Sized
-from tensorcep.core.uneven import UnevenNoise
+from tensorcep.core.uneven import Dispersion, UnevenNoise
 
 
 class GammaNoise(NamedTuple):
@@ -35,17 +35,6 @@ class GammaNoise(NamedTuple):
     def variance(self) -> float:
         """Posterior mean of the noise variance, E[1/tau] (b / a where that mean does not exist)."""
         return self.b / (self.a - 1.0) if self.a > 1.0 else self.b / self.a
-
-
-class Dispersion(NamedTuple):
-    """Gamma posteriors of the dispersion r of negative-binomial counts: shapes a and rates b, both (m,).
-
-    m is 1 when all entries share one (`mode` is None), otherwise the rows of that mode.
-    """
-
-    mode: int | None
-    a: Annotated[np.ndarray, Sized("m")]
-    b: Annotated[np.ndarray, Sized("m")]
 
 
 class ModePrior(NamedTuple):
@@ -129,8 +118,7 @@ class Posterior(NamedTuple):
             return self.thresholds.theta
         if self.dispersion is None:
             return None if self.zeros is None else EntryTheta(np.ones((1, 1))).with_share(self.zeros)
-        mode, a, b = self.dispersion
-        theta = EntryTheta((a / b)[None], mode, first_row(self.shape, mode), (a[None], b[None]))
+        theta = self.dispersion.theta(first_row(self.shape, self.dispersion.mode))
         return theta if self.zeros is None else theta.with_share(self.zeros)
 
     def components(self, unseen: Components | None = None) -> Components:
@@ -159,8 +147,8 @@ class Draws(NamedTuple):
         Draws of the parameters of every mode that is a series: of each level, log precision and length, and the season
         (see `Drift`); None where none is.
     uneven : (n_chains, n_draws, 2) float64 or None
-        Of noise that differs: draws of the precision that factors of mean one multiply, and of the shape of their law.
-        `theta` has the precisions of the rows of `theta_mode`, or the first of these.
+        Of noise or a dispersion that differs: draws of what factors of mean one multiply, and of the shape of their
+        law. `theta` has the parameters of the rows of `theta_mode`, or the first of these.
     has_share : bool
         Whether counts have structural zeros: `theta` is then a dispersion and their share.
     deviations : Deviations or None

@@ -41,8 +41,10 @@ class EntryTheta(NamedTuple):
     log_gaps : (C, m), (C, m, m) float64, or None
         Of thresholds between ordered levels: mean and covariance of the logs of the gaps between them.
     uneven : (C, 2) float64, or None
-        Of noise that differs: the precision that factors of mean one multiply, and the shape of their Gamma law. They
+        Of noise or a dispersion that differs: what factors of mean one multiply, and the shape of their Gamma law. They
         are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
+    sure : bool
+        Whether known rows count at their values, whatever their laws, which are those of a dispersion (`predictive`).
     factors : (C,) float64 or None
         Where new observations are not normal about the latent values: what multiplies the precision of their noise in
         each component, beside which values are what it is on average.
@@ -60,6 +62,7 @@ class EntryTheta(NamedTuple):
     uneven: np.ndarray | None = None
     shares: tuple[np.ndarray, np.ndarray] | None = None
     factors: np.ndarray | None = None
+    sure: bool = False
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -101,14 +104,13 @@ class EntryTheta(NamedTuple):
         """
         if self.uneven is None:
             return None
-        shape = self.uneven[:, 1:]
         if self.mode is None:
-            return np.broadcast_to(shape, (len(shape), len(rows)))
-        index = self._index(rows)
-        if self.gamma is None and (index < self.values.shape[1]).all():
+            return np.broadcast_to(self.uneven[:, 1:], (len(self.uneven), len(rows)))
+        index, sure = self._index(rows), self.sure or self.gamma is None
+        if sure and (index < self.values.shape[1]).all():
             return None
-        known = np.full(self.values.shape, EVEN) if self.gamma is None else self.gamma[0]
-        return np.concatenate([known, shape], axis=1)[:, index]
+        known = np.full(self.values.shape, EVEN) if sure else self.gamma[0]  # type: ignore[index]
+        return np.concatenate([known, self.uneven[:, 1:]], axis=1)[:, index]
 
     def averaged(self) -> EntryTheta:
         """The mean over the components, as one of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.components import Components, EntryTheta, draw_rows
+from tensorcep.cp.given import against
 from tensorcep.cp.predict import theta_of
 from tensorcep.likelihoods.record import Likelihood
 
@@ -58,12 +59,20 @@ def draw_apart(
     return values, theta, which
 
 
-def with_own_factors(each: np.ndarray, theta: EntryTheta, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The parameter (S, n) of observations at packed rows (n, K), each of which has a factor of its own if they differ.
+def with_own_factors(
+    given: tuple[np.ndarray, np.ndarray],
+    likelihood: Likelihood,
+    theta: EntryTheta,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Latent value and parameter (S, n) of observations at packed rows (n, K), each with a factor if they differ.
 
     Of a law that is spread over the components any of them tells one.
     """
+    f, each = given
     shape = theta.shape_of(rows)
     if shape is not None:
-        return np.asarray(each * rng.gamma(np.broadcast_to(shape, each.shape)) / shape)
-    return each if theta.factors is None else each * rng.choice(theta.factors, each.shape)
+        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
+        return f + against(likelihood, factors, shape), np.asarray(each * factors)
+    return f, each if theta.factors is None else each * rng.choice(theta.factors, each.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import digamma
 
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.cp.model import latent_moments
@@ -89,8 +90,27 @@ def factors_of(shape: np.ndarray) -> np.ndarray:
 
 
 def with_factors(
-    m: np.ndarray, v: np.ndarray, theta: np.ndarray, factors: np.ndarray
+    likelihood: Likelihood,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray],
+    factors: np.ndarray,
+    shape: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component."""
-    theta = (factors * theta).reshape(-1, m.shape[1])
-    return np.tile(m, (len(factors), 1)), np.tile(v, (len(factors), 1)), theta
+    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
+
+    They are of the law of this shape (C, n).
+    """
+    m, v, theta = given
+    n = m.shape[1]
+    moved = (m + against(likelihood, factors, shape)).reshape(-1, n)
+    return moved, np.tile(v, (len(factors), 1)), (factors * theta).reshape(-1, n)
+
+
+def against(likelihood: Likelihood, factors: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """What latent values move by as factors (L, C, n) of this shape (C, n) multiply a dispersion: 0 of anything else.
+
+    Entries tell the mean count r e^f, so that main effects of rows hold -log r. Of a row that is not known they are
+    those of a row of the mean log r, and its mean count does not depend on its r.
+    """
+    if likelihood.observes != "counts":
+        return np.zeros_like(factors)
+    return np.asarray(digamma(shape) - np.log(shape) - np.log(factors))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Dispersion, Draws, Mixture, PointEstimate, Posterior, Result
+from tensorcep.core.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.core.packing import offsets
 
 
@@ -33,7 +33,8 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     new = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
     theta = result.theta
     if theta is not None and result.theta_mode == mode:
-        theta = np.concatenate([theta, np.repeat(theta.mean(axis=2, keepdims=True), n, axis=2)], axis=2)
+        new_theta = theta.mean(axis=2, keepdims=True) if result.uneven is None else result.uneven[..., :1]
+        theta = np.concatenate([theta, np.repeat(new_theta, n, axis=2)], axis=2)
     rows = np.concatenate([result.rows[:, :, :end], new, result.rows[:, :, end:]], axis=2)
     return Draws(**{**result._asdict(), **changed, "rows": rows, "theta": theta})
 
@@ -41,8 +42,7 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
 def _posterior(member: Posterior, mode: int, end: int, new: Any) -> Posterior:
     n, dispersion = len(new.eta), member.dispersion
     if dispersion is not None and dispersion.mode == mode:
-        a, b = (np.concatenate([part, np.full(n, part.mean())]) for part in (dispersion.a, dispersion.b))
-        dispersion = Dispersion(mode, a, b)
+        dispersion = dispersion.of_new(n)
     return member._replace(
         shape=_longer(member.shape, mode, n),
         Lam=_joined(member.Lam, new.Lam, end),

@@ -127,7 +127,8 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     if clocks:
         drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), pilot.columns, whole)
     if belief.theta is not None and belief.theta.uneven is not None:
-        uneven = np.repeat(belief.theta.uneven / [noise_ratio, 1.0], n, axis=0)[None]
+        ratio = 1.0 if posterior.noise is None else noise_ratio
+        uneven = np.repeat(belief.theta.uneven / [ratio, 1.0], n, axis=0)[None]
     return Draws(
         shape=whole.shape,
         rank=whole.rank,

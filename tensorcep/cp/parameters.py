@@ -7,19 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Dispersion, GammaNoise
+from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.scratch import LINES, beside, filled, room_of
+from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.model import latent_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameter import Gamma, Parameter
+from tensorcep.likelihoods.pooling import Pool, first_pool, pooled
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
 ENOUGH = 10_000
+# The same of those that the entries of one row share: to about 1 part in 30.
+ENOUGH_OF_ROW = 1000
 # Blocks of entries whose coordinates are copied at a time.
 BLOCKS_OF_MOMENTS = 4096
 
@@ -70,11 +74,15 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
 
 
 class Learned(NamedTuple):
-    """A parameter that is learned, shape and rate of its prior, and who shares one."""
+    """A parameter that is learned, shape and rate of its prior, who shares one, and what prior rows have in common.
+
+    Where they have one (`pool`), it is the present prior.
+    """
 
     parameter: Parameter
     prior: tuple[float, float]
     groups: Groups
+    pool: Pool | None = None
 
     def first_law(self) -> Gamma:
         """Its law to begin with; without a start of its own the prior."""
@@ -97,16 +105,35 @@ class Learned(NamedTuple):
         y, n = problem.entries.y.ravel()[index], len(problem.entries.permutation)
         if not len(index):
             return law
-        share = len(index) / n
+        share: Any = len(index) / n
+        group = None
+        if self.groups.mode is not None:
+            group, size = self.groups.of_entry.ravel()[index], self.groups.size
+            every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
+            share = np.bincount(group, minlength=size) / np.maximum(every, 1)
+            share[every == 0] = 1.0
         return self.parameter.law_of_marginals(  # type: ignore[misc]
-            y, m, v, share, self.prior, float(law.mean[0]), used
+            y, m, v, share, self.prior, law.mean, used, group
         )
+
+    def pooled(self, law: Gamma) -> tuple[Learned, Gamma]:
+        """The same with the best common prior of the rows given their laws, and these laws under it."""
+        if self.pool is None:
+            return self, law
+        pool, law = pooled(self.pool, law)
+        return self._replace(prior=pool.law, pool=pool), law
+
+    def bound(self, law: Gamma, counts: tuple[np.ndarray, ...]) -> float:
+        """What parameters of counts add to a lower bound."""
+        common = 0.0 if self.pool is None else self.pool.log_prior
+        return self.parameter.bound_of_counts(self.prior, law, counts) + common
 
     def result(self, law: Gamma) -> dict[str, Any]:
         """Its part of a `Posterior`."""
         if self.parameter.is_precision:
             return {"noise": GammaNoise(float(law.a[0]), float(law.b[0]))}
-        return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b)}
+        common = {} if self.pool is None else {"mean": self.pool.found.tau, "shape": self.pool.found.alpha}
+        return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b, **common)}
 
 
 def distinct_counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
@@ -131,23 +158,34 @@ def own_law(theta: float) -> Gamma:
     return Gamma(np.array([theta]), np.ones(1))
 
 
-def sampled_entries(problem: Problem) -> np.ndarray:
-    """Flat places in the lanes of entries that say enough of a parameter that all share, evenly spaced."""
+def sampled_entries(problem: Problem, groups: Groups) -> np.ndarray:
+    """Flat places in the lanes of entries that say enough of each parameter, evenly spaced among those of it."""
     n = len(problem.entries.permutation)
-    return np.arange(n) if n <= ENOUGH else np.linspace(0, n - 1, ENOUGH).astype(np.int64)
+    if n <= (ENOUGH if groups.mode is None else ENOUGH_OF_ROW):
+        return np.arange(n)
+    if groups.mode is None:
+        return np.linspace(0, n - 1, ENOUGH).astype(np.int64)
+    row = groups.of_entry.ravel()[:n]
+    order, count = np.argsort(row, kind="stable"), np.bincount(row, minlength=groups.size)
+    place = np.arange(n) - (np.cumsum(count) - count)[row[order]]
+    part = np.minimum(1.0, ENOUGH_OF_ROW / np.maximum(count, 1))[row[order]]
+    return np.sort(order[np.floor((place + 1) * part) > np.floor(place * part)])
 
 
 def law_of_rows(
     learned: Learned, law: Gamma, problem: Problem, mean: np.ndarray, cov: np.ndarray, step: float = 1.0
-) -> Gamma:
-    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows."""
-    index, entries = sampled_entries(problem), problem.entries
+) -> tuple[Learned, Gamma]:
+    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows.
+
+    And what rows have in common.
+    """
+    index, entries = sampled_entries(problem, learned.groups), problem.entries
     rows = np.ascontiguousarray(entries.rows[index // LANES, :, index % LANES], dtype=np.int64)
     m, v = np.empty(len(index)), np.empty(len(index))
     latent_moments(rows, mean, cov, m, v)
     m = m + entries.known.ravel()[index] if len(entries.known) else m
     new = learned.law_of_marginals(law, problem, index, m, v)
-    return Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step))
+    return learned.pooled(Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step)))
 
 
 def learned_levels(likelihood: Likelihood) -> Levels | None:
@@ -223,10 +261,18 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
         prior = problem.noise_prior
         return None if prior is None else Learned(parameter, (prior.a, prior.b), groups_of(problem, None))
     mode = getattr(options, f"{parameter.name}_mode", None)
+    given: tuple[float, float] = getattr(options, f"{parameter.name}_prior", parameter.prior)
+    if problem.uneven is not None:
+        if mode is not None:
+            name = parameter.name
+            fail_value(f"{name}= names a mode, and so do the settings; got {name}_mode={mode}; leave that out.")
+        groups, start = groups_of(problem, problem.uneven.mode), parameter.start
+        pool = first_pool(given, given[0] / given[1] if start is None else start)
+        return Learned(parameter, pool.law, groups, pool)
     if mode is not None:
         check_int(f"{parameter.name}_mode", mode, 0, len(problem.shape) - 1)
         if problem.likelihood.zeros is not None:
             fail_value(
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
             )
-    return Learned(parameter, getattr(options, f"{parameter.name}_prior", parameter.prior), groups_of(problem, mode))
+    return Learned(parameter, given, groups_of(problem, mode))

@@ -117,8 +117,8 @@ def observed_moments(
     def write(part: slice) -> None:
         m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
-        if shape is not None and likelihood.censored:
-            m, v, theta = with_factors(m, v, theta, factors_of(shape))
+        if shape is not None and _sums_factors(likelihood):
+            m, v, theta = with_factors(likelihood, (m, v, theta), factors_of(shape), shape)
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
         if belief.points and likelihood.of_points is not None:
@@ -126,8 +126,13 @@ def observed_moments(
         else:
             mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
 
-    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if likelihood.censored else 1)
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if _sums_factors(likelihood) else 1)
     return mean, variance
+
+
+def _sums_factors(likelihood: Likelihood) -> bool:
+    """Whether predictions sum over factors of the parameter: those of all but values, whose law with them is known."""
+    return likelihood.censored or likelihood.observes == "counts"
 
 
 def observed_logpdf(
@@ -152,13 +157,14 @@ def observed_logpdf(
             moments[0][part], moments[1][part] = _pooled(*given[:2])
         m, v, t = extended(likelihood, given, extent, part)
         shape, n = parameter.shape_of(rows[part]), belief.size
-        if shape is not None and belief.points and not likelihood.censored:
+        if shape is not None and belief.points and not _sums_factors(likelihood):
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
             return
         weight: np.ndarray | float = 0.0
         if shape is not None:
             factors, log_weight = nodes_of(shape)
-            (m, v, t), weight = with_factors(m, v, t, factors), log_weight.reshape(-1, m.shape[1])
+            weight = log_weight.reshape(-1, m.shape[1])
+            m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
         (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
         out[part] = each[0] if len(each) == 1 else logsumexp(each + weight, axis=0) - np.log(n)
 
@@ -192,7 +198,7 @@ def observed_tails(
             lower[part], upper[part] = (side.mean(axis=0) for side in each)
             return
         factors, log_weight = nodes_of(shape)
-        m, v, t = with_factors(m, v, t, factors)
+        m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
         share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
         lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
@@ -223,7 +229,7 @@ def observed_quantiles(
         given = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is not None:
-            given = with_factors(*given, factors_of(shape))
+            given = with_factors(likelihood, given, factors_of(shape), shape)
         if pooled:
             pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
             out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T

@@ -34,7 +34,10 @@ class FixedRows(NamedTuple):
 
 
 class Uneven(NamedTuple):
-    """Noise that differs between the rows of a mode, or (None) between entries (`tensorcep.likelihoods.uneven`)."""
+    """Noise that differs between the rows of a mode, or (None) between entries (`tensorcep.likelihoods.uneven`).
+
+    Of counts it is the dispersion that differs, between the rows of a mode (`tensorcep.likelihoods.pooling`).
+    """
 
     mode: int | None
 
@@ -59,7 +62,7 @@ class Problem(NamedTuple):
     power : (n_blocks, LANES) float64 or None
         To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
     uneven : Uneven or None
-        How the noise differs; None where it is the same everywhere.
+        How the noise, or the dispersion, differs; None where it is the same everywhere.
     of_entries : object or None
         What another run of the method has of the same entries (`tensorcep.core.loop.Method.of_entries`).
     """

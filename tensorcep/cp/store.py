@@ -226,9 +226,9 @@ def _fits(member: Any, of: Deviations | None) -> bool:
 def _parts_of(member: Any) -> list[Any]:
     """The numbers that make the noise precision or the dispersion of a result."""
     if isinstance(member, Posterior):
-        laws = [law for law in (member.noise, member.dispersion, member.uneven, member.zeros) if law is not None]
-        shapes = [] if member.uneven is None else [member.uneven.shape]
-        return [*shapes, *(part for law in laws for part in (law.a, law.b))]
+        laws: list[Any] = [member.noise, member.dispersion, member.uneven, member.zeros]
+        parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
+        return [part for part in parts if part is not None]
     of_noise = (getattr(member, name, None) for name in ("uneven", "factors"))
     return [part for part in (member.theta, *of_noise) if part is not None]
 

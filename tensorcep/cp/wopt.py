@@ -122,7 +122,7 @@ def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
     """The likelihood's parameter given the factors: the mean of the precision, or the mode of a dispersion."""
     if state.learned is None:
         return _precision(problem, f)
-    index = sampled_entries(problem)
+    index = sampled_entries(problem, state.learned.groups)
     m = f.ravel()[index]
     return float(state.learned.law_of_marginals(own_law(state.theta), problem, index, m, np.zeros_like(m)).mean[0])
 

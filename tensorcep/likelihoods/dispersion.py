@@ -1,7 +1,7 @@
 """The dispersion r of negative-binomial counts: a Gamma prior, and what the entries say of it.
 
 Samplers and PG-VB count the tables of a Chinese restaurant (Zhou and Carin 2015). Where only Gaussian marginals of the
-latent values are known, `law_of_dispersion` fits r to them together with one shift c of all f, since the mean count
+latent values are known, `law_of_dispersion` fits r to them together with one shift c of all its f, since the mean count
 r e^f stays where it was only if f follows r, which takes the rows several sweeps.
 """
 
@@ -82,58 +82,74 @@ def law_of_dispersion(
     y: np.ndarray,
     m: np.ndarray,
     v: np.ndarray,
-    share: float,
+    share: float | np.ndarray,
     prior: tuple[float, float],
-    start: float,
+    start: np.ndarray | float,
     used: np.ndarray | float = 1.0,
+    group: np.ndarray | None = None,
 ) -> Gamma:
-    """The law of r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
+    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
 
     Parameters
     ----------
     y, m, v : (n,) float64
-    share : float
-        What share of all entries they are; the others are taken to be like them.
+    share : float or (k,) float64
+        What share of all its entries they are; the others are taken to be like them.
     prior : tuple of float
         Shape and rate of the Gamma prior.
-    start : float
+    start : (k,) float64, or float
         Where the search starts; log r goes no further than MOST_STEP from there.
     used : (n,) float64 or float
         How far each count is one of this law.
+    group : (n,) int64, optional
+        Which r each count has; None where there is but one.
     """
-    log_r, shift, sd = np.log(start), 0.0, np.sqrt(v)
-    curvature = LEAST_CURVATURE
+    start = np.atleast_1d(start)
+    sd, n = np.sqrt(v), len(start)
+    log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
+    curvature = np.full(n, LEAST_CURVATURE)
     for _ in range(MAX_NEWTON):
-        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + shift, sd, np.exp(log_r), share, prior, used)
-        bend_c = max(bend_c, LEAST_CURVATURE)
-        curvature = max(bend - cross * cross / bend_c, LEAST_CURVATURE)
-        step = 0.0
-        if abs(slope_c) < NEAR * bend_c:  # elsewhere the best c is not known yet, nor what r would gain
-            step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
-            log_r += step
-            if abs(step) < CLOSE or abs(log_r - np.log(start)) > 2.0 * MOST_STEP:
-                break
-        shift += np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0)
-    r = float(np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP)))
-    return Gamma(np.array([curvature]), np.array([curvature / r]))
+        at = shift[0] if group is None else shift[group]
+        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + at, sd, np.exp(log_r), share, prior, used, group)
+        bend_c = np.maximum(bend_c, LEAST_CURVATURE)
+        curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
+        # elsewhere the best c is not known yet, nor what r would gain
+        near = going & (np.abs(slope_c) < NEAR * bend_c)
+        step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
+        step = np.where(near, step, 0.0)
+        log_r += step
+        far = np.abs(log_r - np.log(start)) > 2.0 * MOST_STEP
+        going &= ~(near & ((np.abs(step) < CLOSE) | far))
+        if not going.any():
+            break
+        shift += np.where(going, np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0), 0.0)
+    r = np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP))
+    return Gamma(curvature, curvature / r)
 
 
 def _derivatives(
     y: np.ndarray,
     m: np.ndarray,
     sd: np.ndarray,
-    r: float,
-    share: float,
+    r: np.ndarray,
+    share: float | np.ndarray,
     prior: tuple[float, float],
     used: np.ndarray | float,
-) -> tuple[float, float, float, float, float]:
+    group: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
     """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
     p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
     expected_logistic(m, sd, p, pq, soft)
-    in_r = float((used * (digamma(y + r) - digamma(r) - soft)).sum()) / share + prior[0] / r - prior[1]
-    twice_r = float((used * (polygamma(1, r) - polygamma(1, y + r))).sum()) / share + prior[0] / r**2
-    in_c, twice_c = float((used * (y - (y + r) * p)).sum()) / share, float((used * (y + r) * pq).sum()) / share
-    return r * in_r, in_c, r * r * twice_r - r * in_r, r * float((used * p).sum()) / share, twice_c
+    mine = r[0] if group is None else r[group]
+
+    def total(values: np.ndarray) -> np.ndarray:
+        each = used * values
+        return (np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=len(r))) / share
+
+    in_r = total(digamma(y + mine) - digamma(mine) - soft) + prior[0] / r - prior[1]
+    twice_r = total(polygamma(1, mine) - polygamma(1, y + mine)) + prior[0] / r**2
+    in_c, twice_c = total(y - (y + mine) * p), total((y + mine) * pq)
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p), twice_c
 
 
 # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.

@@ -75,8 +75,9 @@ class Parameter(NamedTuple):
         How the entries speak of it. None: it is a precision, by which their weights are multiplied, and an entry adds
         1/2 to the shape and (target - f)^2 / 2 to the rate of its law.
     law_of_marginals : callable or None
-        ``law_of_marginals(y, m, v, share, prior, start, used) -> Gamma``: its law where Gaussian marginals N(m, v) of f
-        are all that is known, those of a share of the entries, of which each counts as `used` says.
+        ``law_of_marginals(y, m, v, share, prior, start, used, group) -> Gamma``: its law where Gaussian marginals
+        N(m, v) of f are all that is known, those of a share of the entries, of which each counts as `used` says and,
+        where there are several, has that of its `group`.
     """
 
     name: str

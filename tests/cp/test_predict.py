@@ -7,10 +7,11 @@ import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from tensorcep.core.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
+from tensorcep.core.belief import Draws, GammaNoise, PointEstimate, Posterior
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
+from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.draw import draw
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (

@@ -12,7 +12,8 @@ from helpers.data import NAMES, SHAPE, entries, fitted, new
 
 import tensorcep as tc
 from tensorcep.core import store as persist
-from tensorcep.core.belief import Dispersion, Draws, PointEstimate
+from tensorcep.core.belief import Draws, PointEstimate
+from tensorcep.core.uneven import Dispersion
 
 EVERY = pytest.mark.parametrize("name", NAMES)
 

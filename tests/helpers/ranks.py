@@ -46,10 +46,10 @@ def fixed_prior():
     return FixedPrior(*natural_prior(prior_of(CP), SHAPE, 2))
 
 
-def rank_z(simulate, statistics, likelihood="gaussian", n=90, sweeps=SWEEPS):
+def rank_z(simulate, statistics, likelihood="gaussian", n=90, sweeps=SWEEPS, **given):
     """How far mean and spread of the ranks of statistics are from those of uniform ones, in standard errors, (2 S,)."""
     method = "gibbs" if likelihood == "gaussian" else "pg-gibbs"
-    options, threads = settings_of(method, 200, burn_in=0, n_chains=CHAINS), ThreadExecutor(1)
+    options, threads = settings_of(method, 200, burn_in=0, n_chains=CHAINS, **given), ThreadExecutor(1)
     rng, ranks = np.random.default_rng(5), []
     noise = GammaNoise(*THETA_PRIOR) if likelihood == "gaussian" else None
     for seed in range(n):

@@ -11,7 +11,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, word_or_range
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
@@ -33,7 +32,7 @@ from tensorcep.cp.sampled import sampled_columns
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.stored import Columns
 from tensorcep.entries.tables import UNSAID
-from tensorcep.likelihoods import get_likelihood, names_of
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binomial import deviance
 from tensorcep.likelihoods.record import Likelihood
 
@@ -57,8 +56,12 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         "poisson" where the counts vary about a quick fit of main effects no more than Poisson ones (a score test, 3
         standard errors), and for methods that serve one of them alone that one. "binomial" are successes of trials,
         ``fit(X, y, n_trials=n)``, each with the probability 1 / (1 + e^-f).
-    dispersion : float or "learned", default="learned"
-        r of negative-binomial counts. A number is kept.
+    dispersion : float, "learned" or name of a mode, default="learned"
+        r of negative-binomial counts. A number is kept. The name of a mode ("mode_1" for the second one of entries
+        without names) gives every row of it a dispersion of its own, and asks for "negbinomial": counts of some shops
+        may vary far more about their mean than those of others. Rows of few entries shrink to what the rows have in
+        common, a Gamma law that is learned; a row without entries has that law. By every method but "wopt", in one
+        process, from entries in memory, and in no stream.
     zero_inflation : bool, default=False
         Whether a share of the cells is 0 whatever its mean would be: structural zeros, such as articles that a shop
         does not sell. The share is learned; predictions are of a new count of either kind. For "poisson" and
@@ -73,6 +76,9 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     <attributes>
     likelihood_ : str
         "poisson", "negbinomial" or "binomial".
+    dispersion_, dispersion_std_ : float, ndarray (n_k,) or None
+        Posterior mean of r, or the number that was given, and its standard deviation; of each row of the mode that
+        `dispersion` names, in the order of `labels_`. None for other counts, and the latter where r is given.
     zero_share_, zero_share_std_ : float or None
         With `zero_inflation` the share of structural zeros, and its standard deviation.
 
@@ -163,15 +169,6 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     def _likelihoods(self) -> list[Likelihood]:
         names = RATES if self._given_name() == "auto" else (self._given_name(),)
         return [self._with_zeros(get_likelihood(name), self._asks_for_zeros()) for name in names]
-
-    def _given_name(self) -> str:
-        """The parameter likelihood after its check."""
-        return check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
-
-    def _given_dispersion(self) -> float | None:
-        """The parameter dispersion after its check; None where it is to be learned."""
-        given = word_or_range("dispersion", self.dispersion, ("learned",), 0.0, include_low=False)
-        return None if given == "learned" else float(given)
 
     def _asked_likelihood(self) -> Likelihood:
         name, method = self._given_name(), checked_method(self.method)[0]

@@ -1,4 +1,4 @@
-"""What the count estimator learns beside its rows: the dispersion, and the share of structural zeros."""
+"""What the count estimator learns beside its rows: the dispersions, and the share of structural zeros."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorcep.core.checks import check_flag, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value
+from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.noise import uneven_dispersion
+from tensorcep.cp.problem import Uneven
+from tensorcep.likelihoods import names_of
 from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.zeros import Zeros
@@ -19,6 +23,34 @@ class CountParameters:
     """The part of an estimator of counts that tells of their dispersion and of structural zeros."""
 
     _inflated: ClassVar[bool] = False  # until a fit
+
+    def _given_name(self: Any) -> str:
+        """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
+        given, name = self.dispersion, check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
+        if not isinstance(given, str) or given == "learned":
+            return name
+        if name not in ("auto", "negbinomial"):
+            fail_value(
+                f"dispersion={given!r} is for likelihood='negbinomial' or 'auto'; got {name!r}; use one of these, or "
+                "dispersion='learned'."
+            )
+        if self._asks_for_zeros():
+            fail_value(
+                f"zero_inflation=True takes one dispersion of all counts; got dispersion={given!r}; leave one out."
+            )
+        return "negbinomial"
+
+    def _given_dispersion(self: Any) -> float | None:
+        """The parameter dispersion after its check; None where it is to be learned."""
+        if isinstance(self.dispersion, str):  # which mode it names is known later
+            return None
+        return check_range(
+            "dispersion", self.dispersion, 0.0, include_low=False, instead="'learned', the name of a mode, or "
+        )
+
+    def _decide_noise(self: Any, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+        """How the dispersion differs; there is no other noise."""
+        return uneven_dispersion(self.dispersion, labels, chosen.method, streaming), {}
 
     def _with_zeros(self: Any, likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
         """The likelihood with structural zeros if they are asked for, whose share starts by main effects."""

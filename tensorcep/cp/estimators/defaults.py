@@ -193,12 +193,13 @@ def check_storable(method: str, settings: Settings | None, uneven: Any, likeliho
         what = "a message of every entry" if full else f"method={method!r} for {known[0].name!r}"
     if known and all(one.zeros is not None for one in known):
         what = what or "structural zeros"
-    what = what or ("noise that differs" if uneven is not None else "")
+    differs = "noise" if any(one.observes == "values" for one in likelihoods) else "a dispersion"
+    what = what or (f"{differs} that differs" if uneven is not None else "")
     if what:
         methods = "; ".join(f"{name!r} by {' or '.join(own)}" for name, own in STORABLE.items())
         fail_value(
-            f"scratch= is for one noise, no structural zeros, and {methods}, where cep is CEP(messages='averaged'); "
-            f"got {what}; use one of these, or leave scratch= out."
+            f"scratch= is for one noise or dispersion, no structural zeros, and {methods}, where cep is "
+            f"CEP(messages='averaged'); got {what}; use one of these, or leave scratch= out."
         )
 
 

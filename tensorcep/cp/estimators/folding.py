@@ -17,6 +17,7 @@ from tensorcep.cp.alignment import moments_beside
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
 from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
+from tensorcep.cp.estimators.noise import check_even
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import check_no_deviations, word_of
 from tensorcep.cp.fold_draws import RowDraws, drawn_rows, row_draws
@@ -125,8 +126,7 @@ class Folding(CPPredictions):
             fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(coupled)}; {instead}.")
         if getattr(self, "_extent_unit", None) is not None:
             fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
-        if belief.theta is not None and belief.theta.uneven is not None:
-            fail_value(f"transform needs noise='one'; got a fit with noise={self.noise!r}; fit with the new rows.")
+        check_even(self, belief.theta, "transform needs")
         coords, given, labels, row = self._new_entries(X, y, k, modes, value)
         likelihood = self._likelihood()
         values = likelihood.check_y(check_values(self._coded(given), len(coords), name="y"))

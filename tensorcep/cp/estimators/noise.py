@@ -1,4 +1,4 @@
-"""`noise` of CPRegressor: the same everywhere, or one per row of a mode, or per entry."""
+"""`noise` of CPRegressor: the same everywhere, or one per row of a mode, or per entry; and the same of dispersions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.cp.estimators.modes import mode_of, names_of
 from tensorcep.cp.estimators.row_features import coupled
 from tensorcep.cp.problem import Uneven
 
-# Methods whose noise may differ.
-UNEVEN = ("gibbs", "vmp")
+# Methods whose noise, or whose dispersion, may differ.
+UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "pg-gibbs", "cep", "laplace")
 
 
 def uneven_noise(
@@ -31,11 +32,7 @@ def uneven_noise(
         return None, {"noise_": "one"}
     if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
         return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
-    if streaming:
-        fail_value(f"partial_fit learns one noise; got noise={given!r}; use fit, with all entries, or noise='one'.")
-    if method not in UNEVEN:
-        able = " or ".join(f"method={name!r}" for name in UNEVEN)
-        fail_value(f"method {method!r} cannot use noise={given!r}; use {able}, or noise='one'.")
+    _check_able("noise", given, "one", UNEVEN, method, streaming)
     beside = coupled(prior)
     if beside is not None:
         what = beside.removeprefix("a ")
@@ -46,6 +43,48 @@ def uneven_noise(
         fail_value(f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}.")
     found = Uneven(mode_of(labels, given))
     return found, {"noise_": name_of_noise(found, labels)}
+
+
+def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> Uneven | None:
+    """How the dispersion differs, by the parameter `dispersion`, if that is a word.
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode, or the method cannot.
+    """
+    if not isinstance(given, str) or given == "learned":
+        return None
+    _check_able("dispersion", given, "learned", DISPERSED, method, streaming)
+    names = names_of(labels)
+    if given not in names:
+        fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
+    return Uneven(mode_of(labels, given))
+
+
+def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
+    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
+    if streaming:
+        instead = f"use fit, with all entries, or {name}={one!r}"
+        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
+    if method not in able:
+        those = " or ".join(f"method={own!r}" for own in able)
+        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
+
+
+def check_even(model: Any, theta: EntryTheta | None, needs: str) -> None:
+    """Refuse a model whose noise or dispersion differs; `needs` begins the sentence."""
+    if theta is None or theta.uneven is None:
+        return
+    name, one = ("dispersion", "learned") if hasattr(model, "dispersion") else ("noise", "one")
+    fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(model, name)!r}; fit with the new rows.")
+
+
+def has_common_law(result: Any) -> bool:
+    """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
+    first = result.members[0] if isinstance(result, Mixture) else result
+    known = first.dispersion if isinstance(first, Posterior) else None
+    return getattr(first, "uneven", None) is not None or (known is not None and known.mean is not None)
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:

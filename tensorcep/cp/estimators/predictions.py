@@ -212,7 +212,7 @@ class CPPredictions(CPComponents):
     ) -> np.ndarray:
         """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
         likelihood, parameter = with_parameter(self._likelihood_of_new(), theta.predictive())
-        each = with_own_factors(np.broadcast_to(parameter.of(rows), f.shape), theta, rows, rng)
+        f, each = with_own_factors((f, np.broadcast_to(parameter.of(rows), f.shape)), likelihood, theta, rows, rng)
         f, _, each = extended(likelihood, (f, f, each), extent)
         return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 

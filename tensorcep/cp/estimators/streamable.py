@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tensorcep.core.belief import Draws, first_member
 from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.cp.estimators.noise import has_common_law
 from tensorcep.cp.estimators.row_features import has_features, is_local, word_of
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.settings.passing import CEP
@@ -35,6 +36,14 @@ def check_stream(model: BaseCP) -> None:
         fail_value(
             f"partial_fit learns one noise; got noise={model.noise!r}; use fit with all entries, or noise='one'."
         )
+    given = own.get("dispersion", "learned")
+    if isinstance(given, str) and given != "learned":
+        fail_value(
+            f"partial_fit learns one dispersion; got dispersion={given!r}; use fit with all entries, or "
+            "dispersion='learned'."
+        )
+    if "dispersion" in own and has_common_law(own.get("posterior_")):
+        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
     name, settings = checked_method(model.method)
     if "posterior_" not in own and "_stream" not in own:
         check_choice("method", name, (*STREAMING, "auto"))

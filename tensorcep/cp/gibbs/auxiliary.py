@@ -13,6 +13,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.pooling import told
 from tensorcep.likelihoods.thresholds import LevelEntries, Levels, draw_thresholds
 from tensorcep.likelihoods.zeros import Zeros, presence
 
@@ -51,8 +52,13 @@ def draw_dispersion(
     record = (entries.y, used, state.theta(c, f.shape), key, tables)
     executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
     softplus = counting.softplus(f)  # type: ignore[union-attr]
-    law = Gamma(a + groups.totals(lambda at: tables[at]), b + groups.totals(lambda at: used[at] * softplus[at]))
-    chains.theta[c, : groups.size] = law.draw(generator(problem.seed, Stream.DISPERSION, chains.sweeps, c))
+    shape, rate = groups.totals(lambda at: tables[at]), groups.totals(lambda at: used[at] * softplus[at])
+    rng = generator(problem.seed, Stream.DISPERSION, chains.sweeps, c)
+    if state.pooled is not None and learned.pool is not None:
+        known = told(shape, rate), learned.pool.of, rng
+        chains.theta[c], chains.uneven[c] = state.pooled.draw_dispersions(c, *known)  # type: ignore[index]
+        return
+    chains.theta[c, : groups.size] = Gamma(a + shape, b + rate).draw(rng)
 
 
 def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:

@@ -60,7 +60,7 @@ class Chains(NamedTuple):
         Parameters of the series (`Draws.drifts`); none where there is none.
     sweeps : int
     uneven : (C, 2) float64 or None
-        Of noise that differs: the mean precision over rows or entries, and the shape of the law of its factors.
+        Of noise or a dispersion that differs: its mean over rows or entries, and the shape of the law of its factors.
     kept_uneven : tuple of (C, 2)
     """
 

@@ -14,7 +14,8 @@ negative-binomial counts.
 
 Source: Klami (2014), "Polya-Gamma augmentations for factor models" (PG) sec. 2.1, 3-4 and 6, for order 2; Zhou, Li,
 Dunson and Carin (2012) for r. Where we differ: any order; the partially collapsed order above; r ~ Gamma(a + sum of
-tables, rate b + sum log(1 + e^f)).
+tables, rate b + sum log(1 + e^f)), of the entries of each row where rows have one each (Zhou and Carin 2015), whose a
+and b are drawn with all r integrated out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from tensorcep.cp.gibbs.chains import (
     draw_priors,
     keep,
     latent_of_chain,
-    some_chains,
     start_chains,
 )
 from tensorcep.cp.gibbs.held_out import (
@@ -87,7 +87,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     start = _start(learned, problem, spread)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     drawn = augmentation is not None
-    uneven = even_draws(problem, C, start, drawn)
+    uneven, pooled = even_draws(problem, C, start, drawn), None
+    if uneven is not None and learned is not None and not learned.parameter.is_precision:
+        uneven, pooled = None, uneven
     drawn = drawn or (uneven is not None and not uneven.by_sums)
     if learned is not None and uneven is not None:
         learned = learned._replace(groups=uneven.sharing)
@@ -109,8 +111,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         for c in range(C):
             known = LevelEntries(problem.entries.y, problem.entries.weight, f[c])
             chains.theta[c] = law_of_thresholds(levels, levels.start, known, executor).thresholds
-    chains = chains if uneven is None else chains._replace(uneven=uneven.both)
-    state = GibbsState(chains, f, augmentation, learned, held, False, uneven)
+    for own in (uneven, pooled):
+        chains = chains if own is None else chains._replace(uneven=own.both)
+    state = GibbsState(chains, f, augmentation, learned, held, False, uneven, pooled=pooled)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
     return state._replace(noise_held=by_held and held is not None and held.tells_noise)
 
@@ -159,7 +162,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         state = state._replace(held=held)
         which = promising(held, sweeps, options.burn_in)
         if options.weights == "stacked" and len(which) < len(held.mean):
-            state = _some_chains(state, which)._replace(held=some_of(held, which))
+            state = state.of_chains(which)._replace(held=some_of(held, which))
             chains = state.chains
     noise = float(chains.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(score.mean()))
@@ -179,17 +182,7 @@ def with_weights(
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     law = noise_law_of(held) if state.noise_held and state.uneven is None else None
-    return _some_chains(state, held.alive)._replace(held=held, noise_law=law)
-
-
-def _some_chains(state: GibbsState, which: np.ndarray) -> GibbsState:
-    f, uneven = state.f, state.uneven
-    if f.size and len(which) < len(f):
-        f = room_of(state.f).empty((len(which), *state.f.shape[1:]))
-        for own, c in zip(f, which, strict=True):
-            own[:] = state.f[c]
-    uneven = None if uneven is None else uneven.of_chains(which)
-    return state._replace(chains=some_chains(state.chains, which), f=f, uneven=uneven)
+    return state.of_chains(held.alive)._replace(held=held, noise_law=law)
 
 
 def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.scratch import room_of
-from tensorcep.cp.gibbs.chains import Chains
+from tensorcep.cp.gibbs.chains import Chains, some_chains
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
@@ -35,8 +35,8 @@ class GibbsState(NamedTuple):
         Entries that the burn-in leaves out.
     noise_held : bool
         Whether these tell the noise.
-    uneven : UnevenDraws or None
-        Of noise that differs.
+    uneven, pooled : UnevenDraws or None
+        Of noise that differs; of a dispersion that does.
     leaves_out : bool
         Whether the entries that the burn-in leaves out are left out at present.
     noise_law : NoiseLaw or None
@@ -52,11 +52,22 @@ class GibbsState(NamedTuple):
     uneven: UnevenDraws | None = None
     leaves_out: bool = False
     noise_law: NoiseLaw | None = None
+    pooled: UnevenDraws | None = None
 
     @property
     def learns_precision(self) -> bool:
         """Whether the entries have a precision that is learned."""
         return self.learned is not None and self.learned.parameter.is_precision
+
+    def of_chains(self, which: np.ndarray) -> GibbsState:
+        """That of these chains alone, before any draw is kept."""
+        f = self.f
+        if f.size and len(which) < len(f):
+            f = room_of(self.f).empty((len(which), *self.f.shape[1:]))
+            for own, c in zip(f, which, strict=True):
+                own[:] = self.f[c]
+        uneven, pooled = (None if own is None else own.of_chains(which) for own in (self.uneven, self.pooled))
+        return self._replace(chains=some_chains(self.chains, which), f=f, uneven=uneven, pooled=pooled)
 
     def theta_at(self, place: np.ndarray) -> np.ndarray:
         """The likelihood's parameter of the entries at these places in every chain, (C, n)."""

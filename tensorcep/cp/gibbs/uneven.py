@@ -1,5 +1,7 @@
 """Noise that differs, in chains: draws of the factors of the noise precision, of that precision, and of their shape.
 
+Dispersions that differ between rows are drawn as the noise of rows is (`tensorcep.likelihoods.pooling`).
+
 Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then these
 (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries; a
 Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn from all of
@@ -85,6 +87,17 @@ class UnevenDraws(NamedTuple):
         """Precision and shape of every chain, (C, 2)."""
         return np.stack([self.base, ALPHAS[self.place]], axis=1)
 
+    def draw_dispersions(
+        self, c: int, told: Groups, prior: tuple[float, float], rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Dispersions (m,) of chain c given what entries add to their laws, and mean and shape of their common law.
+
+        The latter two are drawn first, the dispersions integrated out.
+        """
+        _draw_factors_of_rows(c, self, told, prior, rng)
+        self.base[c] = self.own[c]
+        return self.own[c] * self.factor[c], self.both[c]
+
     def of_chains(self, which: np.ndarray) -> UnevenDraws:
         """Those of these chains."""
         names = ("base", "place", "own", "factor", "of_entry")
@@ -93,7 +106,7 @@ class UnevenDraws(NamedTuple):
 
 
 def even_draws(problem: Problem, n_chains: int, tau: float, drawn: bool) -> UnevenDraws | None:
-    """All factors at 1, to begin with; `drawn`: targets are."""
+    """All factors at 1, to begin with, of the noise or of a dispersion; `drawn`: targets are."""
     if problem.uneven is None:
         return None
     mode, C = problem.uneven.mode, n_chains

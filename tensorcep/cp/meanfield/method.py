@@ -204,14 +204,15 @@ def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) ->
     learned, sites, present = state.learned, state.sites, problem.entries.weight
     present = present if state.share is None else sites.present
     if state.matched:
-        index = sampled_entries(problem)
+        index = sampled_entries(problem, learned.groups)  # type: ignore[union-attr]
         f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
         law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
-        return _with_law(state, law, problem, executor)
-    counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-    rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
-    law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
-    return _with_law(state, law, problem, executor)
+    else:
+        counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
+        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
+        law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
+    learned, law = learned.pooled(law)  # type: ignore[union-attr]
+    return _with_law(state._replace(learned=learned), law, problem, executor)
 
 
 def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -255,7 +256,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     levels = learned_levels(problem.likelihood)
     if levels is not None and state.cut is not None:
         return rest + prior_of_thresholds(levels, state.cut.thresholds).value
-    return rest + learned.parameter.bound_of_counts(learned.prior, state.law, state.counts) if learned else rest
+    return rest + learned.bound(state.law, state.counts) if learned else rest
 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:

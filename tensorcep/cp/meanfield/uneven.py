@@ -34,7 +34,7 @@ class Residuals(NamedTuple):
 
 def even_factors(problem: Problem) -> UnevenFactors | None:
     """All factors at 1, to begin with; None where noise is the same everywhere."""
-    if problem.uneven is None:
+    if problem.uneven is None or problem.noise_prior is None:  # or it is a dispersion that differs
         return None
     mode = problem.uneven.mode
     size = 0 if mode is None else problem.shape[mode]

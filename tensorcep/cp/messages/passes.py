@@ -55,6 +55,9 @@ def sweep(
         state.pace.step,
         problem.noise_prior is not None,
     )
+    by_row = state.learned is not None and state.learned.groups.mode is not None
+    if by_row:
+        entries = entries._replace(theta=state.thetas)
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     rule = state.rule._replace(step=step, power=power, theta=float(state.law.mean[0]))
     state = state._replace(rule=rule._replace(cuts=cuts_of(problem, state.cut)))
@@ -78,7 +81,7 @@ def sweep(
     change = relative_change(f, state.f) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
     y: np.ndarray | None = None
-    theta_of_entries: float | np.ndarray = theta
+    theta_of_entries: float | np.ndarray = state.thetas if by_row else theta
     if problem.likelihood.levels is not None:
         cut = None if state.cut is None else state.cut.thresholds
         y, theta_of_entries = in_places_of(problem, np.zeros(0), cut)
@@ -172,7 +175,8 @@ def _with_learned_parameter(state: MessageState, problem: Problem, executor: Exe
     if state.cut is not None:
         state = state._replace(cut=thresholds_of_rows(problem, state.cut, mean, cov, step, executor))
     if state.learned is not None:
-        state = state._replace(law=law_of_rows(state.learned, state.law, problem, mean, cov, step))
+        learned, law = law_of_rows(state.learned, state.law, problem, mean, cov, step)
+        state = state._replace(learned=learned, law=law)
     return state
 
 

@@ -127,6 +127,11 @@ class MessageState(NamedTuple):
     found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
 
+    @property
+    def thetas(self) -> np.ndarray:
+        """The parameter of every entry, (n_blocks, LANES), where it is learned beside a noise precision."""
+        return np.ascontiguousarray(self.learned.groups.per_entry(self.law.mean))  # type: ignore[union-attr]
+
 
 def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
     """Room for the moments of every entry, if it is little; nothing is known yet."""

@@ -15,9 +15,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Dispersion, GammaNoise, Posterior
+from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.packing import offsets, row_dims
 from tensorcep.core.records import Sized
+from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.extents import with_extents
 from tensorcep.cp.fold_in import Natural
 from tensorcep.cp.model import pack_entries

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Dispersion, Draws, GammaNoise, Posterior
+from tensorcep.core.belief import Draws, GammaNoise, Posterior
 from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, pack
+from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.alignment import CHUNK, Aligned, aligned_rows
 from tensorcep.cp.columns import CLAMPED
 from tensorcep.cp.fold_in import Natural, in_all

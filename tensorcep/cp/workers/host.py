@@ -175,7 +175,7 @@ def _why_not(plan: Plan) -> str | None:
     if name not in METHODS:
         return f"workers fit by {', '.join(METHODS[:-1])} and {METHODS[-1]}, not {likelihood!r} by {name!r}"
     if problem.uneven is not None or problem.fixed is not None:
-        return "workers fit entries of one noise, without fixed modes"
+        return "workers fit entries of one noise or dispersion, without fixed modes"
     if problem.uneven is None and name in ("cep", "laplace") and not can_be_passed(problem.likelihood):
         return f"workers pass no messages of the likelihood {likelihood!r}"
     if getattr(plan.settings, "keep_messages", False):

@@ -55,7 +55,7 @@ def test_chains_refuse_what_they_cannot_do():
     model = paper(tc.CPRegressor, 2, random_state=0, tol=1e-1).fit(X, Y)
     with pytest.raises(ValueError, match="chain_diagnostics needs chains, but method 'cep' draws none"):
         model.chain_diagnostics(X)
-    with pytest.raises(ValueError, match="dispersion must be 'learned', or a number > 0; got 0"):
+    with pytest.raises(ValueError, match="dispersion must be 'learned', the name of a mode, or a number > 0; got 0"):
         paper(tc.CPCountRegressor, 2, likelihood="negbinomial", dispersion=0).fit(X, Y)
     with pytest.raises(ValueError, match="method 'pg-vb' needs pg"):
         paper(tc.CPCountRegressor, 2, method="pg-vb", likelihood="poisson").fit(X, Y)
