@@ -23,7 +23,9 @@ from tensorcep.core.held import LackingError
 from tensorcep.cp import sampled
 from tensorcep.cp.workers.sent import HeldRows
 from tensorcep.cp.workers.store import Piece
+from tensorcep.cp.workers.summing import Summing
 from tensorcep.entries.dask_frames import frame_of_dask
+from tensorcep.kernels.rows import row_divergences
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
 
@@ -130,8 +132,19 @@ def test_rows_that_workers_draw_do_not_go_there_again(client: Any, monkeypatch: 
     recorded(lambda: distributed.fit(of_workers(GIBBS), TENSOR, client=client, n_parts=2))
     assert len(sent) == 3 * 2  # the modes of two chains, before the first sweep
     sent.clear()
-    recorded(lambda: distributed.fit(of_workers("vmp"), TENSOR, client=client, n_parts=2))
-    assert len(sent) == len({rows.name for rows in sent})
+    told: list[bool] = []
+
+    def knows(self: Summing, kernel: Any, *rest: Any) -> bool:
+        found = known(self, kernel, *rest)
+        if kernel is row_divergences:
+            told.append(found)
+        return found
+
+    known = Summing.knows
+    monkeypatch.setattr(Summing, "knows", knows)
+    recorded(lambda: distributed.fit(of_workers(tc.VMP(anneal=0)), TENSOR, client=client, n_parts=2))
+    assert len(sent) == 2 * 2  # second moments and means of the modes but the first, before the first sweep
+    assert told == [True] * (3 * 6)  # in no sweep divergences of rows are computed here
 
 
 @pytest.mark.slow
@@ -182,8 +195,14 @@ def check_same(one: Any, other: Any) -> None:
 GIBBS = tc.Gibbs(n_chains=2)
 ENGINES = pytest.mark.parametrize(
     ("method", "params"),
-    [("vmp", {}), ("vmp", {"interactions": "main+cp", "prior": "ard"}), (GIBBS, {}), (GIBBS, {"interactions": "auto"})],
-    ids=["vmp", "vmp-main", "gibbs", "gibbs-pairs"],
+    [
+        ("vmp", {}),
+        ("vmp", {"interactions": "main+cp", "prior": "ard"}),
+        ("vmp", {"prior": {0: tc.Features(np.random.default_rng(1).normal(size=(14, 2)))}}),
+        (GIBBS, {}),
+        (GIBBS, {"interactions": "auto"}),
+    ],
+    ids=["vmp", "vmp-main", "vmp-features", "gibbs", "gibbs-pairs"],
 )
 
 
@@ -279,6 +298,11 @@ def test_fit_on_workers_refuses_what_is_no_model_or_folder(client: Any, tmp_path
         distributed.fit(quick(), TENSOR, client=client, checkpoint=tmp_path / "file")
 
 
+def kept_by(dask_worker: Any) -> list[str]:
+    """What a worker keeps of tables."""
+    return [name for name in map(str, dask_worker.data) if "recoded" in name or "merged" in name]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
     """Entries with text as labels in three files, in which not all labels are."""
@@ -303,6 +327,7 @@ def test_fit_of_a_dask_table_has_the_bits_of_its_lines_whatever_the_order_of_fil
     assert [list(labels) for labels in there.labels_] == [list(labels) for labels in here.labels_]
     check_same(here, there)
     counted = frame_of_dask(tables.read_parquet(paths), ["item", "user"], None, False, Cluster(client))
+    assert not any(client.run(kept_by).values())
     pd.testing.assert_frame_equal(counted.astype(object), frame[["item", "user"]].astype(object))
     with pytest.raises(ValueError, match="value=None"):
         of_workers("vmp").fit(tables.read_parquet(paths), modes=["user", "item"])

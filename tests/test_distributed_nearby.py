@@ -14,6 +14,9 @@ from helpers.clusters import local_client
 import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core import nearby
+from tensorcep.core.cluster import Cluster
+from tensorcep.core.held import Told
+from tensorcep.cp.workers.updates import Made, rows_alone
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir(nearby.MEMORY), reason="the system has no folder in memory"),
@@ -68,3 +71,20 @@ def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
     assert sum(client.run(taken).values()) > of_workers
     assert (taken() > of_client) is (method != "cep")  # whose sums are sent
     assert not [name for name in set(os.listdir(nearby.MEMORY)) - before if name.startswith("tensorcep-")]
+
+
+def test_rows_that_are_sent_go_to_other_workers_without_their_sums(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby, "MEMORY", "/no/folder")
+    asked, after = list[Any](), Cluster.after
+    monkeypatch.setattr(Cluster, "after", lambda *args: asked.append(args[1]) or after(*args))
+    here, of_workers = model_of("vmp").fit(TENSOR), sum(client.run(taken).values())
+    there = distributed.fit(model_of("vmp"), TENSOR, client=client, n_parts=2)
+    for a, b in zip(here.factors_, there.factors_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert sum(client.run(taken).values()) == of_workers
+    assert set(asked) == {rows_alone}
+    made = Made(3, *(np.ones((2, width)) for width in (2, 3, 3, 2)), np.ones(2), np.ones(2))
+    (_, mean, cov, *rest) = rows_alone(Told(made, [], 0.0)).value
+    assert (mean is made.mean, cov is made.cov, sum(part.nbytes for part in rest)) == (True, True, 0)

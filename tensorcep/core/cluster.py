@@ -132,7 +132,10 @@ class Cluster:
                     self.is_lost(future, what)
                     raise ClusterError(f"a task of {what!r} was lost with its worker; run it again.")
             if not left:
-                return list(self.client.gather(futures))
+                found = list(self.client.gather(futures))
+                for future in futures:  # else workers keep what they gave for as long as something here refers to it
+                    future.release()
+                return found
             watch.look(len(futures) - len(left), left)
             self.wait(left)
 
@@ -181,6 +184,15 @@ class Cluster:
         if worker is not None:
             how |= {"workers": [worker], "allow_other_workers": True}
         return self.client.submit(told_by, __version__, function, *sent, **how)
+
+    def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
+        """What a function makes of each of these results, where they are; None if that cannot be asked for."""
+        try:
+            names = [f"{function.__name__}-{self.new_name()}" for _ in futures or ()]
+            submit = self.client.submit
+            return [submit(function, one, key=key, pure=False) for one, key in zip(futures or (), names, strict=True)]
+        except self.lost():
+            return None
 
     def _known(self) -> list[str]:
         """The workers that there were when it was last looked, each as often as it has threads."""

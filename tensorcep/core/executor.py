@@ -27,10 +27,13 @@ class Executor(Protocol):
         blocks then.
     makes_sources : bool
         Whether it puts the rows that draws of a mode read in order by itself. Arrays of that have no rows then.
+    updates_rows : bool
+        Whether it best takes the sums of rows and what is made of them at once.
     """
 
     keeps_state: bool
     makes_sources: bool
+    updates_rows: bool
 
     def run(
         self,
@@ -61,6 +64,7 @@ class ThreadExecutor:
 
     keeps_state = False
     makes_sources = False
+    updates_rows = False
 
     def __init__(self, n: int):
         self.n = n

@@ -7,6 +7,7 @@ A task that finds no file is given the numbers themselves; so what is left is ne
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import secrets
@@ -67,6 +68,77 @@ def leave(path: str | None, arrays: Sequence[np.ndarray]) -> list[Given]:
             os.unlink(temporary)
         return list(arrays)
     return left
+
+
+class Sheet:
+    """Arrays of float64 that are made some rows at a time, and left in a file as they are made.
+
+    Without a path, or room, they are kept here, and given as they are.
+
+    Parameters
+    ----------
+    path : str or None
+    shapes : sequence of tuples
+    """
+
+    def __init__(self, path: str | None, shapes: Sequence[tuple[int, ...]]):
+        self._path, self._shapes = path, list(shapes)
+        sizes = [8 * math.prod(shape) for shape in shapes]
+        self._begin = [0, *itertools.accumulate(sizes)]
+        self._arrays: list[np.ndarray] | None = None
+        self._temporary, self._handle = f"{path}.{secrets.token_hex(4)}", -1
+        if path is not None and self._begin[-1] >= SMALLEST:
+            with contextlib.suppress(OSError):
+                self._handle = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        if self._handle < 0:
+            self._arrays = [np.empty(shape) for shape in shapes]
+
+    def put(self, n: int, first: int, rows: np.ndarray) -> None:
+        """Rows of array n from `first` on, whose arrays are contiguous."""
+        if self._arrays is None:
+            bits, at = rows.reshape(-1).view(np.uint8).data, self._begin[n] + first * (rows.nbytes // max(1, len(rows)))
+            try:
+                while len(bits):
+                    written = os.pwrite(self._handle, bits, at)
+                    bits, at = bits[written:], at + written
+            except OSError:
+                self._take_back()
+        if self._arrays is not None:
+            self._arrays[n][first : first + len(rows)] = rows
+
+    def done(self) -> list[Given]:
+        """The arrays, all of whose rows have been put, or where they are."""
+        if self._arrays is not None:
+            return list(self._arrays)
+        self._close()
+        os.replace(self._temporary, str(self._path))  # nobody sees a part of it
+        places = zip(self._begin, self._shapes, strict=False)
+        return [Left(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
+
+    def drop(self) -> None:
+        """Forget the arrays, unless they are done."""
+        if self._handle >= 0:
+            self._close()
+            remove([self._temporary])
+
+    def _take_back(self) -> None:
+        """Keep here what was written: there is no more room."""
+        self._arrays = [np.zeros(shape) for shape in self._shapes]
+        for array, begin in zip(self._arrays, self._begin, strict=False):
+            os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
+        self.drop()
+
+    def _close(self) -> None:
+        os.close(self._handle)
+        self._handle = -1
+
+
+def rows_of(given: Given, first: int, last: int) -> Given:
+    """Some rows of an array, or where they are."""
+    if not isinstance(given, Left):
+        return given[first:last]
+    width = math.prod(given.shape[1:])
+    return given._replace(begin=given.begin + 8 * first * width, shape=(last - first, *given.shape[1:]))
 
 
 def put(given: Given, out: np.ndarray) -> None:

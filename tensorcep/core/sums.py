@@ -14,6 +14,8 @@ import numpy as np
 LEAF = 1 << 18
 # A half has a multiple of so many numbers, and numpy adds so few of them without halving.
 UNROLLED = 8
+# Lines that are copied at a time.
+LINES = 1 << 11
 
 
 def leaves(n: int, most: int = LEAF) -> Iterator[tuple[int, int]]:
@@ -43,6 +45,21 @@ def _half(size: int) -> int:
 def total(n: int, part: Callable[[slice], np.ndarray]) -> float:
     """The sum of n numbers, of which `part` gives those of a slice."""
     return joined((np.add.reduce(part(slice(a, b))) for a, b in leaves(n)), n)
+
+
+def sum_of_lines(lines: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """``lines[which].sum(axis=0)`` of some lines (n,) bool of an array (n, P), of which few are copied at a time.
+
+    numpy adds one line after the other, unless they are of one number.
+    """
+    if lines.shape[1] == 1:
+        return np.asarray(lines[which].sum(axis=0))
+    if which.all():
+        return np.asarray(lines.sum(axis=0))
+    places, found = np.flatnonzero(which), np.zeros((0, lines.shape[1]))
+    for first in range(0, len(places), LINES):
+        found = np.concatenate([found, lines[places[first : first + LINES]]]).sum(axis=0, keepdims=True)
+    return found[0] if len(found) else np.zeros(lines.shape[1])
 
 
 def mean_square(values: np.ndarray) -> float:

@@ -7,6 +7,7 @@ partition are told the places of its labels among all. Nothing but labels and co
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
         level = [delayed(_merged, pure=True)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     told = [delayed(_recoded, pure=True)(part, level[0]) for part in coded]
     labels, *parts = cluster.results([level[0], *told], WHAT)
+    cluster.client.run(_give_back)
     if not any(len(codes) for codes, _ in parts):
         fail_value("X must have at least one line; got none.")
     found: dict[Any, Any] = {}
@@ -70,6 +72,13 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
     if named:
         found[value] = pd.concat([values for _, values in parts], ignore_index=True)
     return pd.DataFrame(found, copy=False)
+
+
+def _give_back() -> None:
+    """Give the system the memory that was needed to read files."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
 
 
 def _coded(part: pd.DataFrame, modes: list[Any], value: Any, named: bool) -> Coded:

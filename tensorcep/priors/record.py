@@ -11,6 +11,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.mode_laws import Slopes
 from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.sums import sum_of_lines
 
 
 class Coupled(NamedTuple):
@@ -173,9 +174,9 @@ def moments_per_mode(
     mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Means (n, R) of the rows of each mode that have entries, and the sum of their covariances (R, R)."""
-    first = offsets(shape)
-    rows = [a + np.flatnonzero(seen[a:b]) for a, b in itertools.pairwise(first)]
-    return [mean[i] for i in rows], [unpack(cov[i].sum(axis=0), mean.shape[1]) for i in rows]
+    own = [slice(a, b) for a, b in itertools.pairwise(offsets(shape))]
+    sums = [unpack(sum_of_lines(cov[k], seen[k]), mean.shape[1]) for k in own]
+    return [mean[k][seen[k]] for k in own], sums
 
 
 def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:

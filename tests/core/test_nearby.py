@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tensorcep.core import nearby
-from tensorcep.core.nearby import TAKEN, Desk, Left, leave, put, remove, remove_after
+from tensorcep.core.nearby import TAKEN, Desk, Left, Sheet, leave, put, remove, remove_after, rows_of
 
 ROWS, SQUARES = np.random.default_rng(0).normal(size=(3000, 5)), np.arange(3000.0)
 
@@ -53,6 +53,58 @@ def test_what_cannot_or_need_not_be_left_is_given_as_it_is(tmp_path: Path, path:
     out = np.empty_like(array)
     put(given, out)
     np.testing.assert_array_equal(out, array)
+
+
+def filled(sheet: Sheet) -> None:
+    """Rows and squares, some at a time."""
+    for a in range(0, 3000, 700):
+        sheet.put(0, a, ROWS[a : a + 700])
+        sheet.put(1, a, SQUARES[a : a + 700])
+
+
+def check_filled(given: list[nearby.Given]) -> None:
+    for one, array in zip(given, (ROWS, SQUARES), strict=True):
+        found = np.zeros_like(array)
+        put(one, found)
+        np.testing.assert_array_equal(found, array)
+        part = np.zeros_like(array[100:1200])
+        put(rows_of(one, 100, 1200), part)
+        np.testing.assert_array_equal(part, array[100:1200])
+
+
+@pytest.mark.parametrize("path", ["a", None, "no/folder/a"])
+def test_arrays_that_are_made_some_rows_at_a_time_have_the_same_bits(tmp_path: Path, path: str | None) -> None:
+    sheet = Sheet(None if path is None else str(tmp_path / path), [ROWS.shape, SQUARES.shape])
+    filled(sheet)
+    assert not (tmp_path / "a").exists()  # nobody sees a part of it
+    given = sheet.done()
+    sheet.drop()
+    assert all(isinstance(one, Left) is (path == "a") for one in given)
+    check_filled(given)
+
+
+def test_arrays_for_which_there_is_no_more_room_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = os.pwrite, list[int]()
+
+    def full(handle: int, bits: Any, at: int) -> int:
+        calls.append(at)
+        if len(calls) > 5:
+            raise OSError("no room")
+        return real(handle, bits[:5000], at)  # a part of what is asked for
+
+    monkeypatch.setattr(nearby.os, "pwrite", full)
+    sheet = Sheet(str(tmp_path / "a"), [ROWS.shape, SQUARES.shape])
+    filled(sheet)
+    check_filled(sheet.done())
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_that_nobody_has_finished_leave_no_file(tmp_path: Path) -> None:
+    sheet = Sheet(str(tmp_path / "a"), [ROWS.shape])
+    sheet.put(0, 0, ROWS[:10])
+    assert len(list(tmp_path.iterdir())) == 1
+    sheet.drop()
+    assert not list(tmp_path.iterdir())
 
 
 def test_file_that_ends_early_is_a_file_that_is_gone(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         stored=stored,
         share=first_share(problem),
     )
-    refresh_numbers(0, n_rows, state)
+    refresh_numbers(0, n_rows, state, executor)
     if orders is not None:
         state = state._replace(square=first_square(state, orders, problem, executor))
     state = _with_latent(state, problem, executor)
@@ -132,7 +132,7 @@ def _with_sites(
         return state
     if augmentation.matched or not state.weighted or len(problem.entries.known):
         state = _with_latent(state, problem, executor)
-    if before is not None and hold_back(before, state, problem):
+    if before is not None and hold_back(before, state, problem, executor):
         state = _with_latent(state, problem, executor)
     if state.weighted:
         second = whole_second_moments(state, problem, executor)

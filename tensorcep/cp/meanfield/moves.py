@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.executor import Executor
 from tensorcep.cp.meanfield.rows import refresh_numbers
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.state import MeanFieldState
@@ -36,7 +37,7 @@ def before_move(k: int, state: MeanFieldState) -> Before:
     return Before(k, state.rows.mean[chunks[0] : chunks[-1]].copy(), state.f)
 
 
-def hold_back(before: Before, state: MeanFieldState, problem: Problem) -> bool:
+def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor: Executor) -> bool:
     """Shorten the moves of the rows of a mode, in place, until no latent value moves by more than FARTHEST.
 
     Returns whether a row was held back; latent values are then to be computed again.
@@ -50,7 +51,7 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem) -> bool:
     mine = state.rows.mean[first : first + len(farthest)]
     mine[:] = before.means + (FARTHEST / farthest)[:, None] * (mine - before.means)
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
-    refresh_numbers(first, first + len(farthest), state)
+    refresh_numbers(first, first + len(farthest), state, executor)
     return True
 
 

@@ -17,42 +17,51 @@ from tensorcep.cp.meanfield.columns import Order, Orders
 from tensorcep.cp.meanfield.sites import targets_of_rows
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
+from tensorcep.cp.meanfield.update import Update, offsets_of, update_chunks, update_natural
 from tensorcep.cp.model import sum_chunks, sum_products
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import rows_together
 from tensorcep.cp.rows import refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, second_moments
+from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import of_mode
 
 
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
     """The optimal q of every row of mode k, every entry counting `power` times."""
     rows, chunks, precision = state.rows, state.by_row.chunks[k], state.precision(power)
+    first, last = int(chunks[0]), int(chunks[-1])
+    mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
+    series, before, at_once = state.prior.of_series(k), rows.mean[mine], False
+    update = _update_of(k, precision, state, problem)
     seconds, means = sources(k, state, problem, executor)
     if state.stored is not None:
         state = _with_stored_sums(k, state, (seconds, means), executor)
     else:
-        target = targets_of_rows(state.sites, problem).ravel()
+        target, width = targets_of_rows(state.sites, problem).ravel(), state.sum_Z2.shape[1]
         both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (target, means, state.sum_yz))
-        width = state.sum_Z2.shape[1]
-        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, both, scratch=lambda: (np.empty(width),))
-    first, last = int(chunks[0]), int(chunks[-1])
-    mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
+        at_once, record = executor.updates_rows and series is None, (chunks, state.by_row, both)
+        before = before.copy() if at_once and state.orders is not None else before
+        kernel, more = (update_chunks, (update, rows)) if at_once else (sum_chunks, ())
+        executor.run(kernel, 0, len(chunks) - 1, *record, *more, scratch=lambda: (np.empty(width),))
     # what the square owes to the columns that are clamped in this mode stays
-    offset = _offsets(mine, state)
-    rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, state)
-    linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
-    series = state.prior.of_series(k)
+    offset = offsets_of(state.sum_Z2[mine], P, update.n_clamped)
+    rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, before, state)
     if series is not None:
+        linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
         found = rows_together(series.links, state.sum_Z2[mine, :P], linear, first, rows, precision)
         state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
-    else:
-        prior_Lam, prior_eta = (of_mode(part, k, problem.shape) for part in (state.prior.now.Lam, state.prior.now.eta))
-        rows.Lam[mine] = prior_Lam + precision * state.sum_Z2[mine, :P]
-        rows.eta[mine] = prior_eta + precision * linear
+    elif not at_once:
+        update_natural(update, state.sum_Z2[mine], state.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
         refresh_rows(rows, first, last, executor)
-    refresh_numbers(first, last, state)
-    return state._replace(square=rest + _square_of_rows(mine, offset, state))
+    refresh_numbers(first, last, state, executor)
+    return state._replace(square=rest + _square_of_rows(mine, offset, rows.mean[mine], state))
+
+
+def _update_of(k: int, precision: float, state: MeanFieldState, problem: Problem) -> Update:
+    prior, shape = state.prior, problem.shape
+    Lam, eta, mean = (of_mode(lines, k, shape) for lines in (prior.now.Lam, prior.now.eta, prior.mean))
+    return Update(precision, Lam, eta, mean, 0 if state.orders is None else state.orders.n_clamped)
 
 
 def sources(k: int, state: MeanFieldState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
@@ -105,27 +114,19 @@ def whole_second_moments(state: MeanFieldState, problem: Problem, executor: Exec
     return out
 
 
-def refresh_numbers(first: int, last: int, state: MeanFieldState) -> None:
+def refresh_numbers(first: int, last: int, state: MeanFieldState, executor: Executor) -> None:
     """Second moments, and means, of the packed rows first:last."""
     rows, P = state.rows, state.rows.cov.shape[1]
-    second_moments(first, last, rows.mean, rows.cov, state.numbers)
     if state.orders is not None:
         state.numbers[first:last, P:-1] = rows.mean[first:last]
+    executor.run(second_moments, first, last, rows.mean, rows.cov, state.numbers, align=LANES)
 
 
-def _offsets(mine: slice, state: MeanFieldState) -> np.ndarray | None:
-    """Sums over the entries of E[z c], (n, Q); None where no column is clamped."""
-    if state.orders is None:
-        return None
-    P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
-    return state.sum_Z2[mine, P:].reshape(-1, state.orders.n_clamped, Q).sum(axis=1)
-
-
-def _square_of_rows(mine: slice, offset: np.ndarray | None, state: MeanFieldState) -> float:
-    """E[sum of f^2] over the entries but for c^2, from the sums of the rows."""
+def _square_of_rows(mine: slice, offset: np.ndarray | None, mean: np.ndarray, state: MeanFieldState) -> float:
+    """E[sum of f^2] over the entries but for c^2, from the sums of the rows and their means (n, Q)."""
     P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
     square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ times_in_sum(Q)
-    return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", state.rows.mean[mine], offset))
+    return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", mean, offset))
 
 
 def first_square(state: MeanFieldState, orders: Orders, problem: Problem, executor: Executor) -> float:
@@ -144,4 +145,5 @@ def first_square(state: MeanFieldState, orders: Orders, problem: Problem, execut
     state = state._replace(sum_Z2=sums[0])
     mine = slice(chunks[0], chunks[-1])
     clamped = float((sums[1] @ times_in_sum(orders.n_clamped)).sum())
-    return _square_of_rows(mine, _offsets(mine, state), state) + clamped
+    offset = offsets_of(state.sum_Z2[mine], state.rows.Lam.shape[1], orders.n_clamped)
+    return _square_of_rows(mine, offset, state.rows.mean[mine], state) + clamped

@@ -71,7 +71,7 @@ class Drawing:
         rows = self._rows.coming(room.kind, room.mode)
 
         def call(i: int, *given: Any) -> Call:
-            return shares[i], draw, *given, *rest(i), rows.new_path()
+            return shares[i], draw, *given, *rest(i), rows.files.new_path()
 
         read, what = self._read(room, draw.columns.order), f"rows-of-mode-{room.mode}"
         running = self._rows.begin_tasks(draw_ranges, read, len(shares), call, what, at)

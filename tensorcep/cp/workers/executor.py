@@ -1,10 +1,10 @@
 """An executor whose sums over entries are made on the workers of a cluster; all else runs on threads here.
 
 Rows are here. Of each mode they go to the workers when they have changed, and the new rows, or the sums, of every range
-of rows come back. Rows that workers draw they have from each other (`drawing`). What entries say where that changes
-(auxiliary variables) is here, too: its draws and the squares that it follows from are made by the workers, and each
-range of rows gets its own, in its order. Kernels, entries and orders of additions are those of one process, and so are
-the bits.
+of rows come back. Rows that workers draw (`drawing`) or update (`summing`) they have from each other. What entries say
+where that changes (auxiliary variables) is here, too: its draws and the squares that it follows from are made by the
+workers, and each range of rows gets its own, in its order. Kernels, entries and orders of additions are those of one
+process, and so are the bits.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Kernel, ThreadExecutor
 from tensorcep.core.held import Call, Held
-from tensorcep.core.nearby import Left, put, remove
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.chains import draw_parts
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.streams import CHAINS
+from tensorcep.cp.meanfield.update import update_chunks
 from tensorcep.cp.model import sum_chunks, sum_squares
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.drawing import Drawing, Room
@@ -36,8 +36,9 @@ from tensorcep.cp.workers.passing import Passing
 from tensorcep.cp.workers.sent import SentRows, Sources
 from tensorcep.cp.workers.shelf import Shelf
 from tensorcep.cp.workers.store import Order
-from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, sum_ranges, unless_one
-from tensorcep.kernels.rows import arrange
+from tensorcep.cp.workers.summing import Place, Summing
+from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, unless_one
+from tensorcep.kernels.rows import arrange, second_moments
 
 # Sources that were arranged last: those of one update at most.
 ARRANGED = 4
@@ -71,7 +72,7 @@ class ClusterExecutor:
         self._cluster, self._folder, self._n_parts = cluster, folder, 1
         self._rows = SentRows(cluster)
         self._passing, self._drawing = Passing(cluster, folder, shelf, self._rows), Drawing(cluster, self._rows)
-        self._local = ThreadExecutor(n_threads)
+        self._summing, self._local = Summing(cluster, self._rows), ThreadExecutor(n_threads)
         self._first: np.ndarray | None = None
         self._problem: Problem | None = None
         self._ranges: dict[int, tuple[Any, list[list[Range]]]] = {}
@@ -79,12 +80,14 @@ class ClusterExecutor:
         self._arranged: list[Arranged] = []
         self._drawn: list[tuple[Any, KernelName, bool]] = []
         self._entries: dict[tuple[int, int], tuple[np.ndarray, Held]] = {}
-        self._own_workers, self.makes_sources, self._lock = False, False, threading.Lock()
+        self.makes_sources = self.updates_rows = self._own_workers = False
+        self._lock = threading.Lock()
 
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
         self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
-        self.makes_sources = True
+        self.makes_sources = self.updates_rows = True
+        self._summing.close()
         self._passing.begin(problem)
         self._rows.begin(self._first)
         known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
@@ -95,6 +98,7 @@ class ClusterExecutor:
         """End the threads, and let the workers forget the rows."""
         self._local.close()
         self._passing.close()
+        self._summing.close()
         self._rows.close()
         self._blocks.clear()
         self._entries.clear()
@@ -130,9 +134,9 @@ class ClusterExecutor:
             self._draw(*record[1:])
             return
         self.settle()
-        if self._passing.run(kernel, record, scratch):
+        if self._passing.run(kernel, record, scratch) or self._summing.knows(kernel, first, last, record):
             return
-        if self._first is not None and kernel is sum_chunks:
+        if self._first is not None and kernel in (sum_chunks, update_chunks):
             self._sum(*record)
         elif self._problem is not None and kernel is sum_squares and record[0] is self._problem.entries.rows:
             self._squares(*record)
@@ -142,6 +146,8 @@ class ClusterExecutor:
             self._local.run(kernel, first, last, *record, align=align, scratch=scratch)
             if kernel is arrange:
                 self._remember(first, last, *record)
+            elif kernel is second_moments:
+                self._summing.are_there(first)
 
     def _remember(self, first: int, last: int, numbers: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
         known = next((one for one in self._arranged if one.out is out), None)
@@ -179,8 +185,8 @@ class ClusterExecutor:
         self._drawing.draw(rows, draw, shares, lambda i: (*lines, sizes, sites[i]), at)
         self._arranged.clear()
 
-    def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any) -> None:
-        """Sums of the rows of a mode, in place; the arguments are those of `sum_chunks`."""
+    def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any, *rows: Any) -> None:
+        """Sums of the rows of a mode, and the rows, in place; the arguments are those of `update_chunks`."""
         (weight, seconds, out), (target, means, linear) = sums
         offset, stay = int(chunks[0]), self._stays(target)
         mode, start, entry = self._mode_at(offset), by_row.start, by_row.entry
@@ -191,17 +197,14 @@ class ClusterExecutor:
         for share in shares:
             mine = [entry[int(start[offset + one.first]) : int(start[offset + one.last])] for one in share]
             sites.append([None if stay else self._kept((unless_one(weight[one]), target[one])) for one in mine])
-
-        def call(i: int, *rows: Any) -> Call:
-            return shares[i], *rows, sites[i], self._rows.desk.new_path()
-
-        told = self._rows.run(sum_ranges, read, len(shares), call, f"sums-of-mode-{mode}")
+        place = Place(mode, offset, shares, sites)
+        if rows:
+            given = enumerate(rows[0].lines)
+            lines = [one if len(one) == 1 else self._sent(f"line {n}", mode, one) for n, one in given]
+            self._summing.update(place, read, (out, linear), rows[0], rows[1], lines)
+        else:
+            self._summing.sums(place, read, (out, linear))
         self._arranged.clear()
-        for one, found in zip(ranges, itertools.chain.from_iterable(told), strict=True):
-            for whole, some in zip((out, linear), found, strict=True):
-                put(some, whole[offset + one.first : offset + one.last])
-                self._cluster.received += some.nbytes
-            remove({some.path for some in found if isinstance(some, Left)})
 
     def _stays(self, target: np.ndarray) -> bool:
         """Whether what the entries say is their values, each with the weight 1."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import threading
@@ -124,6 +125,18 @@ def open_part(path: str, kind: type[Record]) -> Record:
             _OPEN[path] = _opened(path, kind)
         found: Record = _OPEN[path]
         return found
+
+
+def close_part(path: str) -> None:
+    """Give the memory of a record back that has been read; the system has its files, and reads them again."""
+    with _LOCK:
+        found = _OPEN.get(path, ())
+    for array in found:
+        mapped = array.base
+        while isinstance(mapped, np.ndarray):
+            mapped = mapped.base
+        if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _opened(path: str, kind: Any) -> Any:

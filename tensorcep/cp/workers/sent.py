@@ -24,48 +24,61 @@ from tensorcep.cp.workers.tasks import Given
 from tensorcep.kernels.digest import digest
 
 
+class Files:
+    """Files that rows of some kinds are in; they go when all of these are let go of, or forgotten."""
+
+    def __init__(self, desk: Desk):
+        self._desk, self._paths, self.needed = desk, list[str](), set[str]()
+        weakref.finalize(self, remove, self._paths)
+
+    def new_path(self) -> str | None:
+        """Where these rows, or some of them, may be left; None where they are sent."""
+        path = self._desk.new_path()
+        if path is not None:
+            self._paths.append(path)
+        return path
+
+    def let_go(self, name: str) -> list[str]:
+        """Rows of this name need them no longer; gives the files that nobody needs."""
+        self.needed.discard(name)
+        gone = [] if self.needed else list(self._paths)
+        if gone:
+            self._paths.clear()
+        return gone
+
+
 class HeldRows(Held):
     """The rows of a mode: here, or not yet."""
 
-    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, desk: Desk, futures: list[Any] | None = None):
+    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, files: Files):
         super().__init__(None, name)
-        self.rows, self.future, self._cluster, self.is_known, self.digest = rows, futures, cluster, False, 0
-        self._desk, self._left = desk, list[str]()
-        weakref.finalize(self, remove, self._left)
+        self.rows, self._cluster, self.is_known, self.digest, self.files = rows, cluster, False, 0, files
+        files.needed.add(name)
 
     def know(self) -> None:
         """The rows are those here, from now on."""
-        self.is_known, self.digest = True, _digest(self.rows)
+        self.is_known, self.digest = True, digest_of(self.rows)
 
     def is_of(self, rows: np.ndarray) -> bool:
         """Whether these have the same bits."""
-        return self.is_known and self.rows.shape == rows.shape and self.digest == _digest(rows)
+        return self.is_known and self.rows.shape == rows.shape and self.digest == digest_of(rows)
 
     @property
     def value(self) -> list[Piece]:
         """As `Held.value`."""
         if not self.is_known:
             raise UnknownError(self.name)
-        path = self.new_path()
-        (given,) = leave(path, (self.rows,))
+        (given,) = leave(self.files.new_path(), (self.rows,))
         self._cluster.sent += 0 if isinstance(given, Left) else self.rows.nbytes
         return [Piece(0, given)]
 
-    def new_path(self) -> str | None:
-        """Where these rows, or some of them, may be left; None where they are sent."""
-        path = self._desk.new_path()
-        if path is not None:
-            self._left.append(path)
-        return path
-
-    def let_go(self) -> None:
-        """Nobody needs them any more than what is here."""
+    def let_go(self) -> list[str]:
+        """Nobody needs them any more than what is here; gives the files that nobody needs either."""
         self.future = None
-        remove(self._left)
-        self._left.clear()
+        return self.files.let_go(self.name)
 
 
-def _digest(rows: np.ndarray) -> int:
+def digest_of(rows: np.ndarray) -> int:
     return int(digest(np.ascontiguousarray(rows).reshape(-1).view(np.uint64)))
 
 
@@ -88,6 +101,7 @@ class SentRows:
         self._has: dict[str, dict[tuple[str, int], str]] = {}
         self._stores: dict[str | None, Held] = {}
         self._begun: set[Running] = set()
+        self._gone: list[str] = []
 
     def begin(self, first: np.ndarray) -> None:
         """From now on rows are those of a problem, whose modes begin there."""
@@ -102,7 +116,7 @@ class SentRows:
 
     def close(self) -> None:
         """Let workers forget the rows."""
-        self._rows, self._has, self._stores, self._begun = {}, {}, {}, set()
+        self._rows, self._has, self._stores, self._begun, self._gone = {}, {}, {}, set(), []
         self.desk.close()
 
     def look(self, kind: str, rows: np.ndarray, but: int | None = None) -> None:
@@ -114,7 +128,7 @@ class SentRows:
             if k < len(known) and known[k].is_of(rows[a:b]):
                 known[k].rows = rows[a:b]
                 continue
-            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster, self.desk)
+            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster, Files(self.desk))
             held.know()
             known[k:] = [held, *known[k + 1 :]]
 
@@ -124,9 +138,10 @@ class SentRows:
         names = tuple(one.name if k in modes else None for k, one in enumerate(known))
         return Sources((Source(what, kind, names, orders),), {(kind, k): known[k] for k in modes})
 
-    def coming(self, kind: str, mode: int) -> HeldRows:
+    def coming(self, kind: str, mode: int, files: Files | None = None) -> HeldRows:
         """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
-        return HeldRows(self._cluster.new_name(), self._rows[kind][mode].rows, self._cluster, self.desk)
+        files = Files(self.desk) if files is None else files
+        return HeldRows(self._cluster.new_name(), self._rows[kind][mode].rows, self._cluster, files)
 
     def follow(self, kind: str, mode: int, held: HeldRows, futures: list[Any] | None) -> None:
         """From now on the rows of a mode are those that these tasks make."""
@@ -142,10 +157,11 @@ class SentRows:
         at: int | None = None,
     ) -> Running:
         """Begin n tasks that read these rows; `call` makes the arguments of one from what it is given of them."""
-        where = self._cluster.turns(n, at)
+        where, (gone, self._gone) = self._cluster.turns(n, at), (self._gone, [])
 
         def given(i: int, whole: bool) -> Call:
-            return call(i, *self._given(sources, where[i], whole))
+            told, blocks, store = self._given(sources, where[i], whole)
+            return call(i, told._replace(gone=tuple(gone[i::n])), blocks, store)
 
         calls = [given(i, False) for i in range(n)]
         running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
@@ -196,4 +212,8 @@ class SentRows:
         for kind, known in self._rows.items():
             for k, rows in enumerate(known):
                 if rows.is_known and all(has.get((kind, k)) == rows.name for has in every):
-                    rows.let_go()
+                    self.discard(rows.let_go())
+
+    def discard(self, paths: list[str]) -> None:
+        """Have files removed by the tasks that are next."""
+        self._gone += paths

@@ -54,6 +54,19 @@ class Piece(NamedTuple):
     first: int
     rows: Given
 
+    @property
+    def n(self) -> int:
+        """How many rows it has."""
+        return self.rows.shape[0]
+
+    def width(self, _: str) -> tuple[int, ...]:
+        """The shape of a row of this kind."""
+        return self.rows.shape[1:]
+
+    def fill(self, _: str, out: np.ndarray) -> None:
+        """Put the rows of this kind in place."""
+        put(self.rows, out)
+
 
 class Block(NamedTuple):
     """What is given of the rows of a mode: their kind, the mode, and their name."""
@@ -120,12 +133,12 @@ class Store:
         if any(isinstance(one, Told) and one.lacks for one in given):
             raise LackingError
         pieces = [one.value if isinstance(one, Told) else one for one in given]
-        rows = self._to_write(block.kind, first, pieces[0].rows.shape[1:])
+        rows = self._to_write(block.kind, first, pieces[0].width(block.kind))
         rows.names[block.mode] = None
         for piece in pieces:
             begin = first[block.mode] + piece.first
             try:
-                put(piece.rows, rows.array[begin : begin + piece.rows.shape[0]])
+                piece.fill(block.kind, rows.array[begin : begin + piece.n])
             except FileNotFoundError:
                 raise LackingError from None
         rows.names[block.mode] = block.name

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.nearby import Given as Numbers
-from tensorcep.core.nearby import leave
+from tensorcep.core.nearby import leave, put, remove
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, room_for
 from tensorcep.cp.model import EntriesByRow, sum_products
-from tensorcep.cp.workers.parts import Part, cuts_of, open_part, write_part
+from tensorcep.cp.workers.parts import Part, close_part, cuts_of, open_part, write_part
 from tensorcep.cp.workers.store import Block, Source, Store
 
 
@@ -56,14 +56,18 @@ class Given(NamedTuple):
         The first packed row of every mode.
     blocks : tuple of Block
         What is given, in this order.
+    gone : tuple of str
+        Files that nobody needs any more, which the task removes: that takes about as long as to read them.
     """
 
     sources: tuple[Source, ...]
     first: tuple[int, ...]
     blocks: tuple[Block, ...]
+    gone: tuple[str, ...] = ()
 
     def read(self, blocks: list[Any], store: Store) -> Any:
         """As `Store.reading`."""
+        remove(self.gone)
         return store.reading(self.sources, self.first, self.blocks, blocks)
 
 
@@ -99,8 +103,21 @@ class Drawn(NamedTuple):
     rows: Numbers
     squares: Numbers
 
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return self.rows.shape[0]
 
-def _own(sites: Sites | None, part: Part) -> Sites:
+    def width(self, _: str) -> tuple[int, ...]:
+        """As `Piece.width`."""
+        return self.rows.shape[1:]
+
+    def fill(self, _: str, out: np.ndarray) -> None:
+        """As `Piece.fill`."""
+        put(self.rows, out)
+
+
+def own_sites(sites: Sites | None, part: Part) -> Sites:
     """Weights and targets in arrays that may be written: for others kernels would compile again."""
     if sites is None:
         return None, part.value
@@ -134,10 +151,11 @@ def draw_ranges(
         for one, own in zip(ranges, sites, strict=True):
             part, first, last = open_part(one.path, Part), one.first, one.last
             end = part.start[1:] if sizes is None else part.start[:-1] + sizes[first:last]
-            weight, target = _own(own, part)
+            weight, target = own_sites(own, part)
             entries = (0, NOTHING if weight is None else weight, target)
             record = (source, columns, entries, *prior, precision, draw.key, fit, drawn[first - begin : last - begin])
             draw_rows(first, last, -first, (part.start, end, part.others), *record, room, at)
+            close_part(one.path)
     return Drawn(begin, *leave(path, (drawn, fit[begin:])))
 
 
@@ -163,11 +181,12 @@ def sum_ranges(
 def _sums(where: Range, sources: list[np.ndarray], sites: Sites | None) -> list[np.ndarray]:
     part, n = open_part(where.path, Part), where.last - where.first
     N, none = len(part.others), np.zeros(0, dtype=np.int64)
-    weight, target = _own(sites, part)
+    weight, target = own_sites(sites, part)
     lists = part.start, part.start[1:], np.arange(N, dtype=np.int32), np.empty(0), part.others
     by_row = EntriesByRow(*lists, (none,) * (part.others.shape[1] + 1))
     sums = []
     for source, numbers in zip(sources, (np.ones(N) if weight is None else weight, target), strict=True):
         sums.append(np.zeros((n, source.shape[1])))
         sum_products(0, n, by_row, numbers, source, sums[-1], np.empty(source.shape[1]))
+    close_part(where.path)
     return sums

@@ -38,10 +38,10 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     there = state.rows.mean[near].copy()
     f = latent_at(p.entries, state.rows.mean, state.columns, executor)
     state = state._replace(sites=state.sites._replace(f=f))
-    assert hold_back(before, state, p)
+    assert hold_back(before, state, p, executor)
     f = latent_at(p.entries, state.rows.mean, state.columns, executor)
     state = state._replace(sites=state.sites._replace(f=f))
-    assert not hold_back(before, state, p)
+    assert not hold_back(before, state, p, executor)
     np.testing.assert_array_equal(state.rows.mean[near], there)
     assert np.abs(f - before.f).ravel()[:n].max() == pytest.approx(FARTHEST)
     eta = unpack(state.rows.Lam, p.rank)[far] @ state.rows.mean[far]
