@@ -66,14 +66,31 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     """
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
-    lines = lexical_lines(coords, tuple(shape))
-    rows, permutation = np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, lines.dtype)
-    values, weight = np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
-    for lanes, number in ((rows[-1:], 0), (values[-1:], 0.0), (weight, 1.0)):
-        lanes[...] = number
-    lay_out(lines, first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    sorted_lines, other = lexical_lines(coords, tuple(shape), spare=n_blocks * LANES - n)
+    rows, permutation = _rows_and_places(other, n, n_blocks, order)
+    values, weight = _values_and_weights(sorted_lines, n_blocks)
+    rows[-1:] = 0
+    lay_out(sorted_lines[:n], first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    values.ravel()[n:] = 0.0
+    weight[...] = 1.0
     weight.ravel()[n:] = 0.0
     return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), permutation, first)
+
+
+def _rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits."""
+    size = n_blocks * order * LANES
+    if room.dtype != np.int32:
+        return np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, room.dtype)
+    return room.ravel()[:size].reshape(n_blocks, order, LANES), room.ravel()[size : size + n]
+
+
+def _values_and_weights(room: np.ndarray, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for values and weights in lanes, in the memory of lines that have as many bytes."""
+    if room.dtype != np.int32 or room.shape[1] != 4:
+        return np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
+    values, weight = room.view(np.float64).ravel().reshape(2, n_blocks, LANES)
+    return values, weight
 
 
 def chunk_starts(n: int, order: int, n_blocks: int, n_rows: int) -> np.ndarray:

@@ -153,7 +153,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     change = relative_change(chains.factors, old)
     del old  # a draw may be kept in its place
     if left_out is not None:
-        uneven, (given, likelihood) = None if even else of_held(state), state.told_at(left_out.place, problem)
+        uneven, (given, likelihood) = None if even else of_held(state), state.told_of(left_out, problem)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, likelihood, uneven)
         held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
@@ -209,7 +209,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
     if state.uneven is not None:
         return _sweep_uneven(c, state, state.uneven, problem, even, executor)
     n = float(len(problem.entries.permutation) if problem.power is None else problem.power.sum())
-    n -= float(problem.weights.ravel()[state.held.place].sum()) if state.leaves_out else 0.0  # type: ignore[union-attr]
+    n -= state.left_out_of(problem)
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)
     squares = max(0.0, float(draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out).sum()))
