@@ -127,6 +127,16 @@ class EntriesByRow(NamedTuple):
     chunks: tuple[np.ndarray, ...]
 
 
+NO_ENTRIES = EntriesByRow(
+    start=np.zeros(1, dtype=np.int64),
+    end=np.zeros(0, dtype=np.int64),
+    entry=np.zeros(0, dtype=np.int32),
+    value=np.zeros(0),
+    others=np.zeros((0, 0), dtype=np.int32),
+    chunks=(),
+)
+
+
 def entries_by_row(
     entries: Entries, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:

@@ -54,7 +54,7 @@ from tensorcep.cp.gibbs.held_out import (
 from tensorcep.cp.gibbs.noise_law import noise_law_of, with_factors
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
-from tensorcep.cp.gibbs.state import GibbsState
+from tensorcep.cp.gibbs.state import GibbsState, without_lists
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.student import ratio_of_student, told_by_held
 from tensorcep.cp.gibbs.uneven import (
@@ -142,9 +142,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
         state = with_weights(state, problem, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
-    state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
-    state = state._replace(leaves_out=left_out is not None)
+    state = state._replace(chains=chains, leaves_out=left_out is not None)
     even = sweeps < EVEN_SHARE * options.burn_in
     if chains.sites is None:
         score = np.array(executor.apart(_sweep_chain, len(chains.factors), state, problem, even))
@@ -288,6 +287,7 @@ GIBBS = Method(
     takes_pairs=True,
     takes_limits=True,
     takes_levels=True,
+    ended=without_lists,
 )
 PG_GIBBS = replace(
     GIBBS,

@@ -12,6 +12,7 @@ from tensorcep.cp.gibbs.chains import Chains
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
+from tensorcep.cp.model import NO_ENTRIES
 from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
 from tensorcep.cp.predict import with_parameter
 from tensorcep.cp.problem import Problem
@@ -117,3 +118,8 @@ class GibbsState(NamedTuple):
             return likelihood, self.theta_at(place)
         found, theta = with_parameter(likelihood, EntryTheta(self.chains.theta))
         return found, np.broadcast_to(theta.values, (len(theta.values), len(place)))
+
+
+def without_lists(state: GibbsState | None) -> GibbsState | None:
+    """The state, if there is one, without the lists of the entries."""
+    return state if state is None else state._replace(chains=state.chains._replace(by_row=NO_ENTRIES))
