@@ -15,6 +15,7 @@ from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.core.packing import offsets
 from tensorcep.core.sorting import lexical_lines
+from tensorcep.cp.in_lines import rows_and_places, values_and_weights
 from tensorcep.kernels.listing import lay_out, list_rows
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, dot, multiply
@@ -67,30 +68,14 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
     sorted_lines, other = lexical_lines(coords, tuple(shape), spare=n_blocks * LANES - n)
-    rows, permutation = _rows_and_places(other, n, n_blocks, order)
-    values, weight = _values_and_weights(sorted_lines, n_blocks)
+    rows, permutation = rows_and_places(other, n, n_blocks, order)
+    values, weight = values_and_weights(sorted_lines, n_blocks)
     rows[-1:] = 0
     lay_out(sorted_lines[:n], first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
     values.ravel()[n:] = 0.0
     weight[...] = 1.0
     weight.ravel()[n:] = 0.0
     return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), permutation, first)
-
-
-def _rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits."""
-    size = n_blocks * order * LANES
-    if room.dtype != np.int32:
-        return np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, room.dtype)
-    return room.ravel()[:size].reshape(n_blocks, order, LANES), room.ravel()[size : size + n]
-
-
-def _values_and_weights(room: np.ndarray, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for values and weights in lanes, in the memory of lines that have as many bytes."""
-    if room.dtype != np.int32 or room.shape[1] != 4:
-        return np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
-    values, weight = room.view(np.float64).ravel().reshape(2, n_blocks, LANES)
-    return values, weight
 
 
 def chunk_starts(n: int, order: int, n_blocks: int, n_rows: int) -> np.ndarray:
@@ -125,16 +110,6 @@ class EntriesByRow(NamedTuple):
     value: np.ndarray
     others: np.ndarray
     chunks: tuple[np.ndarray, ...]
-
-
-NO_ENTRIES = EntriesByRow(
-    start=np.zeros(1, dtype=np.int64),
-    end=np.zeros(0, dtype=np.int64),
-    entry=np.zeros(0, dtype=np.int32),
-    value=np.zeros(0),
-    others=np.zeros((0, 0), dtype=np.int32),
-    chunks=(),
-)
 
 
 def entries_by_row(

@@ -12,12 +12,21 @@ from tensorcep.cp.gibbs.chains import Chains
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
-from tensorcep.cp.model import NO_ENTRIES
+from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
 from tensorcep.cp.predict import with_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
+
+NO_ENTRIES = EntriesByRow(
+    start=np.zeros(1, dtype=np.int64),
+    end=np.zeros(0, dtype=np.int64),
+    entry=np.zeros(0, dtype=np.int32),
+    value=np.zeros(0),
+    others=np.zeros((0, 0), dtype=np.int32),
+    chunks=(),
+)
 
 
 class GibbsState(NamedTuple):

@@ -175,6 +175,15 @@ def test_what_is_left_out_counts_as_much_as_its_entries_do_and_nothing_after_the
         np.testing.assert_array_equal(state.told_of(state.held, problem)[0][0][1], state.held.y)
 
 
+def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
+    coords, _, y = data(rng, 600)
+    method, state = METHODS["gibbs"], sample(coords, y, 2, 2).state
+    ended = method.ended(state)
+    assert sum(part.nbytes for part in ended.chains.by_row[:5]) == 8
+    assert ended._replace(chains=ended.chains._replace(by_row=state.chains.by_row)) == state
+    assert method.ended(None) is None
+
+
 @pytest.mark.parametrize(
     ("n", "given"), [(49, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled", "weights": "equal"})]
 )
