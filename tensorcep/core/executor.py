@@ -7,10 +7,11 @@ import itertools
 import os
 import reprlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
+
+from tensorcep.core.team import Team
 
 Kernel = Callable[..., Any]
 
@@ -68,7 +69,7 @@ class ThreadExecutor:
 
     def __init__(self, n: int):
         self.n = n
-        self._pool = ThreadPoolExecutor(n) if n > 1 else None
+        self._team = Team(n) if n > 1 else None
 
     def run(
         self,
@@ -82,29 +83,27 @@ class ThreadExecutor:
         """As `Executor.run`, on up to n contiguous ranges."""
         size = last - first
         parts = min(self.n, -(-size // align))
-        if self._pool is None or parts <= 1:
+        if self._team is None or parts <= 1:
             kernel(first, last, *record, *(() if scratch is None else scratch()))
             return
         cuts = [first + min(size, align * (-(-size * t // (parts * align)))) for t in range(parts + 1)]
-        ranges = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
-        for future in [self._pool.submit(_call, kernel, a, b, record, scratch) for a, b in ranges]:
-            future.result()
+        self._team.do(_call, [(kernel, a, b, record, scratch) for a, b in itertools.pairwise(cuts) if b > a])
 
     def settle(self) -> None:
         """As `Executor.settle`; they are."""
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """As `Executor.apart`, as many at once as there are threads; of the rest each has all threads for itself."""
-        if self._pool is None:
+        if self._team is None:
             return [task(i, *args, self) for i in range(n)]
         at_once, alone = n - n % self.n, ThreadExecutor(1)
-        begun = [self._pool.submit(task, i, *args, alone) for i in range(at_once)]
-        return [one.result() for one in begun] + [task(i, *args, self) for i in range(at_once, n)]
+        done = self._team.do(task, [(i, *args, alone) for i in range(at_once)])
+        return done + [task(i, *args, self) for i in range(at_once, n)]
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._team is not None:
+            self._team.close()
 
 
 # For work that nobody gave threads to.

@@ -108,6 +108,9 @@ class Method(Generic[Prob, Opts, State]):
     of_entries : callable
         ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
         written. A problem takes it to a run from another start, so that it is there once. None: nothing.
+    ended : callable
+        ``ended(state)``: what is left of the state of a fit that has ended, for whoever tells of it: without lists of
+        the entries.
     """
 
     name: str
@@ -128,6 +131,7 @@ class Method(Generic[Prob, Opts, State]):
     takes_zeros: bool = False
     shrinks: bool = True
     of_entries: Callable[[Any], Any] = lambda state: None
+    ended: Callable[[Any], Any] = lambda state: state
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""

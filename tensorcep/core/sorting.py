@@ -28,22 +28,24 @@ def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(out[:, 1]), start[:-1]
 
 
-def lexical_lines(columns: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+def lexical_lines(columns: np.ndarray, sizes: tuple[int, ...], spare: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The lines of columns (n, K), whole numbers from 0, in lexical order, stable; the last column tells their places.
 
-    They are int32 where that holds their number, (n, K + 1).
+    They are int32 where that holds their number, (n, K + 1), the first of an array that has so many `spare` lines more;
+    the second result is another array like that one, of no meaning any more, for whoever can use its memory.
     """
-    lines = numbered_lines(columns)
-    out = np.empty_like(lines)
+    n = len(columns)
+    room = numbered_lines(columns, spare)
+    other = np.empty_like(room)
     for k in range(len(sizes) - 1, -1, -1):
-        sort_lines(lines, k, np.zeros(sizes[k] + 2, dtype=np.int64), out)
-        lines, out = out, lines
-    return lines
+        sort_lines(room[:n], k, np.zeros(sizes[k] + 2, dtype=np.int64), other[:n])
+        room, other = other, room
+    return room, other
 
 
-def numbered_lines(columns: np.ndarray) -> np.ndarray:
-    """Columns (n, K) and the number of every line."""
+def numbered_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
+    """Columns (n, K) and the number of every line, then `spare` lines of no meaning."""
     n, K = columns.shape
-    lines = np.empty((n, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
-    lines[:, :K], lines[:, K] = columns, np.arange(n, dtype=lines.dtype)
+    lines = np.empty((n + spare, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
+    lines[:n, :K], lines[:n, K] = columns, np.arange(n, dtype=lines.dtype)
     return lines

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.components import Components
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import Running
@@ -169,14 +170,15 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
         least = max(least, _share_of_main_effects(coords[:, k], rest))
     every = modes_of_products(_free(problem))
     rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
-    for part, size in zip(parts, sizes.tolist(), strict=True):
-        modes = np.flatnonzero(part)
-        if len(modes) > 1:
-            shape = [problem.shape[k] for k in modes]
-            own = _in_modes(coords, modes)
-            found = spectral_start(own, rest, shape, size, seed=problem.seed, executor=executor)
-            least = max(least, found.correlation**2)
-    return least
+    several = [(np.flatnonzero(part), size) for part, size in zip(parts, sizes.tolist(), strict=True) if part.sum() > 1]
+
+    def correlation(i: int, by: Executor) -> float:
+        modes, size = several[i]
+        own, shape = _in_modes(coords, modes), [problem.shape[k] for k in modes]
+        return spectral_start(own, rest, shape, size, seed=problem.seed, executor=by).correlation
+
+    with one_blas_thread():  # spectra of some modes may end while those of others go on
+        return max([least, *(found**2 for found in executor.apart(correlation, len(several)))])
 
 
 def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:

@@ -15,6 +15,7 @@ from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.core.packing import offsets
 from tensorcep.core.sorting import lexical_lines
+from tensorcep.cp.in_lines import rows_and_places, values_and_weights
 from tensorcep.kernels.listing import lay_out, list_rows
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, dot, multiply
@@ -66,12 +67,13 @@ def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Ent
     """
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
-    lines = lexical_lines(coords, tuple(shape))
-    rows, permutation = np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, lines.dtype)
-    values, weight = np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
-    for lanes, number in ((rows[-1:], 0), (values[-1:], 0.0), (weight, 1.0)):
-        lanes[...] = number
-    lay_out(lines, first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    sorted_lines, other = lexical_lines(coords, tuple(shape), spare=n_blocks * LANES - n)
+    rows, permutation = rows_and_places(other, n, n_blocks, order)
+    values, weight = values_and_weights(sorted_lines, n_blocks)
+    rows[-1:] = 0
+    lay_out(sorted_lines[:n], first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    values.ravel()[n:] = 0.0
+    weight[...] = 1.0
     weight.ravel()[n:] = 0.0
     return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), permutation, first)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.scratch import beside
-from tensorcep.core.sums import LEAF, Running, total
+from tensorcep.core.sums import LEAF, Running, joined, leaves, total
 from tensorcep.cp.model import Entries, latent_means
 from tensorcep.cp.problem import Problem
 from tensorcep.kernels.rows import row_moments
@@ -90,6 +90,25 @@ def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) ->
     return with_known(f, entries)
 
 
+def move_latent(f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Executor) -> float:
+    """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`.
+
+    Some move at a time, so that there is no second array of all.
+    """
+    n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
+    room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
+    for a, b in blocks:
+        new = room[: b - a]
+        executor.run(latent_means, 0, b - a, entries.rows[a:b], mean, new)
+        new *= entries.weight[a:b]
+        if len(entries.known):
+            new += entries.known[a:b]
+        squares.append(np.add.reduce(new.ravel() ** 2))
+        moves.append(np.add.reduce((new - f[a:b]).ravel() ** 2))
+        f[a:b] = new
+    return _relative(joined(iter(moves), n), joined(iter(squares), n), n) if n else 0.0
+
+
 def unset(entries: Entries) -> np.ndarray:
     """Numbers of the entries that nobody has set, (n_blocks, LANES), where the entries lie."""
     return beside(entries.y)
@@ -122,9 +141,12 @@ def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     n, (now, before) = new.size, (new.ravel(), old.ravel())
     if not n:
         return 0.0
-    size = np.sqrt(total(n, lambda at: now[at] ** 2) / n)
-    moved = np.sqrt(total(n, lambda at: (now[at] - before[at]) ** 2) / n)
-    return float(moved / max(size, np.finfo(float).tiny))
+    return _relative(total(n, lambda at: (now[at] - before[at]) ** 2), total(n, lambda at: now[at] ** 2), n)
+
+
+def _relative(moves: float, squares: float, n: int) -> float:
+    """The change of n numbers from the sums of its squares and of theirs."""
+    return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
 
 
 def log_likelihoods(

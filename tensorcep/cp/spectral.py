@@ -17,7 +17,7 @@ from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import LEAF, mean_square
 from tensorcep.cp.regressions import penalty_of, regress
 from tensorcep.cp.small_cp import decompose
-from tensorcep.cp.subspaces import LEAST_OF_THREAD, core_tensor, mode_basis
+from tensorcep.cp.subspaces import LEAST_OF_THREAD, core_tensor, mode_bases
 
 # The core has at most this many elements; for each vector of a mode this many multiplications are spent on it. Modes of
 # high order get fewer vectors than the rank (rank 20: 20 in orders 2 to 4 up to 500,000 entries, 11 and 7 in 5 and 6).
@@ -179,7 +179,7 @@ def _best_in(
     matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     """
     (coords, values), K = used, len(shape)
-    bases = [mode_basis(coords, values, k, n, size, *by, pairs) for k, n in enumerate(shape)]
+    bases = mode_bases(coords, values, shape, size, *by, pairs)
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best

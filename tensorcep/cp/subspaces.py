@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,19 +21,20 @@ ROUNDING = 1e-10
 CHUNK = 1 << 20
 # Elements of a matrix, and entries, fewer of which are not worth a thread.
 LEAST_OF_THREAD = 1 << 13
+# Entries up to which modes go side by side, each with an unfolding.
+MOST_APART = 1 << 20
 
 
-def mode_basis(
+def mode_bases(
     coords: np.ndarray,
     values: np.ndarray,
-    k: int,
-    n_rows: int,
+    shape: Sequence[int],
     size: int,
     rng: np.random.Generator,
     executor: Executor = ALONE,
     pairs: bool = False,
-) -> np.ndarray:
-    """Rows (n_rows, r) of mode k, r <= `size`, whose span holds its factors; their mean square over entries is 1.
+) -> list[np.ndarray]:
+    """For each mode rows (n_k, r), r <= `size`, whose span holds its factors; their mean square over entries is 1.
 
     With A the unfolding whose row i is divided by the root of its number of entries, they are the eigenvectors of A A'
     without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise included;
@@ -45,67 +47,118 @@ def mode_basis(
     coords : (N, K) int
     values : (N,) float64
         Centred.
-    k : int
-    n_rows : int
+    shape : sequence of K ints
     size : int
         Largest dimension.
     rng : Generator
     executor : Executor
+        Modes go side by side, unless entries are so many that this would take room.
     pairs : bool, default=False
         Whether A is made of the matrices of mode k and each other mode, next to each other, in place of the unfolding.
 
     Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
     deletion); the weights of rows are ours.
     """
-    seen, row, count = np.unique(coords[:, k], return_inverse=True, return_counts=True)
-    if len(seen) <= size:
+    counts = [np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape)]
+    seen, before = [int(np.count_nonzero(count)) for count in counts], rng.bit_generator.state
+    drawn = [_draw(n, size, len(shape), rng, pairs) for n in seen]
+    given = coords, values, counts, size, drawn
+    if len(values) > MOST_APART:
+        bases = [_mode_basis(k, *given, executor) for k in range(len(shape))]
+    else:
+        bases = executor.apart(_mode_basis, len(shape), *given)
+    if any(basis is None for basis in bases):  # its start has not been drawn
+        rng.bit_generator.state = before
+        for n, basis in zip(seen, bases, strict=True):
+            _draw(n, size, len(shape), rng, pairs, starts=basis is not None)
+    return [np.zeros((n, 0)) if basis is None else basis for n, basis in zip(shape, bases, strict=True)]
+
+
+class _Drawn(NamedTuple):
+    """What is drawn for a mode: an odd number for each mode of each unfolding, and a block to start from."""
+
+    keys: list[list[int]]
+    start: np.ndarray | None
+
+
+def _draw(n: int, size: int, K: int, rng: np.random.Generator, pairs: bool, starts: bool = True) -> _Drawn | None:
+    """What a mode of n rows with entries needs; None if it is nothing. `starts`: whether its unfolding has elements."""
+    if n <= size:
+        return None
+    unfoldings, modes = (K - 1, 1) if pairs else (1, K - 1)
+    keys = [[2 * int(rng.integers(1, 2**62)) + 1 for _ in range(modes)] for _ in range(unfoldings)]
+    iterates = starts and n > STEPS * size + BLOCK
+    return _Drawn(keys, rng.standard_normal((n, BLOCK)) if iterates else None)
+
+
+def _mode_basis(
+    k: int,
+    coords: np.ndarray,
+    values: np.ndarray,
+    counts: list[np.ndarray],
+    size: int,
+    drawn: list[_Drawn | None],
+    executor: Executor,
+) -> np.ndarray | None:
+    """The rows of mode k, whose rows have so many entries; None where its unfolding has no elements."""
+    seen, own = np.flatnonzero(counts[k]), drawn[k]
+    count = counts[k][seen]
+    if own is None:
         vectors = np.eye(len(seen))
     else:
+        row = (np.cumsum(counts[k] > 0) - 1)[coords[:, k]]
         scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
-        parts = [[j] for j in others] if pairs else [others]
-        unfolding = hstack([_unfolding(coords[:, part], scaled, row, len(seen), rng) for part in parts], format="csr")
-        vectors = _leading(unfolding, size, rng, executor)
-    basis = np.zeros((n_rows, vectors.shape[1]))
+        parts = [[j] for j in others] if len(own.keys) > 1 else [others]
+        cells = [_cells(coords, part, key) for part, key in zip(parts, own.keys, strict=True)]
+        unfolding = hstack([_unfolding(cell, scaled, row, len(seen)) for cell in cells], format="csr")
+        if unfolding.nnz == 0:
+            return None
+        vectors = _leading(unfolding, size, own.start, executor)
+    basis = np.zeros((len(counts[k]), vectors.shape[1]))
     basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
     return basis
 
 
-def _unfolding(
-    others: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: int, rng: np.random.Generator
-) -> csr_matrix:
-    """The sparse matrix of rows and cells of the other modes (N, n).
+def _cells(coords: np.ndarray, modes: list[int], keys: list[int]) -> np.ndarray:
+    """A number (N,) uint64 for the cell of each entry in these modes.
+
+    The sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64.
+    """
+    key = np.zeros(len(coords), dtype=np.uint64)
+    for k, odd in zip(modes, keys, strict=True):
+        key += coords[:, k].astype(np.uint64) * np.uint64(odd)
+    return key
+
+
+def _unfolding(cells: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: int) -> csr_matrix:
+    """The sparse matrix of rows and cells of the other modes.
 
     Columns of a single entry, which add to the diagonal alone, are left out.
     """
-    # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
-    key = np.zeros(len(others), dtype=np.uint64)
-    for column in others.T:
-        key += column.astype(np.uint64) * np.uint64(2 * int(rng.integers(1, 2**62)) + 1)
-    column = pd.factorize(key)[0]
+    column = pd.factorize(cells)[0]
     shared = np.bincount(column)[column] > 1
     column, names = pd.factorize(column[shared])
     return csr_matrix((values[shared], (row[shared], column)), shape=(n_seen, len(names)))
 
 
-def _leading(A: csr_matrix, size: int, rng: np.random.Generator, executor: Executor) -> np.ndarray:
+def _leading(A: csr_matrix, size: int, start: np.ndarray | None, executor: Executor) -> np.ndarray:
     """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`.
 
-    Rayleigh-Ritz in a block Krylov space: its cost is known beforehand, and the start is that of the seed.
+    Rayleigh-Ritz in a block Krylov space, whose cost is known beforehand, from a start (n, BLOCK); in that of all rows
+    where there is none.
     """
     n = A.shape[0]
-    if A.nnz == 0:
-        return np.zeros((n, 0))
     to_rows, to_cells = _product(A, executor), _product(A.T.tocsr(), executor)
     diagonal = np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
 
     def times(block: np.ndarray) -> np.ndarray:
         return np.asarray(to_rows(to_cells(block)) - diagonal * block)
 
-    if n <= STEPS * size + BLOCK:
+    if start is None:
         space = np.eye(n)
         image = times(space)
     else:
-        space, image = _krylov(times, n, STEPS * size // BLOCK, rng)
+        space, image = _krylov(times, start, STEPS * size // BLOCK)
     value, vector = np.linalg.eigh(space.T @ image)
     kept = np.flatnonzero(value > ROUNDING * np.abs(value).max())[::-1][:size]
     return np.asarray(space @ vector[:, kept])
@@ -139,12 +192,9 @@ def _product(A: csr_matrix, executor: Executor) -> Callable[[np.ndarray], np.nda
     return product
 
 
-def _krylov(
-    times: Callable[[np.ndarray], np.ndarray], n: int, steps: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """An orthonormal basis (n, BLOCK * steps) of a block Krylov space, and what `times` makes of it."""
-    space, image = np.zeros((n, BLOCK * steps)), np.zeros((n, BLOCK * steps))
-    block = rng.standard_normal((n, BLOCK))
+def _krylov(times: Callable[[np.ndarray], np.ndarray], block: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis (n, BLOCK * steps) of the Krylov space of a block, and what `times` makes of it."""
+    space, image = np.zeros((len(block), BLOCK * steps)), np.zeros((len(block), BLOCK * steps))
     for step in range(steps):
         done, here = space[:, : BLOCK * step], slice(BLOCK * step, BLOCK * (step + 1))
         for _ in range(2):  # a second time for the digits that the first one lost

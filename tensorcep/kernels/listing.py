@@ -36,16 +36,19 @@ def lay_out(lines, first, values, rows, y, permutation):
     """Rows, values and places of entries in lanes (see `tensorcep.cp.model.Entries`).
 
     Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed row
-    of each mode.
+    of each mode. ``y`` may lie where the lines do, from the same byte on, if these have 12 bytes or more: a value is
+    written where lines were read already.
     """
     N, K = len(lines), rows.shape[1]
     for b in range(len(rows)):
-        for lane in range(min(LANES, N - b * LANES)):
-            n = b * LANES + lane
-            for k in range(K):
-                rows[b, k, lane] = lines[n, k] + first[k]
-            place = lines[n, K]
-            permutation[n] = place
+        n = b * LANES
+        used = min(LANES, N - n)
+        for k in range(K):
+            for lane in range(used):
+                rows[b, k, lane] = lines[n + lane, k] + first[k]
+        for lane in range(used):
+            place = lines[n + lane, K]
+            permutation[n + lane] = place
             y[b, lane] = values[place]
 
 

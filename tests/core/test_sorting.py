@@ -17,9 +17,13 @@ def test_places_are_those_of_a_stable_sort(rng, n, size):
     np.testing.assert_array_equal(start, np.searchsorted(np.sort(key), np.arange(size + 1)))
 
 
+@pytest.mark.parametrize("spare", [0, 5])
+@pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 20, 8000])
-def test_lexical_lines_are_stable_and_tell_where_they_were(rng, n):
-    columns = rng.integers(0, 6, (n, 3))
-    lines, place = lexical_lines(columns, (6, 7, 6)), np.lexsort(columns.T[::-1])
-    np.testing.assert_array_equal(lines[:, 3], place)
-    np.testing.assert_array_equal(lines[:, :3], columns[place])
+def test_lexical_lines_are_stable_and_tell_where_they_were(rng, n, order, spare):
+    columns = rng.integers(0, 6, (n, order))
+    (lines, other), place = lexical_lines(columns, (6, 7, 6)[:order], spare), np.lexsort(columns.T[::-1])
+    assert lines.shape == other.shape == (n + spare, order + 1)
+    assert not np.shares_memory(lines, other)
+    np.testing.assert_array_equal(lines[:n, order], place)
+    np.testing.assert_array_equal(lines[:n, :order], columns[place])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,18 @@ def test_pack_entries_holds_every_entry_once_and_pads_with_weight_zero(rng, shap
     np.testing.assert_array_equal(lane_rows[n:], 0)
     np.testing.assert_array_equal(entries.y.ravel()[n:], 0.0)
     assert sorted(entries.permutation) == list(range(n))
+
+
+@pytest.mark.parametrize(("order", "most"), [(2, 43), (3, 33), (4, 59)])
+def test_pack_entries_lays_entries_out_where_it_has_sorted_them(rng, order, most):
+    coords, y = rng.integers(0, 50, (40_000, order)), rng.standard_normal(40_000)
+    pack_entries(coords, y, (50,) * order)  # compiled code is loaded
+    tracemalloc.start()
+    entries = pack_entries(coords, y, (50,) * order)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most * len(y)  # two arrays of lines; beside them values and weights, where lines are of other sizes
+    np.testing.assert_array_equal(entries.y.ravel(), y[entries.permutation])
 
 
 def test_pack_entries_chunks_cover_the_blocks_in_order_and_their_sums_stay_small(rng):

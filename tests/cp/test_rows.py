@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.problems import problem
 
+from tensorcep.core import sums
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp import from_spectra, rows
 
@@ -33,6 +34,22 @@ def test_change_is_relative_to_the_new_size(rng):
     expected = np.sqrt(np.mean((new - old) ** 2)) / np.sqrt(np.mean(new**2))
     assert rows.relative_change(new, old) == expected
     assert rows.relative_change(new[:0], old[:0]) == 0.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("leaf", [64, 4096])
+def test_latent_values_move_in_place_to_the_bits_of_new_ones(rng, monkeypatch, leaf, known, threads):
+    _, _, p = problem(rng, n=N, shape=SHAPE)
+    entries = p.entries._replace(known=rng.standard_normal(p.entries.y.shape)) if known else p.entries
+    to, executor = p.start + rng.standard_normal(p.start.shape), ThreadExecutor(threads)
+    old, new = (rows.latent_of_entries(entries, mean, executor) for mean in (p.start, to))
+    expected = rows.relative_change(new, old)
+    monkeypatch.setattr(rows, "leaves", lambda n: sums.leaves(n, leaf))
+    monkeypatch.setattr(rows, "joined", lambda parts, n: sums.joined(parts, n, leaf))
+    assert rows.move_latent(old, entries, to, executor) == expected
+    executor.close()
+    np.testing.assert_array_equal(old, new)
 
 
 def test_coordinates_of_all_entries_are_in_the_order_of_the_lanes(rng):

@@ -9,10 +9,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
+from tensorcep.cp import subspaces
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.spectral import spectral_start
-from tensorcep.cp.subspaces import LEAST_OF_THREAD, mode_basis
+from tensorcep.cp.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
 
 
 def said_of(start, coords):
@@ -164,11 +165,13 @@ def test_starts_of_a_small_decomposition_descend_to_the_same_bits_side_by_side_a
             np.testing.assert_array_equal(one, two)
 
 
-def test_mode_basis_gives_every_thread_rows_of_about_as_many_elements():
-    # most entries are in the first rows, and the last rows have none that share a column
+def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
+    # most entries are in the first rows of the last mode, which two threads share, and its last rows have none that
+    # share a column
     rng, n = np.random.default_rng(0), 4 * LEAST_OF_THREAD
-    coords = np.stack([np.sort((150 * rng.random(n) ** 3).astype(int)), rng.integers(0, 2000, n)], axis=1)
-    coords = np.append(coords, [[150, 2000], [151, 2001]], axis=0)
+    rows = np.sort((150 * rng.random(n) ** 3).astype(int))
+    coords = np.stack([rng.integers(0, 2000, n), np.zeros_like(rows), rows], axis=1)
+    coords = np.append(coords, [[2000, 0, 150], [2001, 0, 151]], axis=0)
     values, counted = rng.standard_normal(len(coords)), []
 
     class Counting(ThreadExecutor):
@@ -179,10 +182,34 @@ def test_mode_basis_gives_every_thread_rows_of_about_as_many_elements():
 
             super().run(counted_kernel, first, last, *record, **how)
 
-    two = Counting(2)
-    bases = [mode_basis(coords, values, 0, 152, 5, np.random.default_rng(2), by) for by in (ThreadExecutor(1), two)]
+    two, shape = Counting(2), (2002, 1, 152)
+    bases = [mode_bases(coords, values, shape, 5, np.random.default_rng(2), by) for by in (ThreadExecutor(1), two)]
     two.close()
-    np.testing.assert_array_equal(*bases)
+    for one, other in zip(*bases, strict=True):
+        np.testing.assert_array_equal(one, other)
     sizes = np.array([b - a for a, b in counted])
     assert len(sizes) % 2 == 0
     assert sizes.min() > 0.4 * (sizes[0] + sizes[1]) > LEAST_OF_THREAD
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("apart", [0, MOST_APART])
+def test_mode_bases_side_by_side_draw_what_one_after_the_other_does(n, pairs, apart, monkeypatch):
+    # rows of the first mode share no cell of the others: nothing is drawn for it but what tells cells apart
+    monkeypatch.setattr(subspaces, "MOST_APART", apart)
+    rng, shape = np.random.default_rng(0), (90, 80, 300)
+    coords = np.stack([rng.integers(0, size, 300) for size in shape], axis=1)
+    coords[:, 2] = np.arange(300)
+    values, rng = rng.standard_normal(300), np.random.default_rng(5)
+    with threads_of(n) as executor:
+        bases = mode_bases(coords, values, shape, 2, rng, executor, pairs)
+    other = np.random.default_rng(5)
+    for k, others in enumerate([[1, 2], [0, 2], [0, 1]]):
+        other.integers(1, 2**62, 2)
+        cells = [coords[:, [j]] for j in others] if pairs else [coords[:, others]]
+        if any(len(np.unique(cell, axis=0)) < 300 for cell in cells):
+            other.standard_normal((len(np.unique(coords[:, k])), 4))
+        else:
+            assert bases[k].shape == (shape[k], 0)
+    assert rng.bit_generator.state == other.bit_generator.state

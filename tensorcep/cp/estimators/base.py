@@ -284,6 +284,7 @@ class BaseCP(
         if keeps:
             order = plan.work.problem.entries.permutation
             attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
+        result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
         self._assign({**attributes, "_cells": fitted_cells(plan), **coding, "diagnostics_": health})

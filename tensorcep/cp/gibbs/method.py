@@ -54,7 +54,7 @@ from tensorcep.cp.gibbs.held_out import (
 from tensorcep.cp.gibbs.noise_law import noise_law_of, with_factors
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
-from tensorcep.cp.gibbs.state import GibbsState
+from tensorcep.cp.gibbs.state import GibbsState, without_lists
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.student import ratio_of_student, told_by_held
 from tensorcep.cp.gibbs.uneven import (
@@ -145,9 +145,8 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     if state.held is not None and sweeps == options.burn_in and state.held.weights is None:
         state = with_weights(state, problem, options)
     chains, old = draw_priors(state.chains), state.chains.factors.copy()
-    state = state._replace(chains=chains)
     left_out = state.held if sweeps < options.burn_in else None
-    state = state._replace(leaves_out=left_out is not None)
+    state = state._replace(chains=chains, leaves_out=left_out is not None)
     even = sweeps < EVEN_SHARE * options.burn_in
     if chains.sites is None:
         score = np.array(executor.apart(_sweep_chain, len(chains.factors), state, problem, even))
@@ -156,7 +155,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     change = relative_change(chains.factors, old)
     del old  # a draw may be kept in its place
     if left_out is not None:
-        uneven, (given, likelihood) = None if even else of_held(state), state.told_at(left_out.place, problem)
+        uneven, (given, likelihood) = None if even else of_held(state), state.told_of(left_out, problem)
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, likelihood, uneven)
         held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
@@ -202,7 +201,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
     if state.uneven is not None:
         return _sweep_uneven(c, state, state.uneven, problem, even, executor)
     n = float(len(problem.entries.permutation) if problem.power is None else problem.power.sum())
-    n -= float(problem.weights.ravel()[state.held.place].sum()) if state.leaves_out else 0.0  # type: ignore[union-attr]
+    n -= state.left_out_of(problem)
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)
     squares = max(0.0, float(draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out).sum()))
@@ -281,6 +280,7 @@ GIBBS = Method(
     takes_pairs=True,
     takes_limits=True,
     takes_levels=True,
+    ended=without_lists,
 )
 PG_GIBBS = replace(
     GIBBS,

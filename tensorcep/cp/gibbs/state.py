@@ -12,11 +12,21 @@ from tensorcep.cp.gibbs.chains import Chains, some_chains
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
+from tensorcep.cp.model import EntriesByRow
 from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
 from tensorcep.cp.predict import with_parameter
 from tensorcep.cp.problem import Problem
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
+
+NO_ENTRIES = EntriesByRow(
+    start=np.zeros(1, dtype=np.int64),
+    end=np.zeros(0, dtype=np.int64),
+    entry=np.zeros(0, dtype=np.int32),
+    value=np.zeros(0),
+    others=np.zeros((0, 0), dtype=np.int32),
+    chunks=(),
+)
 
 
 class GibbsState(NamedTuple):
@@ -69,6 +79,13 @@ class GibbsState(NamedTuple):
         uneven, pooled = (None if own is None else own.of_chains(which) for own in (self.uneven, self.pooled))
         return self._replace(chains=some_chains(self.chains, which), f=f, uneven=uneven, pooled=pooled)
 
+    def left_out_of(self, problem: Problem) -> float:
+        """How much the entries that are left out at present count."""
+        if not self.leaves_out or self.held is None:
+            return 0.0
+        place = self.held.place
+        return float(len(place) if problem.power is None else problem.power.ravel()[place].sum())
+
     def theta_at(self, place: np.ndarray) -> np.ndarray:
         """The likelihood's parameter of the entries at these places in every chain, (C, n)."""
         theta = self.chains.theta
@@ -92,9 +109,11 @@ class GibbsState(NamedTuple):
         entries = problem.entries
         return entries.y, entries.theta if len(entries.theta) else self.theta(c, entries.y.shape)
 
-    def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-        """The same of the entries at these places in every chain, (C, n) each."""
-        y, levels = problem.entries.y.ravel()[place], problem.likelihood.levels
+    def given_at(
+        self, place: np.ndarray, problem: Problem, y: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of the entries at these places, whose values are `y` (n,), in every chain, (C, n) each."""
+        y, levels = problem.entries.y.ravel()[place] if y is None else y, problem.likelihood.levels
         if levels is None:
             theta, own = self.theta_at(place), problem.entries.theta
             theta = np.broadcast_to(own.ravel()[place], theta.shape) if len(own) else theta
@@ -102,12 +121,15 @@ class GibbsState(NamedTuple):
         low, high = zip(*(levels.between(y, theta) for theta in self.chains.theta), strict=True)
         return np.stack(low), np.stack(high)
 
-    def told_at(self, place: np.ndarray, problem: Problem) -> tuple[tuple[np.ndarray, np.ndarray], Likelihood]:
-        """The same, and the likelihood whose kernels take them: of counts with structural zeros that of both kinds."""
-        given, likelihood = self.given_at(place, problem), problem.likelihood
+    def told_of(self, held: HeldOut, problem: Problem) -> tuple[tuple[np.ndarray, np.ndarray], Likelihood]:
+        """The same of the entries that are left out, and the likelihood whose kernels take them.
+
+        Of counts with structural zeros it is that of both kinds.
+        """
+        given, likelihood = self.given_at(held.place, problem, held.y), problem.likelihood
         if likelihood.zeros is None:
             return given, likelihood
-        likelihood, theta = self.predictive_at(place, likelihood)
+        likelihood, theta = self.predictive_at(held.place, likelihood)
         return (given[0], theta), likelihood
 
     def predictive_at(self, place: np.ndarray, likelihood: Likelihood) -> tuple[Likelihood, np.ndarray]:
@@ -116,3 +138,8 @@ class GibbsState(NamedTuple):
             return likelihood, self.theta_at(place)
         found, theta = with_parameter(likelihood, EntryTheta(self.chains.theta))
         return found, np.broadcast_to(theta.values, (len(theta.values), len(place)))
+
+
+def without_lists(state: GibbsState | None) -> GibbsState | None:
+    """The state, if there is one, without the lists of the entries."""
+    return state if state is None else state._replace(chains=state.chains._replace(by_row=NO_ENTRIES))

@@ -19,11 +19,11 @@ from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.kernels import add_sums
 from tensorcep.cp.messages.learned import told_by_entries, with_joint_rows, with_learned_prior
 from tensorcep.cp.messages.sent import unsend
-from tensorcep.cp.messages.state import MessageState, Pace, latent_values
+from tensorcep.cp.messages.state import MessageState, Pace, move_to_rows
 from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import refresh_rows, relative_change, train_score
+from tensorcep.cp.rows import refresh_rows, train_score
 from tensorcep.cp.settings.passing import CEP, Laplace
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import for_kernel
@@ -76,9 +76,8 @@ def sweep(
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
     state = _with_learned_parameter(state, problem, executor)
-    f = latent_values(state.rows.mean, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
-    change = relative_change(f, state.f) / step
+    change = move_to_rows(state, problem, executor) / step
     theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
     y: np.ndarray | None = None
     theta_of_entries: float | np.ndarray = state.thetas if by_row else theta
@@ -90,10 +89,10 @@ def sweep(
         noise_precision=theta if gaussian else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=train_score(problem, f, theta_of_entries, y),
+        train_score=train_score(problem, state.f, theta_of_entries, y),
     )
     pace = adapted(state.pace, change, skipped) if options.damping == "adaptive" else state.pace
-    return state._replace(f=f, sweeps=state.sweeps + 1, pace=pace), info
+    return state._replace(sweeps=state.sweeps + 1, pace=pace), info
 
 
 def _run(
@@ -126,9 +125,7 @@ def settle_mode(
             sent[:] = 0.0  # the noise is known without these entries
         state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
         shrink(state, problem, *_rows_of((k, k + 1), problem), executor)
-        f = latent_values(state.rows.mean, problem, executor)
-        change, state = relative_change(f, state.f) / step, state._replace(f=f)
-        if change < tol:
+        if move_to_rows(state, problem, executor) / step < tol:
             break
     return state
 

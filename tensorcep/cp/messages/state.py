@@ -25,6 +25,7 @@ from tensorcep.cp.rows import (
     initial_prior,
     latent_of_entries,
     learning,
+    move_latent,
     refresh_rows,
     rows_at_prior,
 )
@@ -206,6 +207,14 @@ def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.
     if problem.free is not None:
         mean = all_means(mean, problem.free, problem.shape)
     return latent_of_entries(problem.entries, mean, executor)
+
+
+def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
+    """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
+    mean = state.rows.mean
+    if problem.free is not None:
+        mean = all_means(mean, problem.free, problem.shape)
+    return move_latent(state.f, problem.entries, mean, executor)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:

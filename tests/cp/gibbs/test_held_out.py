@@ -26,6 +26,7 @@ from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.problem import with_powers
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
 
@@ -160,6 +161,27 @@ def test_the_burn_in_does_not_read_the_entries_left_out_and_later_sweeps_do(rng)
     np.testing.assert_array_equal(drawn["as it is", True], drawn["changed", True])
     touched = np.unique(left_out.rows[:, 0])
     assert not np.isclose(drawn["as it is", False][touched], drawn["changed", False][touched]).all(axis=1).any()
+
+
+def test_what_is_left_out_counts_as_much_as_its_entries_do_and_nothing_after_the_burn_in(rng):
+    coords, _, y = data(rng, 600)
+    p = build(coords, y, SHAPE, 2)
+    options = settings_of("gibbs", 6, burn_in=3, n_chains=2)
+    for problem in (p, with_powers(p, rng.random(600))):
+        state = METHODS["gibbs"].init(problem, options, ThreadExecutor(1))
+        counts = problem.weights.ravel()[state.held.place].sum()
+        assert state._replace(leaves_out=True).left_out_of(problem) == counts > 0.0
+        assert state.left_out_of(problem) == 0.0
+        np.testing.assert_array_equal(state.told_of(state.held, problem)[0][0][1], state.held.y)
+
+
+def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
+    coords, _, y = data(rng, 600)
+    method, state = METHODS["gibbs"], sample(coords, y, 2, 2).state
+    ended = method.ended(state)
+    assert sum(part.nbytes for part in ended.chains.by_row[:5]) == 8
+    assert ended._replace(chains=ended.chains._replace(by_row=state.chains.by_row)) == state
+    assert method.ended(None) is None
 
 
 @pytest.mark.parametrize(
