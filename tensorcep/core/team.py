@@ -26,7 +26,7 @@ class Team:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def do(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for each of the arguments, all done.
+        """What the function gives for each of the arguments, all done; one after the other when the threads have ended.
 
         Calls have the context (`contextvars`) of the caller, so that what `numpy.errstate` says holds in all threads.
 
@@ -35,6 +35,8 @@ class Team:
         BaseException
             The error of the first call that has one, once all calls have ended.
         """
+        if not self._end.alive:
+            return [function(*own) for own in arguments]
         if not self._threads:
             self._begin()
         ended: SimpleQueue[_Call] = SimpleQueue()

@@ -51,7 +51,7 @@ def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarr
 
 
 def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
-    """The run with draws in all columns."""
+    """The run with draws in all columns; of those that say the constant alone the column that holds it may be new."""
     draws: Draws = sampled.posterior
 
     def whole(rows: np.ndarray) -> np.ndarray:
@@ -59,8 +59,11 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
 
     unknown = None if draws.unknown is None else whole(draws.unknown)
     drifts = None if draws.drifts is None else _lines(draws.drifts, of.columns, problem)
-    rows = whole(draws.rows)
-    return sampled._replace(posterior=draws._replace(rank=problem.rank, rows=rows, unknown=unknown, drifts=drifts))
+    draws = draws._replace(rank=problem.rank, rows=whole(draws.rows), unknown=unknown, drifts=drifts)
+    held = None if sampled.state is None else sampled.state.held
+    if held is not None and len(of.columns) < problem.rank:
+        draws = with_constant(draws, held, problem.free, problem.prior)
+    return sampled._replace(posterior=draws)
 
 
 def joined_draws(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> Run | None:

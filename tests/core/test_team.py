@@ -71,3 +71,10 @@ def test_threads_of_a_team_that_nobody_has_ended_end_with_it():
     for thread in threads:
         thread.join(30.0)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_team_that_has_ended_does_calls_alone():
+    team = Team(3)
+    for _ in range(2):
+        assert team.do(abs, [(-1,), (-2,)]) == [1, 2]
+        team.close()
