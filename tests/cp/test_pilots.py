@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp import fleet, flights, pilots, sampled
@@ -270,15 +269,3 @@ def test_columns_have_to_be_better_beyond_chance(gain, kept):
     assert pilots._replaces(fewer, first) is kept
     fewer.alive = np.arange(0)
     assert not pilots._replaces(fewer, first)
-
-
-def test_draws_in_components_alone_that_say_nothing_say_the_share_of_ones(rng):
-    coords = np.stack([rng.integers(0, n, 600) for n in SHAPE], axis=1)
-    y = (rng.random(600) < 0.9).astype(int)
-    with pytest.warns(ConvergenceWarning, match="nothing but the mean"):
-        model = CPClassifier(random_state=0, max_iter=100).fit(coords, y)
-    found, components = drawn(model)
-    others = found & ~components
-    assert np.count_nonzero(others) <= 1  # the column of the constant
-    assert model.diagnostics_.weights["constant"] > 0.3
-    assert model.predict_proba(coords)[:, 1].mean() == pytest.approx(y.mean(), abs=0.03)
