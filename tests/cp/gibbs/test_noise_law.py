@@ -119,7 +119,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return CPRegressor(2, method="gibbs", max_iter=80, random_state=0).fit(data[0][:5000], data[1][:5000])
+    return CPRegressor(2, method="gibbs", max_iter=160, random_state=0).fit(data[0][:5000], data[1][:5000])
 
 
 def normal_twin(model):
@@ -136,8 +136,7 @@ def test_default_intervals_hold_their_shares_of_long_tailed_values(model, data):
     held, normal = (
         [metrics.coverage(y, *one.predict_interval(coords, level).T) for level in (0.5, 0.9)] for one in (model, twin)
     )
-    assert 0.45 <= held[0] <= 0.56
-    assert 0.87 <= held[1] <= 0.93
+    np.testing.assert_allclose(held, [0.5, 0.9], atol=0.04)
     assert normal[0] > 0.6
     np.testing.assert_array_equal(model.predict(coords), twin.predict(coords))
     assert model.log_score(coords, y).mean() > twin.log_score(coords, y).mean() + 0.05
