@@ -32,6 +32,7 @@ LINES = 1_000_000
 
 def written(folder: Path, n: int, seed: int) -> list[str]:
     """Parquet files of n entries in all, each of a million lines at most."""
+    folder.mkdir(parents=True, exist_ok=True)
     rng, shape, names = np.random.default_rng(seed), (max(8, n // 10), max(8, n // 40), 500), []
     for first in range(0, n, LINES):
         path = folder / f"{n}-{first}.parquet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.executor import threads_of
-from tensorcep.cp.flights import ROUNDS, Flown, beside_chains, grown
+from tensorcep.cp.flights import ROUNDS, Flown, beside_chains, from_dispersion, grown
 from tensorcep.cp.from_spectra import modes_of_products, shown
 from tensorcep.cp.model import Entries
 from tensorcep.cp.plan import Plan
@@ -36,7 +36,8 @@ def fly_all(plan: Plan, place: np.ndarray, least: float = -np.inf) -> list[Flown
         found = grown(pilot._replace(problem=pilot.problem._replace(entries=packed)), plan, rounds, place, least)
         if found is not None:
             beside = found.beside or beside_chains(found.belief, plan.problem, place)
-            pilot = found.pilot._replace(problem=found.pilot.problem._replace(entries=pilot.problem.entries))
+            problem = from_dispersion(found.pilot.problem._replace(entries=pilot.problem.entries), found.belief)
+            pilot = found.pilot._replace(problem=problem)
             flown.append(Flown(pilot, number, found.belief.mean[0], beside, found.sweeps))
     return flown
 

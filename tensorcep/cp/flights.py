@@ -83,7 +83,7 @@ def grown(
             more = with_more_components(of.problem, found.belief, thorough, executor)
             if more is None:
                 break
-            before, found = found, _fitted(of, again, more, plan, place)
+            before, found = found, _fitted(of, again, from_dispersion(more, found.belief), plan, place)
             if found.good < before.good:
                 return before
         return found
@@ -96,7 +96,8 @@ def grown(
         found = searched(some, found, least if enough is None else -np.inf)
         if enough is None:
             return found
-        whole = pilot._replace(problem=pilot.problem._replace(start=found.belief.mean[0]))
+        going_on = pilot.problem._replace(start=found.belief.mean[0])
+        whole = pilot._replace(problem=from_dispersion(going_on, found.belief))
         if place is not None and len(place):
             whole = _in_use(whole)
         found = _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL)
@@ -104,6 +105,16 @@ def grown(
 
     with threads_of(plan.n_threads) as executor:
         return guarded(fit, lambda found: found.belief)
+
+
+def from_dispersion(problem: Problem, belief: Components) -> Problem:
+    """The problem whose dispersion, if it learns one, starts where a fit found it: rows that go on go with it."""
+    parameter = problem.likelihood.parameter
+    if parameter is None or parameter.is_precision or belief.theta is None:
+        return problem
+    values = belief.theta.values[0]
+    found = float(values[0] if belief.theta.mode is None else values.mean())
+    return problem._replace(likelihood=problem.likelihood._replace(parameter=parameter._replace(start=found)))
 
 
 def _in_use(pilot: Pilot) -> Pilot:

@@ -118,10 +118,13 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
     belief = posterior.components(unseen)
     rows = draw_rows(belief.mean[0], belief.cov[0], n, rng)  # type: ignore[index]
-    theta: Any = None if belief.theta is None else belief.theta.draws(np.zeros(n, dtype=int), rng)[None]
-    mode = None if belief.theta is None else belief.theta.mode
-    if belief.theta is not None and posterior.noise is not None:
+    own: Any = belief.theta
+    theta: Any = None if own is None else own.draws(np.zeros(n, dtype=int), rng)[None]
+    mode = None if own is None else own.mode
+    if own is not None and posterior.noise is not None:
         theta = theta / noise_ratio
+    elif own is not None and own.gamma is not None:  # draws of rows go with the mean of a dispersion
+        theta = np.repeat(own.values[None], n, axis=1)
     n_rows = len(posterior.eta)
     dtype = plan.settings.get_params()["dtype"]
     parts = (rows[:, :n_rows], rows[:, n_rows:])

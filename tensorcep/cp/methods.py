@@ -14,6 +14,11 @@ from tensorcep.likelihoods.record import Likelihood
 METHODS: dict[str, AnyMethod] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 
 
+def proposes_rows(name: str, likelihood: Likelihood) -> bool:
+    """Whether a method is a sampler that may turn rows down, since no variable makes entries Gaussian."""
+    return name == GIBBS.name and likelihood.normal is None
+
+
 def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: str | None = None) -> AnyMethod:
     """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
 

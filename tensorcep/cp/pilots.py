@@ -175,4 +175,5 @@ def _started(best: Flown, plan: Plan) -> Plan:
     problem = plan.problem
     means = embedded(best.mean[None], best.pilot.columns, problem)[0]
     own = np.isin(np.arange(problem.rank), best.pilot.columns)
-    return plan._replace(problem=problem._replace(start=np.where(own, means, np.asarray(problem.start))))
+    start, likelihood = np.where(own, means, np.asarray(problem.start)), best.pilot.problem.likelihood
+    return plan._replace(problem=problem._replace(start=start, likelihood=likelihood))

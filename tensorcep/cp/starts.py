@@ -11,7 +11,7 @@ from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.core.executor import threads_of
 from tensorcep.core.host import current_host
 from tensorcep.core.loop import LeftOut, Run, run
-from tensorcep.cp.flights import beside_chains, grown, guarded, of_logs
+from tensorcep.cp.flights import beside_chains, from_dispersion, grown, guarded, of_logs
 from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.local import run_local
@@ -40,6 +40,8 @@ def run_plan(plan: Plan) -> Run:
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
         start = pilot.belief.mean[0]
+        if pilot.pilot.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
+            plan = plan._replace(problem=from_dispersion(plan.problem, pilot.belief))
         alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
         if plan.method.name not in PILOTS and alone:
             return _run_from_pilot(plan, start)

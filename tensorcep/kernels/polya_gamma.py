@@ -27,6 +27,8 @@ TERMS = 10
 # From here on to 1 the variance comes from a series, as its closed form cancels.
 SERIES_BELOW = 1.0
 TINY = 1e-150
+# Tables of CRT up to here are drawn one by one; the longest step beyond, in logs; and as many as are drawn together.
+ONE_BY_ONE, FURTHEST, MANY = 512, 600.0, 1e4
 PI = math.pi
 SQRT_HALF = math.sqrt(0.5)
 # The probabilities of `_right_share` at so many z in every unit, below MOST_KNOWN. Lines between them are nearer to it
@@ -199,11 +201,26 @@ def pg_expected(b, square, omega, constant):
 
 @block_kernel
 def draw_crt(s, x, r):
-    """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with x."""
-    tables = 0
-    for n in range(int(x)):
+    """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with log x.
+
+    From ONE_BY_ONE on tables are those n in whose unit of time a Poisson process of rate log(1 + r / n) has an event;
+    its events are among those of rate r / (t - 1). MANY of them are normal, by digamma's and trigamma's series.
+    """
+    tables = 0.0
+    for n in range(min(int(x), ONE_BY_ONE)):
         if uniform(s) * (r + n) <= r:
-            tables += 1
+            tables += 1.0
+    t, low, high = float(ONE_BY_ONE), ONE_BY_ONE + r, x + r
+    mean = r * (math.log1p((high - low) / low) + 0.5 / low - 0.5 / high) if x > t else 0.0
+    if mean > MANY:
+        known = r * r * (1.0 / low - 1.0 / high + 0.5 / (low * low) - 0.5 / (high * high))
+        return tables + max(0.0, np.rint(mean + math.sqrt(max(mean - known, 0.0)) * normal(s)))
+    while t < x:
+        t = 1.0 + (t - 1.0) * math.exp(min(exponential(s) / r, FURTHEST))
+        n = np.floor(t)
+        if t < x and uniform(s) * r < math.log1p(r / n) * (t - 1.0):
+            tables += 1.0
+            t = n + 1.0
     return tables
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
+from tensorcep.core.jit import kernel
 from tensorcep.kernels.quadrature import DROP, REACH
+from tensorcep.kernels.special import exp
 
 CHUNK = 2048  # entries at a time, so that the table of nodes stays small
 # Above this the count's own noise moves a quantile by less than 1 part in 1e7 and floats no longer hold every integer.
@@ -20,6 +22,16 @@ DISPERSED_NODES, MAX_DISPERSED_NODES = 24.0, 512
 
 # cdf(k, rows): P(y <= k) for the entries `rows`
 CountCDF = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@kernel
+def poisson_in_f(y, f, theta, value, d1, d2):
+    """Write what of log p(y | f) of Poisson counts depends on f, and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        rate = exp(f[n])
+        value[n] = y[n] * f[n] - rate
+        d1[n] = y[n] - rate
+        d2[n] = -rate
 
 
 def _over_latent(k: np.ndarray, m: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -174,6 +174,13 @@ def tilted(y, m, v, theta, logz, alpha, beta):
 
 
 @kernel
+def in_f(y, f, theta, value, d1, d2):
+    """Write what of log p(y | f) depends on f, and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        value[n], d1[n], d2[n] = in_latent(y[n], theta[n], f[n])
+
+
+@kernel
 def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
@@ -282,4 +289,5 @@ NEGBINOMIAL = Likelihood(
     mixture_quantile=quantile_of_mixture,
     tails=tails,
     extent="exposure",
+    in_f=in_f,
 )

@@ -28,6 +28,7 @@ from tensorcep.likelihoods.counts import (
     mixture_cdf_of,
     mixture_quantile,
     poisson_draws,
+    poisson_in_f,
     quantile_of_components,
     tails_of_counts,
 )
@@ -35,10 +36,7 @@ from tensorcep.likelihoods.record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
-GAUSS_FREQUENCY = 8.6
-STRIP_FREQUENCY = 27.0
-STRIP_SLOPE = math.pi / 4.0
-SHARP = 30.0
+GAUSS_FREQUENCY, STRIP_FREQUENCY, STRIP_SLOPE, SHARP = 8.6, 27.0, math.pi / 4.0, 30.0
 # log y! by Stirling's series from here on: its first term left out is below 1e-18.
 STIRLING_FROM = 16.0
 # How far the Gaussian that stands for an entry may lie from the present f.
@@ -296,4 +294,5 @@ POISSON = Likelihood(
     observes="counts",
     tails=tails,
     extent="exposure",
+    in_f=poisson_in_f,
 )

@@ -90,6 +90,8 @@ class Likelihood(NamedTuple):
         its slope, which is to be added to log densities of y before they are those of observations.
     zeros : Zeros or None
         Of counts some of which are structural zeros, what is learned of these; the kernels are those of the others.
+    in_f : kernel or None
+        As `loglik`, but the value may lack what does not depend on f; where there is none `loglik` serves.
 
     Examples
     --------
@@ -130,6 +132,7 @@ class Likelihood(NamedTuple):
     extent: str | None = None
     log_slope: Callable[[np.ndarray], np.ndarray] | None = None
     zeros: Zeros | None = None
+    in_f: Any = None
 
     @property
     def mean_field(self) -> Augmentation | None:

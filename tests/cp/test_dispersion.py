@@ -48,6 +48,7 @@ ENGINES = {
     "laplace": (tc.Laplace(n_starts=1), 0.15),
     "vmp": (tc.VMP(n_starts=1), 0.1),
     "pg-vb": (tc.PGVB(n_starts=1), 0.15),
+    "gibbs": (tc.Gibbs(n_chains=1), 0.15),
     "pg-gibbs": (tc.PGGibbs(n_chains=1), 0.15),
     "wopt": ("wopt", 0.2),
 }
@@ -56,7 +57,7 @@ ENGINES = {
 @pytest.mark.parametrize("name", ENGINES)
 def test_planted_dispersion_is_found_by_every_method(name):
     method, bound = ENGINES[name]
-    model = fit(method, max_iter=150 if name == "pg-gibbs" else 60)
+    model = fit(method, max_iter=150 if name.endswith("gibbs") else 60)
     assert abs(model.dispersion_ / R - 1.0) < bound
     if name == "wopt":  # a point has no law
         assert model.dispersion_std_ is None
@@ -64,11 +65,12 @@ def test_planted_dispersion_is_found_by_every_method(name):
         assert 0.005 < model.dispersion_std_ / R < 0.2
 
 
+@pytest.mark.parametrize("method", ["auto", "vmp"])
 @pytest.mark.parametrize(("r", "mean"), [(R, 5.0), (None, 5.0), (R, 300.0)])
-def test_intervals_of_new_counts_hold_what_they_say(r, mean):
+def test_intervals_of_new_counts_hold_what_they_say(r, mean, method):
     coords, y = counts(r, mean)
-    model = fit(data=(coords, y), likelihood="auto", method="auto")
-    assert model.method_ == "vmp"
+    model = fit(data=(coords, y), likelihood="auto", method=method)
+    assert model.method_ == ("gibbs" if method == "auto" else "vmp")
     low, high = model.predict_interval(coords[N:], 0.9).T
     within = (y[N:] >= low) & (y[N:] <= high)
     assert 0.87 < within.mean() < 0.96  # counts are discrete

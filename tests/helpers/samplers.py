@@ -24,6 +24,8 @@ COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1,
 SD = 0.6
 MEAN = 0.3
 THETA_PRIOR = (6.0, 4.0)
+# Mean and variance of latent values about which entries are matched, after so many sweeps that they stay there.
+AROUND, LATE = (1.0, 0.1), 10**9
 CP = np.ones((3, 2), dtype=bool)
 # A main effect, a pair and a full component; every mode has clamped columns, and not equally many.
 STRUCTURED = np.array([[1, 1, 1], [0, 1, 1], [0, 0, 1]], dtype=bool)
@@ -118,6 +120,9 @@ def chained(method, options, name, n, rng, free, learned, extent):
         p = p._replace(free=None if free.all() else free)
         state = method.init(p, options, threads)
         state.chains.theta[:] = theta
+        if state.around is not None:  # what proposals are made of must not be made of the present rows
+            state.around.mean[:], state.around.variance[:] = AROUND
+            state = state._replace(chains=state.chains._replace(sweeps=LATE))
         state, _ = method.step(state, p, options, threads)
         rows = state.chains.factors[0].copy()
         theta = float(state.chains.theta[0, 0])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 from tensorcep.core.jit import kernel
 from tensorcep.kernels.polya_gamma import (
@@ -115,6 +116,27 @@ def test_pg_draws_stay_finite_for_extreme_tilts():
 
 # P(tables = l) for 7 customers and r = 2.3, from the Stirling numbers
 CRT_PMF = [0.0, 0.0250803001, 0.1413274913, 0.2992553546, 0.3115093453, 0.1705884510, 0.0470824125, 0.0051566452]
+
+
+@pytest.mark.parametrize(
+    ("x", "r"), [(513, 2.3), (5_000, 0.7), (5_000, 300.0), (10**6, 2.3), (10**6, 5e3), (10**5, 1e7)]
+)
+def test_crt_draws_of_many_have_their_moments(x, r):
+    out, s = np.empty(20_000), new_stream()
+    start_stream(s, 1, 0, 0)
+    crt_draws(s, float(x), r, out)
+    p = r / (r + np.arange(x))
+    variance = float((p * (1.0 - p)).sum())
+    assert abs(out.mean() - p.sum()) < 4.5 * math.sqrt(variance / len(out))
+    assert out.var() == pytest.approx(variance, rel=4.5 * math.sqrt(3.0 / len(out)))
+
+
+def test_crt_draws_of_very_many_take_no_longer():
+    out, s = np.empty(2000), new_stream()
+    start_stream(s, 1, 0, 0)
+    crt_draws(s, 1e15, 1.5, out)
+    mean = 1.5 * (digamma(1e15 + 1.5) - digamma(1.5))
+    assert abs(out.mean() - mean) < 4.5 * math.sqrt(mean / len(out))
 
 
 def test_crt_draws_have_exact_probabilities():

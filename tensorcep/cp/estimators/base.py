@@ -103,6 +103,10 @@ class BaseCP(
         """How the noise of a fit differs, None where it does not, and the fitted attributes that say so."""
         return None, {}
 
+    def _is_wild(self, values: np.ndarray) -> bool:
+        """Whether one of the values could decide all of a fit by chains."""
+        return False
+
     def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
         return None
 
@@ -188,7 +192,7 @@ class BaseCP(
         sample_weight : array-like of shape (N,), optional
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
-            "gibbs" takes them for real values without a limit.
+            "gibbs" takes them for real values without a limit, and for counts.
         scratch : folder, optional
             Where files without names are to lie instead of memory, for methods that need no message of every entry and
             one noise: "gibbs", "vmp", "pg-gibbs", "pg-vb", ``CEP(messages="averaged")``. Of real values a sweep reads

@@ -9,6 +9,7 @@ import numpy as np
 from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.noise import uneven_dispersion
+from tensorcep.cp.estimators.overdispersion import has_wild_count
 from tensorcep.cp.problem import Uneven
 from tensorcep.likelihoods import names_of
 from tensorcep.likelihoods.inflated import zero_inflated
@@ -47,6 +48,10 @@ class CountParameters:
         return check_range(
             "dispersion", self.dispersion, 0.0, include_low=False, instead="'learned', the name of a mode, or "
         )
+
+    def _is_wild(self, values: np.ndarray) -> bool:
+        """Whether one of the counts could decide all of a fit by chains."""
+        return has_wild_count(values)
 
     def _decide_noise(self: Any, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
         """How the dispersion differs; there is no other noise."""

@@ -17,7 +17,7 @@ from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import fits, within
 from tensorcep.cp.estimators.options import checked_ensemble, is_random
 from tensorcep.cp.estimators.row_features import check_mode_priors, coupled
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.plan import PILOTS
 from tensorcep.cp.settings.memory import size_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
@@ -36,7 +36,7 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
-VISITS, SAMPLER_SWEEPS = 8e6, (150, 1000)
+VISITS, SAMPLER_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), 400
 # Of so many entries a sampler has so many chains: pilots find what others would.
 MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
@@ -55,7 +55,7 @@ STORABLE = {
 }
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
-# The sampler of a likelihood; that of negative-binomial counts mixes too slowly to be one.
+# The sampler of a likelihood; "pg-gibbs" of negative-binomial counts mixes too slowly to be one.
 SAMPLERS = {
     "gaussian": "gibbs",
     "tobit": "gibbs",
@@ -64,8 +64,8 @@ SAMPLERS = {
     "binomial": "pg-gibbs",
     "ordinal_probit": "gibbs",
 }
-# Counts: mean field fits them as well as CEP in a tenth of the time.
-OTHERWISE = {"poisson": "vmp", "negbinomial": "vmp"}
+# Counts: so many are worth a sampler's time; mean field fits more of them as well as CEP in a tenth of the time.
+FEW_COUNTS, OTHERWISE = 20_000, {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
@@ -125,18 +125,20 @@ def choose(
     stream_prior: str = "fixed",
     limit: float | None = None,
     stored: bool = False,
+    wild: bool = False,
 ) -> Chosen:
     """What the fit of an estimator to so many entries is to be; `streaming`: to the first ones of a stream.
 
-    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take, and `stored`
-    says that the entries lie on scratch. Raises ValueError or TypeError for what is neither "auto" nor allowed.
+    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
+    that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
+    is neither "auto" nor allowed.
     """
     usual = rank_for(n_entries, shape)
     if streaming:  # where rows follow from each other a batch tells more of them than its entries alone
         usual = STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, usual)
     rank = given_int("rank", model.rank, usual)
     asked = model._asked_likelihood()
-    options = list(options_of(model, asked, rank, streaming, n_entries))
+    options = list(options_of(model, asked, rank, streaming, n_entries, wild))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
         chosen = chosen_with(model, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
@@ -164,7 +166,8 @@ def chosen_with(
     if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
-    sweeps = given_int("max_iter", model.max_iter, sampler_sweeps(n_entries) if method.sampler else SWEEPS)
+    usual = sampler_sweeps(n_entries, proposes_rows(name, likelihood)) if method.sampler else SWEEPS
+    sweeps = given_int("max_iter", model.max_iter, usual)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
     uniform = isinstance(model.prior_mean, str)
@@ -264,12 +267,13 @@ def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     return {"main": 1, "pair": pairs, "cp": rank}
 
 
-def sampler_sweeps(n_entries: int) -> int:
-    """Sweeps of every chain."""
-    return int(np.clip(VISITS / max(1, n_entries), *SAMPLER_SWEEPS))
+def sampler_sweeps(n_entries: int, proposes: bool = False) -> int:
+    """Sweeps of every chain; fewer where rows are proposed, which move further than given a variable of each entry."""
+    most = PROPOSING_SWEEPS if proposes else SAMPLER_SWEEPS[1]
+    return int(np.clip(VISITS / max(1, n_entries), SAMPLER_SWEEPS[0], most))
 
 
-def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool, n: int) -> Iterator[Option]:
+def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:
     """What a fit may be, best first: with fewer columns, then by a method that takes less memory, where "auto" lets it.
 
     A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
@@ -279,14 +283,18 @@ def options_of(model: BaseCP, likelihood: Likelihood, rank: int, streaming: bool
     if name != "auto" or streaming or model.revisit:
         yield from ((name if name != "auto" else "cep", settings, r) for r in fewer)
         return
-    name = SAMPLERS.get(likelihood.name, OTHERWISE.get(likelihood.name, "cep"))
+    name = SAMPLERS.get(asked.name, OTHERWISE.get(asked.name, "cep"))
+    by_mode = isinstance(getattr(model, "dispersion", None), str) and model.dispersion != "learned"
+    plain = not wild and asked.zeros is None and coupled(model.prior) is None and not by_mode
+    if asked.name in OTHERWISE and n <= FEW_COUNTS and plain:
+        yield from (("gibbs", None, r) for r in fewer)
     if name == "cep":
         yield from ((name, own, rank) for own in (None, CEP(dtype="float32")))
     else:
-        others = [other for other in PILOTS if not METHODS[other].lacks(likelihood)]
+        others = [other for other in PILOTS if not METHODS[other].lacks(asked)]
         many = METHODS[name].sampler and n >= MANY_ENTRIES
         yield from ((name, SETTINGS[name]().set_params(n_chains=CHAINS_OF_MANY) if many else None, r) for r in fewer)
         yield from ((one, None, r) for one in others[:1] for r in fewer)
     even = getattr(model, "noise", "one") == "one"  # otherwise CEP would refuse it
-    if not likelihood.censored and likelihood.zeros is None and even:
+    if not asked.censored and asked.zeros is None and even:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

@@ -13,9 +13,10 @@ _PARAMETERS = """rank : int or "auto", default="auto"
         three modes or more may take 40. "cep" and "laplace" take no more than entries left out ask for (`rank_`).
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of `tensorcep.methods`
-        with what belongs to one of them alone: ``CEP(order=2, damping=0.5)``. "auto" is "gibbs" for real values and
-        levels, "pg-gibbs" for labels, "cep" for counts, in streams, and with `revisit`. Where a fit would need more
-        than 0.5 GB and 4 kB per entry (at most 12 GB) "auto" is content with less, which `method_` and `rank_` tell.
+        with what belongs to one of them alone: ``CEP(order=2, damping=0.5)``. "auto" is "gibbs" for real values,
+        levels and up to 20,000 counts, "vmp" for more, "pg-gibbs" for labels, "cep" in streams and with `revisit`.
+        Where a fit would need more than 0.5 GB and 4 kB per entry (at most 12 GB) "auto" is content with less, which
+        `method_` and `rank_` tell.
     prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features, Series or Graph by mode, default="auto"
         What is known of the factors. "fixed": the scale and mean below. "learned": mean and covariance of the rows of
         each mode are inferred (Normal-Wishart). "ard": one precision per component (Gamma); components that are not

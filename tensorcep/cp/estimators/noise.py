@@ -14,7 +14,7 @@ from tensorcep.cp.estimators.row_features import coupled
 from tensorcep.cp.problem import Uneven
 
 # Methods whose noise, or whose dispersion, may differ.
-UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "pg-gibbs", "cep", "laplace")
+UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
 
 
 def uneven_noise(

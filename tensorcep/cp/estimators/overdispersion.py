@@ -15,6 +15,8 @@ from tensorcep.likelihoods.zeros import presence
 ROUNDS = 10
 # Standard errors of the score of Poisson counts from which they count as overdispersed.
 CLEAR = 3.0
+# An entry's leverage counts as at most so much.
+MOST_LEVERAGE = 0.9
 # Dispersions at which a fit may start.
 STARTS = (0.05, 100.0)
 # A count that is so many times as large as all others together is told of.
@@ -36,11 +38,11 @@ class Overdispersion(NamedTuple):
 
 def log_linear_means(
     coords: np.ndarray, y: np.ndarray, exposure: np.ndarray, inflated: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins.
 
     With `inflated` zeros may be structural (by EM, Lambert 1992); the probability (n,) that each count is not comes
-    second.
+    second. Last is how far each mean follows its own count (n,), the leverage.
     """
     mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
     share = 0.5 * float(np.mean(y == 0.0))
@@ -51,7 +53,8 @@ def log_linear_means(
         for column in coords.T:
             expected = np.bincount(column, weights=present * mu)
             mu *= ((np.bincount(column, weights=y) + 1.0) / (expected + 1.0))[column]
-    return mu, present
+    told = [np.bincount(column, weights=present * mu)[column] + 1.0 for column in coords.T]
+    return mu, present, np.minimum(sum(present * mu / own for own in told), MOST_LEVERAGE)
 
 
 def overdispersion_of(
@@ -60,24 +63,32 @@ def overdispersion_of(
     """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
 
     What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
-    it is that of counts which are no structural zeros.
+    it is that of counts which are no structural zeros. The score is of errors, of which residuals are a part only where
+    a mean follows its own count: of few entries per row main effects explain much by chance. That of residuals alone
+    is the dispersion, so that fits begin where components may explain most.
 
     Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
     """
     order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
     coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
-    mu, present = log_linear_means(coords, y, exposure, inflated)
-    excess, square = float((present * ((y - mu) ** 2 - y)).sum()), float((present * mu * mu).sum())
-    r = square / excess if excess > 0.0 else STARTS[1]
+    mu, present, leverage = log_linear_means(coords, y, exposure, inflated)
+    errors, square = (y - mu) ** 2, float((present * mu * mu).sum())
+    excess, least = (float((present * (own - y)).sum()) for own in (errors / (1.0 - leverage), errors))
+    r = square / least if least > 0.0 else STARTS[1]
     return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)), 1.0 - float(present.mean()))
+
+
+def has_wild_count(y: np.ndarray) -> bool:
+    """Whether one count is far larger than all others together."""
+    largest, total = float(np.max(y, initial=0.0)), float(np.sum(y))
+    return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
 
 
 def warn_of_wild_count(y: np.ndarray) -> None:
     """Warn if one count is far larger than all others together."""
-    largest, total = float(y.max()), float(y.sum())
-    if len(y) > 1 and largest > WILD * max(total - largest, 1.0):
+    if has_wild_count(y):
         warn_user(
-            f"one count, {largest:g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
+            f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
             "decide the fit; check it, or leave it out.",
             UserWarning,
         )

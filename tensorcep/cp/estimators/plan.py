@@ -25,7 +25,7 @@ from tensorcep.cp.estimators.row_features import (
     are_large,
     are_many,
     check_deviating,
-    check_number,
+    check_known,
     check_pairs,
     described,
     knows_rows,
@@ -128,11 +128,11 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     stored = isinstance(coords, Columns)
-    chosen = choose(model, len(values), shape, streaming, prior, limit, stored)
+    chosen = choose(model, len(values), shape, streaming, prior, limit, stored, model._is_wild(values))
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
     shape, labels, designs, clocks = described(model.prior, shape, labels)
-    check_number(designs, chosen.method, likelihood)
+    check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(model.prior, labels, clocks)
     uneven, told = model._decide_noise(labels, chosen, streaming)
     own = own | told | model._source_attributes(source, first=True)

@@ -11,7 +11,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.components import Components
 from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.estimators.modes import by_mode, mode_of, names_of
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.plan import Local
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
@@ -181,17 +181,22 @@ def check_mode_priors(prior: Mapping[Any, Any]) -> None:
             fail_value(f"prior of mode {name!r} must be {allowed}; got {own!r}.")
 
 
-def check_number(designs: Designs, method: str, likelihood: Likelihood) -> None:
-    """Refuse more features than a method takes.
+def check_known(designs: Designs, clocks: Clocks, method: str, likelihood: Likelihood) -> None:
+    """Refuse more features than a method takes, and rows that are coupled where a sampler turns down one by one.
 
     Raises
     ------
     ValueError
     """
+    fits = [one for one in METHODS.values() if one.takes_features and not one.lacks(likelihood)]
     if are_many(designs) and not METHODS[method].sampler:
         most = max(design.n_features for design in designs if design is not None)
-        fits = [m.name for m in METHODS.values() if m.takes_features and m.sampler and not m.lacks(likelihood)]
-        fail_value(f"method {method!r} takes at most {MOST_DIRECT} features of a mode; got {most}; use one of {fits}.")
+        names = [one.name for one in fits if one.sampler]
+        fail_value(f"method {method!r} takes at most {MOST_DIRECT} features of a mode; got {most}; use one of {names}.")
+    known = [own for own in clocks if own is not None]
+    if known and proposes_rows(method, likelihood):
+        names, what = [one.name for one in fits if one.name != method], word_of(known[0]).removeprefix("a ")
+        fail_value(f"method {method!r} takes no {what} of {likelihood.name!r} counts; use one of {names}.")
 
 
 def are_large(clocks: Clocks) -> bool:

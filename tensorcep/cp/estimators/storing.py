@@ -24,7 +24,7 @@ from tensorcep.cp.estimators.memory import peak, room_for_draws, within
 from tensorcep.cp.estimators.options import with_numbers
 from tensorcep.cp.forget import run_from
 from tensorcep.cp.from_spectra import strengths
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.sampled import chosen_by_hash
 from tensorcep.cp.settings.memory import size_of
@@ -111,7 +111,7 @@ def entries_of_files(
 
 
 def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
-    """The entries where they are to lie in the fit.
+    """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory.
 
     Raises
     ------
@@ -123,20 +123,20 @@ def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
     coords: Any = entries[0]
     _, values, shape, labels = entries
     n, stored = len(values), isinstance(coords, Columns)
-    if place.limit is not None:
-        needed = _bytes_in_memory(model, n, shape, place.limit)
-        if needed <= place.limit and stored:
-            cells, values = _stacked(coords), np.array(values)
-            if coords.distinct:
-                merge_duplicates(cells, values, shape, "error")
-            return cells, values, shape, labels
-        if needed <= place.limit:
+    few = place.room is not None and proposes_rows(choose(model, n, shape, False).method, model._asked_likelihood())
+    needed = 0.0 if place.limit is None else _bytes_in_memory(model, n, shape, place.limit)
+    if few or (place.limit is not None and needed <= place.limit):
+        if not stored:
             return entries
-        if place.room is None:
-            fail_value(
-                f"the fit of {n} entries and {sum(shape)} rows takes about {needed / 1e9:.3g} GB in memory, of which "
-                f"memory= allows {place.limit / 1e9:.3g} GB; allow more, or give a folder for files as scratch=."
-            )
+        cells, values = _stacked(coords), np.array(values)
+        if coords.distinct:
+            merge_duplicates(cells, values, shape, "error")
+        return cells, values, shape, labels
+    if place.limit is not None and place.room is None:
+        fail_value(
+            f"the fit of {n} entries and {sum(shape)} rows takes about {needed / 1e9:.3g} GB in memory, of which "
+            f"memory= allows {place.limit / 1e9:.3g} GB; allow more, or give a folder for files as scratch=."
+        )
     if place.room is None:
         return entries
     place.room.check_free(scratch_bytes(n, len(shape), model._asked_likelihood().name != "gaussian"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.core.executor import Executor
+from tensorcep.cp.gibbs.metropolis import Judge, judge_of, match_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.parameters import Learned
 from tensorcep.cp.problem import Problem
@@ -76,10 +77,11 @@ def draw_sites(
     problem: Problem,
     executor: Executor,
     used: np.ndarray | None = None,
-) -> None:
+) -> Judge | None:
     """Draw the auxiliary variables of chain c: the weight and the target of every entry.
 
-    `used` (n_blocks, LANES), if given, is 0 where an entry says nothing of its latent value.
+    `used` (n_blocks, LANES), if given, is 0 where an entry says nothing of its latent value. Where there are no such
+    variables weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge.
     """
     chains, f = state.chains, state.f[c]
     key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
@@ -90,10 +92,18 @@ def draw_sites(
     if used is not None:  # what was drawn in the sweep before is no more
         for part in sites:
             part *= used
-    record = (y, problem.weights if used is None else used, f, theta, key, *sites)
-    executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+    if state.around is not None:
+        state.around.look(c, f, chains.sweeps)
+        around = state.around.mean[c], state.around.variance[c]
+        match_sites(around, augmentation, (y, theta), problem, sites, executor)
+    else:
+        record = (y, problem.weights if used is None else used, f, theta, key, *sites)
+        executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
     if len(problem.entries.known):
         np.subtract(sites[1], sites[0] * problem.entries.known, out=sites[1])
+    if state.around is None:
+        return None
+    return judge_of((y, theta), chains.by_row.entry, sites, problem, state.around.climbs(chains.sweeps))
 
 
 def room_for_stream() -> tuple[np.ndarray]:

@@ -18,6 +18,7 @@ from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.first_rows import first_rows
+from tensorcep.cp.gibbs.metropolis import Judge
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
@@ -128,8 +129,9 @@ def draw_factors(
     weighted: bool = False,
     burning_in: bool = False,
     noise: RowNoise | None = None,
+    judge: Judge | None = None,
 ) -> np.ndarray:
-    """Draw the rows of every mode in turn, those of a mode with `noise` of its own last.
+    """Draw the rows of every mode in turn, those of a mode with `noise` of its own last; a `judge` turns some down.
 
     Gives the sums of weight (target / weight - f)^2 at the new rows over the entries of each row of the last mode; of a
     series their sum comes first.
@@ -156,8 +158,11 @@ def draw_factors(
             fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor, k == modes[-1])
             continue
         record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
+        old = None if judge is None else factors[first[k] : first[k + 1]].copy()
         rooms[k].start()
         executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
+        if judge is not None and old is not None:
+            judge.decide(data, key, old, factors, executor)
     executor.settle()
     return fit
 

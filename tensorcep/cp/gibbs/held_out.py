@@ -228,17 +228,18 @@ def _log_likelihoods(
     return value.reshape(f.shape)
 
 
-def promising(held: HeldOut, sweep: int, burn_in: int) -> np.ndarray:
+def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
-    They are compared by what is correlated with the values, so that a likelihood of any kind will do, after some sweeps
-    of the burn-in.
+    They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
+    will do, after some sweeps of the burn-in.
     """
     trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
     least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
     if not least or len(held.mean) < 2:
         return np.arange(len(held.mean))
-    y = held.y - held.y.mean()
+    y = np.log(held.y + 0.5) if likelihood.extent == "exposure" else held.y
+    y = y - y.mean()
     means = held.mean - held.mean.mean(axis=1, keepdims=True)
     scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
     gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2

@@ -51,6 +51,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.gibbs.metropolis import first_around
 from tensorcep.cp.gibbs.noise_law import noise_law_of, with_factors
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
@@ -115,7 +116,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         chains = chains if own is None else chains._replace(uneven=own.both)
     state = GibbsState(chains, f, augmentation, learned, held, False, uneven, pooled=pooled)
     by_held = augmentation is None and state.learns_precision and options.noise == "held-out"
-    return state._replace(noise_held=by_held and held is not None and held.tells_noise)
+    around = first_around(f, options.burn_in) if augmentation is not None and augmentation.matched else None
+    return state._replace(noise_held=by_held and held is not None and held.tells_noise, around=around)
 
 
 def _held_out(problem: Problem, options: Any, noise: float) -> HeldOut | None:
@@ -159,7 +161,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
         held = update_held(left_out, sweeps, options.burn_in, chains.factors, given, likelihood, uneven)
         held = held if even else told_by_held(state, held, sweeps, problem.seed)
         state = state._replace(held=held)
-        which = promising(held, sweeps, options.burn_in)
+        which = promising(held, sweeps, options.burn_in, problem.likelihood)
         if options.weights == "stacked" and len(which) < len(held.mean):
             state = state.of_chains(which)._replace(held=some_of(held, which))
             chains = state.chains
@@ -196,15 +198,15 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
     levels = learned_levels(problem.likelihood)
     if levels is not None:
         draw_cuts(c, state, levels, problem, executor)
-    if augmentation is not None:
-        draw_sites(c, state, augmentation, problem, executor, present)
+    judge = None if augmentation is None else draw_sites(c, state, augmentation, problem, executor, present)
     if state.uneven is not None:
         return _sweep_uneven(c, state, state.uneven, problem, even, executor)
     n = float(len(problem.entries.permutation) if problem.power is None else problem.power.sum())
     n -= state.left_out_of(problem)
     precision = float(chains.theta[c, 0]) if state.learns_precision else 1.0
     weighted = problem.power is not None or (augmentation is not None and augmentation.weighted)
-    squares = max(0.0, float(draw_factors(chains, c, problem, precision, executor, weighted, state.leaves_out).sum()))
+    how = (executor, weighted, state.leaves_out)
+    squares = max(0.0, float(draw_factors(chains, c, problem, precision, *how, judge=judge).sum()))
     if augmentation is not None:
         state.f[c] = latent_of_chain(chains, c, problem, executor)
     if state.learned is not None and state.learns_precision:
@@ -268,9 +270,9 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
 
 GIBBS = Method(
     name="gibbs",
-    needs=("normal",),
+    needs=("mean_field",),
     options=Gibbs,
-    init=partial(init, "normal"),
+    init=partial(init, "mean_field"),
     step=step,
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",

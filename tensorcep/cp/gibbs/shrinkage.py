@@ -46,9 +46,14 @@ LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def is_shrunk(likelihood: Likelihood) -> bool:
-    """Whether predictions can be shrunk: of labels, levels and values; samplers of counts are asked for by name."""
+    """Whether predictions can be shrunk: of labels, levels and values, and of counts without structural zeros."""
     real = likelihood.parameter is not None and likelihood.parameter.is_precision
-    return real or likelihood.observes in ("labels", "levels")
+    return real or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
+
+
+def is_of_rates(likelihood: Likelihood) -> bool:
+    """Whether it is of counts whose mean is e^f, or a multiple of it."""
+    return likelihood.extent == "exposure" and likelihood.zeros is None
 
 
 def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
@@ -56,7 +61,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     likelihood = problem.likelihood
     if likelihood.levels is not None:
         return _beside_levels(held, likelihood.levels, problem)
-    if likelihood.observes == "labels" or likelihood.censored:
+    if likelihood.observes == "labels" or likelihood.censored or is_of_rates(likelihood):
         law = _law_of_others(held, problem)
         return held if law is None else _beside_law(held, law, problem)
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
@@ -80,12 +85,23 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     if _main_column(problem.free) is None:
         return None
     y, likelihood = problem.entries.y.ravel()[: len(problem.entries.permutation)], problem.likelihood
+    if is_of_rates(likelihood):
+        return _law_of_rates(held, problem, y)
     if likelihood.observes != "labels":
         others = without_places(y, held.place)
         return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
     ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
     p = (ones + 0.5) / (n + 1.0)
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
+
+
+def _law_of_rates(held: HeldOut, problem: Problem, y: np.ndarray) -> ConstantLaw:
+    """The constant law of counts, with their exposures."""
+    known, others = problem.entries.known, without_places(y, held.place)
+    exposure = np.exp(without_places(known.ravel()[: len(y)], held.place)) if len(known) else None
+    total = float(len(others) if exposure is None else exposure.sum())
+    start = float(np.log(max(float(others.sum()), 0.5) / total))
+    return constant_law(problem.likelihood, others, start, exposure)
 
 
 def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
@@ -101,7 +117,7 @@ def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
 
 
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
-    nothing = law.logpdf(problem.likelihood, held.y)
+    nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if is_of_rates(problem.likelihood) else None)
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1

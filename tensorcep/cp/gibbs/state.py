@@ -10,6 +10,7 @@ from tensorcep.core.components import EntryTheta
 from tensorcep.core.scratch import room_of
 from tensorcep.cp.gibbs.chains import Chains, some_chains
 from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.metropolis import Around
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
 from tensorcep.cp.model import EntriesByRow
@@ -51,6 +52,8 @@ class GibbsState(NamedTuple):
         Whether the entries that the burn-in leaves out are left out at present.
     noise_law : NoiseLaw or None
         After the burn-in, how new observations differ from normal ones; None where these are normal.
+    around : Around or None
+        Of likelihoods that no variable makes Gaussian, the past of the latent values.
     """
 
     chains: Chains
@@ -63,6 +66,7 @@ class GibbsState(NamedTuple):
     leaves_out: bool = False
     noise_law: NoiseLaw | None = None
     pooled: UnevenDraws | None = None
+    around: Around | None = None
 
     @property
     def learns_precision(self) -> bool:
@@ -77,7 +81,9 @@ class GibbsState(NamedTuple):
             for own, c in zip(f, which, strict=True):
                 own[:] = self.f[c]
         uneven, pooled = (None if own is None else own.of_chains(which) for own in (self.uneven, self.pooled))
-        return self._replace(chains=some_chains(self.chains, which), f=f, uneven=uneven, pooled=pooled)
+        around = None if self.around is None else self.around.of_chains(which)
+        chains = some_chains(self.chains, which)
+        return self._replace(chains=chains, f=f, uneven=uneven, pooled=pooled, around=around)
 
     def left_out_of(self, problem: Problem) -> float:
         """How much the entries that are left out at present count."""

@@ -76,7 +76,10 @@ class Sampler(Settings):
 
 @dataclass(repr=False, kw_only=True)
 class Gibbs(Sampler):
-    """Gibbs sampling of real values and of labels with the probit link.
+    """Gibbs sampling of real values, of labels with the probit link, and of counts.
+
+    Of counts, which no auxiliary variable makes Gaussian, rows are proposed as mean field would update them, and taken
+    or left as Metropolis and Hastings ask (Gamerman 1997).
 
     Parameters
     ----------
@@ -101,10 +104,15 @@ class Gibbs(Sampler):
         until then; with fewer than 250 entries, with censored ones or without a burn-in it is "sampled". From n of N
         entries the noise is known less well than by the exact posterior, by a factor of about sqrt(N / n). Where they
         make it likelier, what is predicted has longer tails than a normal law; draws of rows do not know of that.
+    dispersion_prior : tuple of float, default=(1, 0.1)
+        For negative-binomial counts, shape and rate of the Gamma prior of the dispersion r.
+    dispersion_mode : int, optional
+        The mode whose rows have a dispersion each; None for one that all entries share.
 
     References
     ----------
-    Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993).
+    Klami (2014), Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993); Gamerman (1997),
+    Sampling from the posterior distribution in generalized linear mixed models.
 
     Examples
     --------
@@ -116,9 +124,12 @@ class Gibbs(Sampler):
     name: ClassVar[str] = "gibbs"
 
     noise: str = "held-out"
+    dispersion_prior: tuple[float, float] = (1.0, 0.1)
+    dispersion_mode: int | None = None
 
     def check(self) -> None:
         super().check()
+        check_dispersion(self.dispersion_prior, self.dispersion_mode)
         check_choice("noise", self.noise, ("held-out", "sampled"))
 
 

@@ -21,6 +21,7 @@ from tensorcep.core.host import Begun
 from tensorcep.core.loop import Sweep
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.core.scratch import on_scratch
+from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.workers.executor import ClusterExecutor
@@ -72,6 +73,8 @@ class ClusterHost:
     def check_plan(self, plan: Plan) -> None:
         """Refuse a fit that workers cannot do, or that is not the one in the folder.
 
+        Chains that may turn rows down, which are for few entries, run here.
+
         Raises
         ------
         ValueError
@@ -80,7 +83,7 @@ class ClusterHost:
         reason = _why_not(plan)
         if reason is not None and self._strict:
             fail_value(f"{reason}; fit it in one process.")
-        self._here = reason is not None
+        self._here = reason is not None or proposes_rows(plan.method.name, plan.problem.likelihood)
         if self._checkpoint is not None and not self._here:
             self._check_folder(self._checkpoint, _print_of(plan))
 

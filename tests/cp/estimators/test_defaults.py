@@ -76,7 +76,7 @@ def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, cha
         assert chosen(name, n=n, **params).method == method
         assert chosen(name, n=n, **params).settings.n_chains == chains
         assert chosen(name, n=n, method=method, **params).settings.n_chains == 4
-    assert chosen("counts", n=n).method == "vmp"
+    assert chosen("counts", n=n).method == ("gibbs" if n <= 20_000 else "vmp")
     assert chosen(n=n, method="cep").max_iter == _defaults.SWEEPS == 200
     assert chosen(n=n, max_iter=7).max_iter == 7
 
@@ -88,8 +88,11 @@ def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, cha
         ("classifier", {}, "pg-gibbs"),
         ("classifier", {"link": "probit"}, "gibbs"),
         ("classifier", LOGIT, "pg-gibbs"),
-        ("counts", {}, "vmp"),
-        ("counts", NEGBINOMIAL, "vmp"),
+        ("counts", {}, "gibbs"),
+        ("counts", NEGBINOMIAL, "gibbs"),
+        ("counts", {"n": 20_001}, "vmp"),
+        ("counts", {"n": 20_001, **NEGBINOMIAL}, "vmp"),
+        ("counts", {"streaming": True}, "cep"),
         ("regressor", {"streaming": True}, "cep"),
         ("regressor", {"method": tc.CEP(order=2)}, "cep"),
         ("regressor", {"revisit": 10}, "cep"),
@@ -112,7 +115,8 @@ def test_method_is_a_sampler_where_it_can_be_and_another_elsewhere(name, params,
         ("classifier", {"method": "cep"}, "learned", "pairwise"),
         ("classifier", {"method": "cep", **LOGIT}, "learned", "pairwise"),
         ("classifier", {"method": "pg-vb", **LOGIT}, "learned", "main+cp"),
-        ("counts", {}, "learned", "main+cp"),
+        ("counts", {}, "learned", "all"),
+        ("counts", {"method": "vmp"}, "learned", "main+cp"),
         ("counts", {"method": "pg-gibbs", **NEGBINOMIAL}, "learned", "all"),
         ("regressor", POINT, "fixed", "all"),
         ("regressor", {"prior": "fixed"}, "fixed", "all"),

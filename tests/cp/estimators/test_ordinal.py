@@ -260,7 +260,7 @@ def test_vmps_bound_never_falls(parts):
     [
         ({"method": "wopt"}, "method 'wopt' needs values without thresholds to learn"),
         ({"method": "pg-gibbs"}, "method 'pg-gibbs' needs pg, which the likelihood 'ordinal_probit' does not have"),
-        ({"method": "gibbs", "link": "logit"}, r"method 'gibbs' needs normal.*use one of \['cep', 'laplace'\]"),
+        ({"method": "gibbs", "link": "logit"}, r"method 'gibbs' needs mean_field.*use one of \['cep', 'laplace'\]"),
         ({"link": "cauchit"}, "link must be one of"),
     ],
 )

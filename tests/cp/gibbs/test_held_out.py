@@ -133,10 +133,10 @@ def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
     y = rng.standard_normal(n)
     mean = np.stack([y + 0.5 * rng.standard_normal(n), rng.standard_normal(n), y + 0.6 * rng.standard_normal(n)])
     held = held_of(y, mean, mean)._replace(spread=2.0 * mean, noise=np.array([1.0, 2.0, 3.0]))
-    which = promising(held, 10, 30)
+    which = promising(held, 10, 30, GAUSSIAN)
     assert which.tolist() == [0, 2]
-    assert promising(held, 11, 30).tolist() == [0, 1, 2]
-    assert promising(some_of(held, np.array([1])), 10, 30).tolist() == [0]
+    assert promising(held, 11, 30, GAUSSIAN).tolist() == [0, 1, 2]
+    assert promising(some_of(held, np.array([1])), 10, 30, GAUSSIAN).tolist() == [0]
     rest = some_of(held, which)
     for name in ("mean", "spread", "noise", "log_density"):
         np.testing.assert_array_equal(getattr(rest, name), getattr(held, name)[[0, 2]])

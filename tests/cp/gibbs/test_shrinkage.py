@@ -138,9 +138,9 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", False)]
+    ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", True), ("binomial", False)]
 )
-def test_values_and_labels_are_shrunk(name, expected):
+def test_values_labels_and_counts_are_shrunk(name, expected):
     assert is_shrunk(get_likelihood(name)) is expected
 
 

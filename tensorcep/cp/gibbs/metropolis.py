@@ -1,0 +1,232 @@
+"""Gibbs sampling of likelihoods that no variable makes Gaussian, such as counts: proposed rows may be turned down.
+
+A Gaussian in f stands for every entry, and the rows of a mode are drawn as if that were what the entry says. The new
+row of each is then taken with the probability that Metropolis and Hastings ask for, in which all but its own entries
+cancels: likelihood beside Gaussian at the new row, and at the old one. So draws are of the exact conditional.
+
+The Gaussian is the one that mean field matches to the log likelihood (Khan and Lin 2017), at mean and variance of f
+over the later part of the burn-in. After it these move less and less, as adaptive chains must (Roberts and Rosenthal
+2007, Journal of Applied Probability 44, p. 458), for entries that were left out still have theirs to find. Nearly all
+rows near the posterior mean are taken, whatever the counts, where steps of augmented ones are as short as a variable of
+each entry makes them.
+
+Source: proposals of generalised linear mixed models (Gamerman 1997, Statistics and Computing 7, p. 57), whose Gaussians
+are expanded at the present row instead, and so twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.executor import Executor
+from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
+from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import per_entry
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import exp
+from tensorcep.kernels.streams import new_stream, start_stream, uniform
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.record import Likelihood
+
+# What a chain remembers in the burn-in is the last one of so many parts of its past; then it forgets no more.
+PARTS = 10.0
+# In this share of the burn-in a chain climbs where its rows are turned down, by at least such a part of the way.
+CLIMBING, LEAST_PART = 0.5, 0.1
+# Numbers of streams from here on are not those of groups of rows that are drawn.
+AFTER_DRAWS = 1 << 31
+
+
+class Around(NamedTuple):
+    """What chains remember of the latent values of their entries.
+
+    Attributes
+    ----------
+    mean, variance : (C, n_blocks, LANES) float64
+    burn_in : int
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    burn_in: int
+
+    def of_chains(self, which: np.ndarray) -> Around:
+        """That of these chains."""
+        return Around(self.mean[which], self.variance[which], self.burn_in)
+
+    def climbs(self, sweeps: int) -> bool:
+        """Whether chains look for better rows than they have, after so many sweeps."""
+        return sweeps < CLIMBING * self.burn_in
+
+    def look(self, c: int, f: np.ndarray, sweeps: int) -> None:
+        """Take the present latent values of chain c, (n_blocks, LANES), into its memory."""
+        known = min(sweeps, self.burn_in) / PARTS + max(0, sweeps - self.burn_in)
+        gain, mean, variance = 1.0 / (1.0 + known), self.mean[c], self.variance[c]
+        step = f - mean
+        mean += gain * step
+        variance += gain * step * step
+        variance *= 1.0 - gain
+
+
+def first_around(f: np.ndarray, burn_in: int) -> Around:
+    """That of one value of each entry, (C, n_blocks, LANES)."""
+    return Around(f.copy(), np.zeros_like(f), burn_in)
+
+
+def match_sites(
+    around: tuple[np.ndarray, np.ndarray],
+    augmentation: Augmentation,
+    given: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    sites: tuple[np.ndarray, np.ndarray],
+    executor: Executor,
+) -> None:
+    """Weight and target of the Gaussian that stands for each entry, in place, (n_blocks, LANES) each.
+
+    `around` are mean and variance of its latent value, `given` what kernels take as y and theta.
+    """
+    (mean, variance), (y, theta) = around, given
+    unused = np.empty_like(mean), np.empty_like(mean)
+    per_entry((y, mean, mean * mean + variance, theta), (*sites, *unused), augmentation.expected, problem, executor)
+    if problem.power is not None:
+        for part in sites:
+            part *= problem.power
+
+
+class Told(NamedTuple):
+    """What the entries of a chain say, in the lanes, and the Gaussians that stand for them.
+
+    Attributes
+    ----------
+    entry : (K N,) int32
+        Their places, as the rows read them.
+    y, theta, power, known, weight, target : (n,) float64
+        `power` is how often each counts; nothing in `known` where nothing is known.
+    """
+
+    entry: np.ndarray
+    y: np.ndarray
+    theta: np.ndarray
+    power: np.ndarray
+    known: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+
+
+class Judge(NamedTuple):
+    """Who decides which new rows of a chain are taken: by what entries say, and their likelihood.
+
+    `climbs`: whether a part of the way is gone to a row that is turned down, if it says more of the entries.
+    """
+
+    told: Told
+    likelihood: Likelihood
+    climbs: bool
+
+    def decide(self, data: tuple[Any, ...], key: Any, old: np.ndarray, factors: np.ndarray, executor: Executor) -> None:
+        """Leave the new rows of a mode in `factors`, or put the `old` ones (n, R) there again.
+
+        `data` holds offset, lists, source and columns as `draw_rows` takes them.
+        """
+        kernel = self.likelihood.in_f or self.likelihood.loglik
+        record = (*data[:4], self.told, address_of(kernel, LOGLIK_SIGNATURE), key, self.climbs, old, factors)
+        executor.run(turn_down, 0, -(-len(old) // LANES), *record, scratch=partial(_room, data[2].shape[1]))
+
+
+def judge_of(
+    given: tuple[np.ndarray, np.ndarray],
+    entry: np.ndarray,
+    sites: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    climbs: bool,
+) -> Judge:
+    """That of a chain whose kernels are `given` these y and theta, and whose `sites` stand for the entries."""
+    power = problem.weights if problem.power is None else problem.power
+    each = (*given, power, problem.entries.known, *sites)
+    return Judge(Told(entry, *(np.ascontiguousarray(array).ravel() for array in each)), problem.likelihood, climbs)
+
+
+def _room(width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room of one thread: values of some entries, two rows in the order of the sources, and a stream."""
+    return np.zeros((8, LANES)), np.zeros((2, width)), new_stream()
+
+
+@inlined
+def _arranged(row, columns, out):
+    """A row in the order of the sources: 1 in clamped columns, 0 in those that are not there."""
+    R = len(columns.free)
+    for p in range(len(out)):
+        out[p] = columns.clamped[p] if len(columns.clamped) else 0.0
+    for p in range(R):
+        out[p] = row[columns.free[p]] if columns.free[p] >= 0 else 0.0
+
+
+@inlined
+def _latent(others, source, row):
+    """The sum of the products of the rows `others` of the source and this one."""
+    f = 0.0
+    if len(others) == 2:
+        for p in range(len(row)):
+            f += source[others[0], p] * source[others[1], p] * row[p]
+        return f
+    for p in range(len(row)):
+        z = source[others[0], p]
+        for j in range(1, len(others)):
+            z *= source[others[j], p]
+        f += z * row[p]
+    return f
+
+
+@inlined
+def _gains(row, lists, source, told, loglik, both, room):
+    """How much more the first of two arranged rows says of the entries than the second: by likelihood, by Gaussian."""
+    start, end, others = lists
+    y, theta, new, was = room[0], room[1], room[2], room[3]
+    value, before, d1, d2 = room[4], room[5], room[6], room[7]
+    gain, expected = 0.0, 0.0
+    for begin in range(start[row], end[row], LANES):
+        used = min(LANES, end[row] - begin)
+        for lane in range(LANES):
+            place = begin + min(lane, used - 1)
+            e = told.entry[place]
+            f, f_old = _latent(others[place], source, both[0]), _latent(others[place], source, both[1])
+            if lane < used:
+                expected += (f - f_old) * (told.target[e] - 0.5 * told.weight[e] * (f + f_old))
+            known = told.known[e] if len(told.known) else 0.0
+            y[lane], theta[lane], new[lane], was[lane] = told.y[e], told.theta[e], f + known, f_old + known
+        call_loglik(loglik, y, new, theta, value, d1, d2)
+        call_loglik(loglik, y, was, theta, before, d1, d2)
+        for lane in range(used):
+            gain += told.power[told.entry[begin + lane]] * (value[lane] - before[lane])
+    return gain, expected
+
+
+@block_kernel
+def turn_down(first, last, offset, lists, source, columns, told, loglik, key, climbs, old, factors, room, both, s):
+    """Leave each new row of the groups first:last of LANES rows with its probability, or put the old one in its place.
+
+    The arguments are those of `draw_rows`; `old` (n, R) are the rows of the mode as they were. Where a chain `climbs`,
+    which is no draw, and is far from what its Gaussians were matched at, a part of the way is gone that gains.
+    """
+    for group in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + AFTER_DRAWS + group)
+        for i in range(group * LANES, min(len(old), (group + 1) * LANES)):
+            row, way = offset + i, 1.0
+            _arranged(factors[row], columns, both[0])
+            _arranged(old[i], columns, both[1])
+            gain, expected = _gains(row, lists, source, told, loglik, both, room)
+            if not uniform(s) < exp(min(gain - expected, 0.0)):  # nor where it is not a number
+                way = 0.0
+            part = 1.0
+            while climbs and way == 0.0 and part > LEAST_PART:
+                part *= 0.5
+                for p in range(both.shape[1]):
+                    both[0, p] = 0.5 * (both[0, p] + both[1, p])
+                gain, expected = _gains(row, lists, source, told, loglik, both, room)
+                if gain > 0.0:
+                    way = part
+            if way < 1.0:
+                for r in range(factors.shape[1]):
+                    factors[row, r] = old[i, r] if way == 0.0 else old[i, r] + way * (factors[row, r] - old[i, r])
