@@ -417,7 +417,7 @@ def test_cli_compare_prints_and_writes_the_table_of_compare(
 
 def test_cli_compare_names_the_methods_that_fit(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = work / "poisson.tns"
-    assert cli("compare", path, path, "--likelihood", "poisson", "--methods", "gibbs") == 1
+    assert cli("compare", path, path, "--likelihood", "poisson", "--methods", "pg-gibbs") == 1
     assert "a method for the likelihood 'poisson' must be one of 'cep', " in capsys.readouterr().err
 
 

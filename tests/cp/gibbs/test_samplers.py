@@ -70,7 +70,7 @@ def test_samplers_with_clamped_columns_pass_the_joint_test(method, likelihood, l
 
 
 def _tempered(original):
-    return lambda chains, c, p, precision, *rest: original(chains, c, p, 2.5 * precision, *rest)
+    return lambda chains, c, p, precision, *rest, **how: original(chains, c, p, 2.5 * precision, *rest, **how)
 
 
 def without_clamped(columns):
