@@ -49,13 +49,18 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
             continue
         sizes = [problem.shape[k] for k in modes]
         own = _in_modes(coords, modes)
-        how: dict[str, Any] = {"seed": problem.seed, "spare": spare, "executor": executor}
+        how: dict[str, Any] = {"seed": problem.seed, "spare": spare, "starts": _tries(problem), "executor": executor}
         factors = spectral_start(own, rest, sizes, len(columns), **how).factors
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)
         rest -= _latent(problem, found, executor)
     return problem._replace(start=start)
+
+
+def _tries(problem: Problem) -> bool:
+    """Whether entries tell so much that one of many starts may find what spectra do not: labels and levels do not."""
+    return problem.likelihood.observes not in ("labels", "levels")
 
 
 def _in_modes(coords: np.ndarray, modes: np.ndarray) -> np.ndarray:
@@ -94,7 +99,8 @@ def with_more_components(
     rest, coords = _left_over(problem, start, executor), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
-        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough, "executor": executor}
+        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough, "starts": _tries(problem)}
+        how["executor"] = executor
         more = spectral_start(coords, rest, sizes, len(columns), **how)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
         n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
@@ -175,7 +181,7 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
     def correlation(i: int, by: Executor) -> float:
         modes, size = several[i]
         own, shape = _in_modes(coords, modes), [problem.shape[k] for k in modes]
-        return spectral_start(own, rest, shape, size, seed=problem.seed, executor=by).correlation
+        return spectral_start(own, rest, shape, size, seed=problem.seed, starts=False, executor=by).correlation
 
     with one_blas_thread():  # spectra of some modes may end while those of others go on
         return max([least, *(found**2 for found in executor.apart(correlation, len(several)))])

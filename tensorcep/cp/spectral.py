@@ -15,6 +15,7 @@ import numpy as np
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import LEAF, mean_square
+from tensorcep.cp.climbing import climb
 from tensorcep.cp.regressions import penalty_of, regress
 from tensorcep.cp.small_cp import decompose
 from tensorcep.cp.subspaces import LEAST_OF_THREAD, core_tensor, mode_bases
@@ -83,6 +84,7 @@ def spectral_start(
     spare: float = 0.1,
     least_size: int = MIN_SIZE,
     pairs: bool = True,
+    starts: bool = True,
     executor: Executor = ALONE,
 ) -> SpectralStart:
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
@@ -104,6 +106,8 @@ def spectral_start(
         Eigenvectors of each mode, where `rank` is not more.
     pairs : bool, default=True
         Whether pairs of modes are searched where unfoldings of 10,000 entries and more show nothing.
+    starts : bool, default=True
+        Whether many quick starts are tried where spectra of a few thousand entries show nothing.
     executor : Executor, optional
         Who does what grows with the entries; by default one thread.
 
@@ -123,7 +127,8 @@ def spectral_start(
         centred /= spread
         held, used = _parted(coords, np.clip(centred, -LARGEST, LARGEST, out=centred), rng)
         del centred
-        found, strength, correlation = _best_components(used, held, shape, rank, least_size, pairs, (rng, executor))
+        how = least_size, pairs, starts, (rng, executor)
+        found, strength, correlation = _best_components(used, held, shape, rank, *how)
     order = np.argsort(-np.abs(strength), kind="stable")[:rank]
     n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
@@ -155,18 +160,27 @@ def _best_components(
     rank: int,
     least_size: int,
     pairs: bool,
+    starts: bool,
     by: By,
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
     Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
-    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
+    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
+    entries many quick starts may find one where no spectrum does (`climbing`).
     """
     size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
     best = _best_in(used, held, shape, rank, size, False, by)
-    if best[1].any() or not pairs or len(shape) == 2 or len(used[1]) + len(held[1]) < LEAST_FOR_PAIRS:
+    if best[1].any() or not pairs or len(shape) == 2:
         return best
-    return _best_in(used, held, shape, rank, min(size, FEW), True, by)
+    if len(used[1]) + len(held[1]) >= LEAST_FOR_PAIRS:
+        best = _best_in(used, held, shape, rank, min(size, FEW), True, by)
+    climbed = climb(*used, shape, *by) if starts and not best[1].any() else None
+    if climbed is not None:
+        climbed = _spread_out(climbed, used[0], by[1])
+        strength, correlation = _strengths(climbed, *held, rank, by[1])
+        best = (climbed, strength, correlation) if strength.any() else best
+    return best
 
 
 def _best_in(
