@@ -125,7 +125,7 @@ def add_method_option(group: Any) -> None:
         "--method",
         default="auto",
         help="inference method, such as gibbs, cep, vmp or wopt; auto: gibbs (pg-gibbs for logit) where it fits, vmp "
-        "for more than 20,000 counts, otherwise cep (default: auto)",
+        "for more than 100,000 counts, otherwise cep (default: auto)",
     )
 
 

@@ -36,7 +36,7 @@ RANKS = (3, 20)
 # smallest mode has rows.
 MOST_PAIRS = 8
 # Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
-VISITS, SAMPLER_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), 400
+VISITS, SAMPLER_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), (100, 400)
 # Of so many entries a sampler has so many chains: pilots find what others would.
 MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
@@ -64,8 +64,8 @@ SAMPLERS = {
     "binomial": "pg-gibbs",
     "ordinal_probit": "gibbs",
 }
-# Counts: so many are worth a sampler's time; mean field fits more of them as well as CEP in a tenth of the time.
-FEW_COUNTS, OTHERWISE = 20_000, {"poisson": "vmp", "negbinomial": "vmp"}
+# Counts: so many get four chains, and so many two; mean field fits more of them as well as CEP in a tenth of the time.
+FEW_COUNTS, SOME_COUNTS, OTHERWISE = 20_000, 100_000, {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
@@ -269,8 +269,7 @@ def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
 
 def sampler_sweeps(n_entries: int, proposes: bool = False) -> int:
     """Sweeps of every chain; fewer where rows are proposed, which move further than given a variable of each entry."""
-    most = PROPOSING_SWEEPS if proposes else SAMPLER_SWEEPS[1]
-    return int(np.clip(VISITS / max(1, n_entries), SAMPLER_SWEEPS[0], most))
+    return int(np.clip(VISITS / max(1, n_entries), *(PROPOSING_SWEEPS if proposes else SAMPLER_SWEEPS)))
 
 
 def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:
@@ -286,8 +285,9 @@ def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: 
     name = SAMPLERS.get(asked.name, OTHERWISE.get(asked.name, "cep"))
     by_mode = isinstance(getattr(model, "dispersion", None), str) and model.dispersion != "learned"
     plain = not wild and asked.zeros is None and coupled(model.prior) is None and not by_mode
-    if asked.name in OTHERWISE and n <= FEW_COUNTS and plain:
-        yield from (("gibbs", None, r) for r in fewer)
+    if asked.name in OTHERWISE and n <= SOME_COUNTS and plain:
+        own = None if n <= FEW_COUNTS else SETTINGS["gibbs"]().set_params(n_chains=CHAINS_OF_MANY)
+        yield from (("gibbs", own, r) for r in fewer)
     if name == "cep":
         yield from ((name, own, rank) for own in (None, CEP(dtype="float32")))
     else:

@@ -14,7 +14,7 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of `tensorcep.methods`
         with what belongs to one of them alone: ``CEP(order=2, damping=0.5)``. "auto" is "gibbs" for real values,
-        levels and up to 20,000 counts, "vmp" for more, "pg-gibbs" for labels, "cep" in streams and with `revisit`.
+        levels and up to 100,000 counts, "vmp" for more, "pg-gibbs" for labels, "cep" in streams and with `revisit`.
         Where a fit would need more than 0.5 GB and 4 kB per entry (at most 12 GB) "auto" is content with less, which
         `method_` and `rank_` tell.
     prior : {{"auto", "fixed", "learned", "ard"}}, Prior, or dict of Features, Series or Graph by mode, default="auto"

@@ -70,13 +70,21 @@ def test_sweeps_of_samplers_are_fewer_of_many_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
 
 
+def test_counts_have_fewer_chains_and_sweeps_where_they_are_many():
+    few, many = chosen("counts", n=20_000), chosen("counts", n=69_315)
+    assert (few.settings.n_chains, few.max_iter) == (4, 400)
+    assert (many.settings.n_chains, many.max_iter) == (2, 115)
+    assert chosen("counts", n=100_000).max_iter == chosen("counts", n=10**6, method="gibbs").max_iter == 100
+    assert chosen("counts", n=10).max_iter == 400
+
+
 @pytest.mark.parametrize(("n", "chains"), [(10, 4), (499_999, 4), (500_000, 2), (10**7, 2)])
 def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, chains):
     for name, params, method in (("regressor", {}, "gibbs"), ("classifier", LOGIT, "pg-gibbs")):
         assert chosen(name, n=n, **params).method == method
         assert chosen(name, n=n, **params).settings.n_chains == chains
         assert chosen(name, n=n, method=method, **params).settings.n_chains == 4
-    assert chosen("counts", n=n).method == ("gibbs" if n <= 20_000 else "vmp")
+    assert chosen("counts", n=n).method == ("gibbs" if n <= 100_000 else "vmp")
     assert chosen(n=n, method="cep").max_iter == _defaults.SWEEPS == 200
     assert chosen(n=n, max_iter=7).max_iter == 7
 
@@ -90,8 +98,9 @@ def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, cha
         ("classifier", LOGIT, "pg-gibbs"),
         ("counts", {}, "gibbs"),
         ("counts", NEGBINOMIAL, "gibbs"),
-        ("counts", {"n": 20_001}, "vmp"),
-        ("counts", {"n": 20_001, **NEGBINOMIAL}, "vmp"),
+        ("counts", {"n": 100_000}, "gibbs"),
+        ("counts", {"n": 100_001}, "vmp"),
+        ("counts", {"n": 100_001, **NEGBINOMIAL}, "vmp"),
         ("counts", {"streaming": True}, "cep"),
         ("regressor", {"streaming": True}, "cep"),
         ("regressor", {"method": tc.CEP(order=2)}, "cep"),

@@ -116,7 +116,7 @@ def test_few_counts_are_sampled_by_default_and_others_fitted_by_mean_field():
     assert method(zero_inflation=True) == "vmp"
     assert method(dispersion="mode_0") == "vmp"
     assert method(prior={2: Series()}) == "vmp"
-    many = np.argwhere(np.ones((30, 30, 23)))
+    many = np.argwhere(np.ones((50, 50, 41)))
     assert CPCountRegressor(1, max_iter=2, random_state=0).fit(many, many.sum(axis=1) % 5.0).method_ == "vmp"
 
 
