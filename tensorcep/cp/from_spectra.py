@@ -59,8 +59,8 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
 
 
 def _tries(problem: Problem) -> bool:
-    """Whether entries tell so much that one of many starts may find what spectra do not: labels and levels do not."""
-    return problem.likelihood.observes not in ("labels", "levels")
+    """Whether one of many starts may find what spectra do not: labels and levels tell too little."""
+    return problem.tries and problem.likelihood.observes not in ("labels", "levels")
 
 
 def _in_modes(coords: np.ndarray, modes: np.ndarray) -> np.ndarray:

@@ -65,6 +65,8 @@ class Problem(NamedTuple):
         How the noise, or the dispersion, differs; None where it is the same everywhere.
     of_entries : object or None
         What another run of the method has of the same entries (`tensorcep.core.loop.Method.of_entries`).
+    tries : bool
+        Whether many quick starts are worth their time where spectra show nothing (`tensorcep.cp.climbing`).
     """
 
     entries: Entries
@@ -80,6 +82,7 @@ class Problem(NamedTuple):
     power: np.ndarray | None = None
     uneven: Uneven | None = None
     of_entries: Any = None
+    tries: bool = True
 
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""

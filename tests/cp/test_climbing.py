@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor
 from tensorcep.core.executor import ALONE, ThreadExecutor
@@ -12,6 +13,7 @@ from tensorcep.cp.climbing import climb
 from tensorcep.cp.spectral import spectral_start
 
 SHAPE = (150, 100, 50)
+pytestmark = pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
 
 
 def planted(seed, n=2000, noise=0.3, held=1000):
@@ -60,6 +62,18 @@ def test_noise_has_no_components():
         coords = np.stack([rng.integers(0, size, 2000) for size in SHAPE], axis=1)
         found = spectral_start(coords, rng.standard_normal(2000), SHAPE, 6, seed=seed)
         assert found.n_found == 0
+
+
+def test_streams_which_fit_their_first_entries_anew_again_and_again_do_not_try(monkeypatch):
+    asked = []
+    monkeypatch.setattr(spectral, "climb", lambda *given: asked.append(1))
+    coords, y, _, _ = planted(0)
+    model = CPRegressor(3, random_state=0)
+    for part in np.array_split(np.arange(len(y)), 4):
+        model.partial_fit(coords[part], y[part])
+    assert not asked
+    CPRegressor(3, random_state=0, max_iter=20).fit(coords, y)
+    assert asked
 
 
 def test_a_fit_by_default_finds_what_spectra_do_not_show(monkeypatch):

@@ -109,7 +109,7 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: A
         If a parameter, a value or a weight is not allowed.
     """
     power, extent = beside
-    plan = plan_fit(model, entries, source, streaming=True, extent=extent, **how)
+    plan = _without_tries(plan_fit(model, entries, source, streaming=True, extent=extent, **how))
     if model.revisit and extent is not None:
         fail_value(PLAIN_REVISITED)
     if power is None:
@@ -117,6 +117,13 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: A
     if model.revisit:
         fail_value(WHOLE_REVISITED)
     return plan._replace(work=with_power(plan.work, power))
+
+
+def _without_tries(plan: FitPlan) -> FitPlan:
+    """The plan without many quick starts: all entries that are kept are fitted anew a few times on the way."""
+    work = plan.work
+    pilots = tuple(pilot._replace(problem=pilot.problem._replace(tries=False)) for pilot in work.pilots)
+    return plan._replace(work=work._replace(problem=work.problem._replace(tries=False), pilots=pilots))
 
 
 def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, extent: np.ndarray | None) -> Standing:
