@@ -44,6 +44,7 @@ def fit(
     By "gibbs", "pg-gibbs", "vmp" and "pg-vb" workers do the updates of rows, a range of each mode at a time. Where a
     likelihood needs an auxiliary variable per entry they draw it, or compute the squares that it follows from; what it
     says goes through this process, 16 bytes per entry for each mode. Chains of real values are drawn at the same time.
+    Counts by "gibbs", the default up to 100,000, are drawn by this process alone, in seconds, and not stored.
 
     By "cep" and "laplace" they compute the messages, of at most 16 chunks of the entries, and the sums come back.
     Messages of entries, if the method has them, stay with the workers, in memory and in files of the folder that all of
