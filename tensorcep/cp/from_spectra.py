@@ -99,9 +99,8 @@ def with_more_components(
     rest, coords = _left_over(problem, start, executor), _in_modes(all_coords(entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
-        how: dict[str, Any] = {"seed": problem.seed, "least_size": size, "pairs": thorough, "starts": _tries(problem)}
-        how["executor"] = executor
-        more = spectral_start(coords, rest, sizes, len(columns), **how)
+        how: dict[str, Any] = {"least_size": size, "pairs": thorough, "starts": _tries(problem), "executor": executor}
+        more = spectral_start(coords, rest, sizes, len(columns), seed=problem.seed, **how)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
         n = int(np.cumprod(found > old[columns[: len(found)]]).sum())
         if n:
