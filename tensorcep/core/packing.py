@@ -6,6 +6,7 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 
@@ -16,7 +17,7 @@ from tensorcep.core.checks import check_shape
 
 def offsets(shape: Sequence[int]) -> np.ndarray:
     """First packed row of each mode, and the total: (K + 1,) int64."""
-    return np.concatenate([[0], np.cumsum(np.asarray(shape, dtype=np.int64))])
+    return np.array([*itertools.accumulate(shape, initial=0)], dtype=np.int64)
 
 
 @cache

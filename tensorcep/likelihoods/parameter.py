@@ -12,6 +12,8 @@ import numpy as np
 
 from tensorcep.core.gammas import gammas
 
+TINY = np.finfo(float).tiny
+
 
 class Gamma(NamedTuple):
     """Gamma laws of m parameters: shapes a and rates b, (m,) float64 each."""
@@ -26,7 +28,7 @@ class Gamma(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
-        return np.asarray(np.maximum(rng.gamma(self.a), np.finfo(float).tiny) / self.b)
+        return np.asarray(np.maximum(rng.gamma(self.a), TINY) / self.b)
 
     def bound(self, prior: tuple[float, float]) -> float:
         """What the laws add to a lower bound: minus their divergence from the prior."""

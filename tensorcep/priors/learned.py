@@ -87,7 +87,7 @@ class LearnedPrior(NamedTuple):
         """Draw (mu_k, Lam_k) of the free columns given draws of the rows."""
         mean, precision = now.mean.copy(), now.precision.copy()
         for k, own in enumerate(self.free):
-            free = np.flatnonzero(own)
+            (free,) = own.nonzero()
             if not len(free):
                 continue
             drawn = self._drawn(k, free, rows[k], rng)
@@ -200,7 +200,7 @@ def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
     By Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron.
     """
     lower = rng.standard_normal((D, D))
-    lower[np.diag_indices(D)] = np.sqrt(rng.chisquare(df - np.arange(D)))
+    lower.ravel()[:: D + 1] = np.sqrt(rng.chisquare(df - np.arange(D)))
     return lower
 
 
