@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 from helpers.problems import settings_of
-from helpers.samplers import COORDS, MEAN, SD, SHAPE, THETA_PRIOR, learned_prior, new_data, prior_of, statistics
+from helpers.samplers import (
+    COORDS,
+    MEAN,
+    SD,
+    SHAPE,
+    THETA_PRIOR,
+    learned_prior,
+    new_data,
+    prior_of,
+    statistics,
+    z_of_means,
+)
 
 from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
@@ -64,6 +75,4 @@ def coupled_z(free, known, of, column, n):
         state, _ = samplers.GIBBS.step(state, p._replace(free=None if free.all() else free), options, threads)
         rows, theta = state.chains.factors[0].copy(), float(state.chains.theta[0, 0])
         by_turns.append(along_the_axis(rows, theta, y))
-    batches = np.array(by_turns)[: n - n % 30].reshape(30, -1, len(found[0])).mean(axis=1)
-    variance = np.var(found, axis=0) / len(found) + batches.var(axis=0, ddof=1) / 30
-    return (np.mean(found, axis=0) - batches.mean(axis=0)) / np.sqrt(variance)
+    return z_of_means(found, by_turns)

@@ -133,12 +133,18 @@ def chained(method, options, name, n, rng, free, learned, extent):
 
 
 def geweke_z(method, options, name, n=3000, seed=0, free=CP, learned=None, extent=None):
-    """Differences of the statistics' means in standard errors; those of the chain from 30 batches.
-
-    `learned` names the kind of learned prior that rows have, if any.
-    """
+    """`z_of_means` of the statistics; `learned` names the kind of learned prior that rows have, if any."""
     a = direct(name, 4 * n, np.random.default_rng([seed, 0]), free, learned, extent)
     b = chained(method, options, name, n, np.random.default_rng([seed, 1]), free, learned, extent)
-    batches = b[: n - n % 30].reshape(30, -1, b.shape[1]).mean(axis=1)
-    variance = a.var(axis=0) / len(a) + batches.var(axis=0, ddof=1) / 30
-    return (a.mean(axis=0) - b.mean(axis=0)) / np.sqrt(variance + 1e-300)
+    return z_of_means(a, b)
+
+
+def z_of_means(direct, chained):
+    """Differences of the means (m,) of independent draws (n, m) and of a chain's in standard errors.
+
+    Those of the chain are told from 30 batches.
+    """
+    direct, chained = np.asarray(direct), np.asarray(chained)
+    batches = chained[: len(chained) - len(chained) % 30].reshape(30, -1, chained.shape[1]).mean(axis=1)
+    variance = direct.var(axis=0) / len(direct) + batches.var(axis=0, ddof=1) / 30
+    return (direct.mean(axis=0) - chained.mean(axis=0)) / np.sqrt(variance + 1e-300)

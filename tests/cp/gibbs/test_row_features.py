@@ -17,6 +17,7 @@ from helpers.samplers import (
     new_data,
     prior_of,
     statistics,
+    z_of_means,
 )
 
 from tensorcep.core.belief import GammaNoise, ModePrior
@@ -83,9 +84,7 @@ def joint_z(free, n):
         state, _ = samplers.GIBBS.step(state, p, options, threads)
         rows, theta, priors = state.chains.factors[0].copy(), float(state.chains.theta[0, 0]), state.chains.priors
         by_turns.append(with_map(rows, theta, y))
-    batches = np.array(by_turns)[: n - n % 30].reshape(30, -1, len(found[0])).mean(axis=1)
-    variance = np.var(found, axis=0) / len(found) + batches.var(axis=0, ddof=1) / 30
-    return (np.mean(found, axis=0) - batches.mean(axis=0)) / np.sqrt(variance)
+    return z_of_means(found, by_turns)
 
 
 @pytest.mark.slow

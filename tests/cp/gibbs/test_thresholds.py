@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import settings_of
-from helpers.samplers import COORDS, CP, SHAPE, draw_rows, latent, prior_of
+from helpers.samplers import COORDS, CP, SHAPE, draw_rows, latent, prior_of, z_of_means
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import auxiliary
@@ -59,9 +59,7 @@ def chained(n, rng):
 
 def geweke_z(n=1500):
     """As `helpers.samplers.geweke_z`."""
-    a, b = direct(4 * n, np.random.default_rng([0, 0])), chained(n, np.random.default_rng([0, 1]))
-    batches = b.reshape(30, -1, b.shape[1]).mean(axis=1)
-    return (a.mean(axis=0) - b.mean(axis=0)) / np.sqrt(a.var(axis=0) / len(a) + batches.var(axis=0, ddof=1) / 30)
+    return z_of_means(direct(4 * n, np.random.default_rng([0, 0])), chained(n, np.random.default_rng([0, 1])))
 
 
 @pytest.mark.slow
