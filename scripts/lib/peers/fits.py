@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,11 +58,13 @@ def run_peer(
     seed: int = 1,
     threads: int = 1,
     predict: bool = True,
+    features: Sequence[np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What run.py writes about one fit."""
+    """What run.py writes about one fit; of the rows of every mode there may be `features`."""
     fold: dict[str, Any] = {"shape": split.shape, "coords": split.train.coords, "y": split.train.y}
     if predict:
         fold |= {"test_coords": split.held.coords, "test_y": split.held.y}
+    fold |= {f"features_{k}": known for k, known in enumerate(features or ())}
     settings = {**setting._asdict(), "labels": split.data in LABELLED, "seed": seed, "threads": threads}
     return run_worker(python, WORKER, peer, threads, settings=json.dumps(settings), **fold)
 

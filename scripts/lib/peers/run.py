@@ -1,9 +1,11 @@
 """Fits SMURFF or myFM to one fold, in an environment that has them: python run.py PEER IN.npz OUT.npz
 
 IN.npz holds shape, coords, y, and as JSON text the settings labels, rank, sweeps, burn_in, precision, grouped,
-threads, seed. With test_coords and test_y it asks for predictions. OUT.npz holds the seconds of every sweep, the
-seconds and CPU seconds of the whole fit, and with test entries the predicted mean or probability of a one and, for real
-values, the log density of test_y in the predictive mixture over the draws, and a new observation for each draw.
+threads, seed; features_0, features_1, ... (n_rows, F) are what is known of the rows of a mode, which SMURFF's Macau
+prior and further columns of myFM's design take. With test_coords and test_y it asks for predictions. OUT.npz holds the
+seconds of every sweep, the seconds and CPU seconds of the whole fit, and with test entries the predicted mean or
+probability of a one and, for real values, the log density of test_y in the predictive mixture over the draws, and a new
+observation for each draw.
 """
 
 from __future__ import annotations
@@ -40,6 +42,12 @@ class Draws(NamedTuple):
     precision: np.ndarray
 
 
+def features_of(fold: dict[str, Any]) -> dict[int, np.ndarray]:
+    """What is known of the rows of some modes."""
+    order = fold["coords"].shape[1]
+    return {k: fold[f"features_{k}"] for k in range(order) if f"features_{k}" in fold}
+
+
 def smurff(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], Draws | None]:
     """The CP model with normal priors whose hyper-parameters are drawn; its defaults where a setting is None."""
     import smurff  # type: ignore[import-not-found]
@@ -55,9 +63,10 @@ def smurff(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, An
         noise = smurff.AdaptiveNoise(1.0, 100.0)
     else:
         noise = smurff.FixedNoise() if precision is None else smurff.FixedNoise(precision)
+    known, order = features_of(fold), fold["coords"].shape[1]
     clock = Clock()
     session = smurff.TrainSession(
-        priors=["normal"] * fold["coords"].shape[1],
+        priors=["macau" if k in known else "normal" for k in range(order)],
         num_latent=settings["rank"],
         num_threads=settings["threads"],
         burnin=burn_in,
@@ -67,6 +76,8 @@ def smurff(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, An
         save_freq=0,
     )
     session.setTrain(tensor(fold["coords"], fold["y"]), noise)
+    for mode, features in known.items():
+        session.addSideInfo(mode, features)
     if "test_coords" in fold:
         cells, cell = np.unique(fold["test_coords"], axis=0, return_inverse=True)
         session.setTest(tensor(cells, np.zeros(len(cells))))
@@ -83,20 +94,26 @@ def smurff(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, An
 
 
 def myfm(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], Draws | None]:
-    """A factorisation machine: pairwise products of one-hot coded rows; one prior per mode if grouped."""
+    """A factorisation machine: pairwise products of one-hot coded rows and their features; a prior per mode if grouped.
+
+    Features have a prior of their own then, too.
+    """
     import myfm  # type: ignore[import-not-found]
 
-    first = np.concatenate([[0], np.cumsum(fold["shape"])])
+    known, shape = features_of(fold), [int(n) for n in fold["shape"]]
+    first = np.concatenate([[0], np.cumsum(shape)])
 
-    def one_hot(coords: np.ndarray) -> Any:
+    def design(coords: np.ndarray) -> Any:
         n, order = coords.shape
         where = (np.repeat(np.arange(n), order), (coords + first[:-1]).ravel())
-        return sparse.csr_matrix((np.ones(n * order), where), shape=(n, first[-1]))
+        one_hot = sparse.csr_matrix((np.ones(n * order), where), shape=(n, first[-1]))
+        return sparse.hstack([one_hot, *(features[coords[:, k]] for k, features in known.items())], format="csr")
 
     sweeps = settings["sweeps"]
     more: dict[str, Any] = {} if sweeps is None else {"n_iter": sweeps, "n_kept_samples": sweeps - settings["burn_in"]}
-    more |= {"group_shapes": [int(n) for n in fold["shape"]]} if settings["grouped"] else {}
-    X = one_hot(fold["coords"])
+    if settings["grouped"]:
+        more["group_shapes"] = [*shape, *(features.shape[1] for features in known.values())]
+    X = design(fold["coords"])
     clock = Clock()
     model = (myfm.MyFMGibbsClassifier if settings["labels"] else myfm.MyFMGibbsRegressor)(
         rank=settings["rank"], random_seed=settings["seed"]
@@ -105,12 +122,13 @@ def myfm(fold: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any]
     found = clock.times()
     if "test_coords" not in fold:
         return found, None
-    rows = fold["test_coords"] + first[:-1]
+    rows = design(fold["test_coords"])
+    squares = rows.multiply(rows).tocsr()
     latent = []
     for one in model.predictor_.samples:
-        v = np.asarray(one.V)[rows]
-        pairs = 0.5 * (v.sum(axis=1) ** 2 - (v**2).sum(axis=1)).sum(axis=1)
-        latent.append(one.w0 + np.asarray(one.w)[rows].sum(axis=1) + pairs)
+        v = np.asarray(one.V)
+        pairs = 0.5 * ((rows @ v) ** 2 - squares @ v**2).sum(axis=1)
+        latent.append(one.w0 + rows @ np.asarray(one.w) + pairs)
     kept = model.history_.hypers[-len(latent) :]
     return found, Draws(np.array(latent), np.array([item.alpha for item in kept]))
 
