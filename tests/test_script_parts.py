@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from scripts.lib.peers import fits
 from scripts.papers import glm_fits
 from scripts.papers.baselines import kjit, sampled_ep
 from scripts.speed import bench_memory, bench_peers, bench_table
-from scripts.studies import measure_gaussian_process
+from scripts.studies import measure_gaussian_process, measure_ratings
 from tensorcep import GaussianProcessClassifier, datasets
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import unpack
@@ -166,6 +167,29 @@ def test_peer_predictions_are_those_of_its_draws(monkeypatch, tmp_path):
     density = 0.5 * np.log(4.0 / (2.0 * np.pi)) - 0.5 * 4.0 * np.array([0.0, 0.25, 25.0])
     assert found["log_score"] == pytest.approx(density.mean())
     assert found["sweeps_done"] == 300
+
+
+def test_features_are_further_columns_of_a_peer(monkeypatch, tmp_path):
+    text = FAKE_MYFM.replace("np.arange(6.0)", "np.arange(8.0)").replace("[0.5]]", "[0.5], [2.0], [0.0]]")
+    text = text.replace("(len(y), 6)", "(len(y), 8)").replace("[2, 2, 2]", "[2, 2, 2, 2]")
+    (tmp_path / "myfm.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    coords, known = np.array([[0, 1, 1], [1, 0, 1]]), np.array([[0.5, 0.0], [2.0, 1.0]])
+    split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(2)), [Entries(coords, np.zeros(2))])
+    setting = fits.PeerSetting(rank=1, sweeps=3, burn_in=0, grouped=True)
+    found = fits.run_peer(Path(sys.executable), "myfm", split, setting, seed=7, features=[known])
+    # of the first: 8 of the rows and 3 for the feature's weight; pairs of 1, 3, .5 and of these with half of 2
+    assert found["predicted"] == pytest.approx([1 + 8 + 3 + 5 + 4.5, 1 + 8 + 12 + 7 + 1 + 2.5 * 4])
+
+
+def test_items_held_out_whole_have_no_training_entries(tmp_path):
+    table = [(user, item, 1 + (user + item) % 5) for user in range(1, 5) for item in range(1, 9)]
+    for fold in measure_ratings.FOLDS:
+        lines = "".join(f"{user}\t{item}\t{star}\t0\n" for user, item, star in table[fold - 1 :: 5])
+        (tmp_path / f"u{fold}.test.gz").write_bytes(gzip.compress(lines.encode()))
+    train, test = measure_ratings.cold(tmp_path, 3, seed=0)
+    assert (len(train), len(test), test["item"].nunique()) == (20, 12, 3)
+    assert not set(train["item"]) & set(test["item"])
 
 
 def test_accuracy_of_draws_is_that_of_their_distribution(rng):
