@@ -5,7 +5,7 @@ By operations that load and store them, most of the time goes into waiting for w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,20 +37,28 @@ def _one(builder: Any, x: Any, i: int) -> Any:
     return builder.shuffle_vector(x, x, mask)
 
 
-def _first(builder: Any, n: Any) -> Any:
-    """The mask of the first n places of a vector."""
+def _below(builder: Any, places: Sequence[int], n: Any) -> Any:
+    """The mask of the places of a vector whose numbers are below n."""
     many = ir.VectorType(n.type, COLUMNS)
     nothing, zeros = ir.Constant(many, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), None)
     all_n = builder.shuffle_vector(builder.insert_element(nothing, n, ir.IntType(32)(0)), nothing, zeros)
-    return builder.icmp_signed("<", ir.Constant(many, list(range(COLUMNS))), all_n)
+    return builder.icmp_signed("<", ir.Constant(many, list(places)), all_n)
+
+
+def _first(builder: Any, n: Any) -> Any:
+    """The mask of the first n places of a vector."""
+    return _below(builder, range(COLUMNS), n)
 
 
 def _triangle(builder: Any, V: Any, o: Any, D: Any) -> list[tuple[Any, Any]]:
-    """The places of COLUMNS lines of a packed lower triangle of D lines from V[o] on, and masks of what they have."""
-    mask, found = ir.VectorType(ir.IntType(1), COLUMNS), []
+    """The places of COLUMNS lines of a packed lower triangle of D lines from V[o] on, and masks of what they have.
+
+    A mask is a comparison of vectors: LLVM 22 loads the upper half of one that is chosen by a number as if it were all
+    ones, where vectors have four numbers.
+    """
+    found = []
     for i in range(COLUMNS):
-        own = ir.Constant(mask, [j <= i for j in range(COLUMNS)])
-        used = builder.select(builder.icmp_signed(">", D, ir.Constant(D.type, i)), own, ir.Constant(mask, None))
+        used = _below(builder, [i if j <= i else COLUMNS for j in range(COLUMNS)], D)
         found.append((vector_at(builder, V, o, i * (i + 1) // 2), used))
     return found
 

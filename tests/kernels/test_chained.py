@@ -47,6 +47,34 @@ def test_moments_and_draws_are_those_of_the_dense_precision(rng, D):
     np.testing.assert_allclose(out - less, mean, atol=1e-11)
 
 
+def fenced(array):
+    """A copy with NaN in the memory before and behind it, and that memory."""
+    memory = np.full(array.size + 32, np.nan)
+    own = memory[16 : 16 + array.size].reshape(array.shape)
+    own[:] = array
+    return own, memory
+
+
+@pytest.mark.parametrize("D", range(1, 10))
+def test_what_lies_beside_the_blocks_is_neither_read_nor_written(rng, D):
+    given, _ = chain(rng, 3, D)
+    plain = [np.empty_like(given[0]), np.empty((3, D)), np.empty((3, D)), np.empty_like(given[0]), np.empty((2, D))]
+    kept, memory = zip(*(fenced(array) for array in plain), strict=True)
+    fences = [fenced(part) if isinstance(part, np.ndarray) else (part, None) for part in given]
+    for arguments, (V, y, mean, cov, cross) in ((given, plain), ([own for own, _ in fences], kept)):
+        eliminate(0, *arguments, V, y, nothing_before(D))
+        marginals_back(V, y, arguments[-1], mean, cov, cross)
+    for own, same in zip(kept, plain, strict=True):
+        np.testing.assert_array_equal(own, same)
+    draws = [np.empty((3, D)), fenced(np.zeros((3, D)))]
+    draw_back(*plain[:2], given[-1], (1, 2, 3), draws[0])
+    draw_back(*kept[:2], fences[-1][0], (1, 2, 3), draws[1][0])
+    np.testing.assert_array_equal(draws[1][0], draws[0])
+    for whole in [*memory, draws[1][1], *(whole for _, whole in fences if whole is not None)]:
+        assert np.isnan(whole[:16]).all()
+        assert np.isnan(whole[-16:]).all()
+
+
 @pytest.mark.parametrize("D", [2, 9])
 def test_factor_may_take_the_place_of_the_blocks(rng, D):
     given, _ = chain(rng, 4, D)
