@@ -77,17 +77,17 @@ def _read(path: Path) -> pd.DataFrame:
     return pd.DataFrame({"user": table[:, 0] - 1, "item": table[:, 1] - 1, "star": table[:, 2]})
 
 
-def features(where: Path) -> dict[str, np.ndarray]:
+def features(where: Path) -> list[np.ndarray]:
     """What is known of users and items."""
     with np.load(where / "side.npz", allow_pickle=False) as side:
-        return {name: side[key] for name, key in zip(COLUMNS, ("F0", "F1"), strict=True)}
+        return [side["F0"], side["F1"]]
 
 
 def model_of(name: str, where: Path, given: dict[str, Any]) -> Any:
     """The estimator that a name of `MODELS` stands for."""
     prior: Any = "auto"
     if name.endswith("+features"):
-        prior = {mode: Features(pd.DataFrame(X)) for mode, X in features(where).items()}
+        prior = {mode: Features(pd.DataFrame(X)) for mode, X in enumerate(features(where))}
     if name.startswith("ordinal"):
         return CPOrdinalClassifier(prior=prior, **given)
     return CPRegressor(prior=prior, lower_limit=None, **given)
@@ -127,7 +127,7 @@ def scores_of_peer(name: str, where: Path, parts: Parts, rank: int, seed: int, p
     """The same of another package, which says no law of the stars."""
     train, test = (Entries(part[COLUMNS].to_numpy(), part["star"].to_numpy(dtype=float)) for part in parts)
     peer, setting = name.split("+")[0], PeerSetting(rank, PEER_SWEEPS, PEER_SWEEPS // 2, "learned", grouped=True)
-    known = list(features(where).values()) if name.endswith("+features") else None
+    known = features(where) if name.endswith("+features") else None
     found = run_peer(python, peer, Split(FOLDER, 0, shape_of(parts), train, [test]), setting, seed=seed, features=known)
     error = rmse(test.y, found["predicted"])
     return {"rmse": error, "sweeps": PEER_SWEEPS, "cpu_seconds": float(found["cpu_seconds"])}

@@ -42,10 +42,9 @@ def add_special_options(group: Any) -> None:
     group.add_argument(
         "--power",
         type=number_or_auto,
-        default=1.0,
         metavar="P",
         help="for positive real values: the power of them that is Gaussian, 0 to 1, 0 for the logarithm, or auto "
-        "(default: 1)",
+        "(default: 1, or as auto where all are positive and very uneven)",
     )
     group.add_argument(
         "--zero-rate",
@@ -77,12 +76,12 @@ def special_params(args: argparse.Namespace) -> dict[str, Any]:
     if name == "CPRegressor":
         params["lower_limit"] = args.lower_limit
         params |= {} if args.upper_limit is None else {"upper_limit": args.upper_limit}
-        params |= {} if args.power == 1.0 else {"power": args.power}
+        params |= {} if args.power is None else {"power": args.power}
         params |= {} if noise == "one" else {"noise": int(noise) if noise.isdecimal() else noise}
     elif isinstance(args.lower_limit, float) or args.upper_limit is not None:
         side = "upper" if args.upper_limit is not None else "lower"
         fail_value(f"--{side}-limit is for real values; got --likelihood {args.likelihood}; leave it out.")
-    elif args.power != 1.0:
+    elif args.power is not None:
         fail_value(f"--power is for real values; got --likelihood {args.likelihood}; leave it out.")
     if name != "CPRegressor" and noise != "one":
         fail_value(f"--noise is for real values; got --likelihood {args.likelihood}; leave it out.")

@@ -36,7 +36,7 @@ LABELS = ("bernoulli", "probit")
 # Options of models of tensors, with their defaults.
 FOR_TENSORS: dict[str, Any] = {
     "upper_limit": None,
-    "power": 1.0,
+    "power": None,
     "prior": "auto",
     "interactions": "auto",
     "features": [],

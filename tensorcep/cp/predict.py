@@ -121,6 +121,8 @@ def observed_moments(
             m, v, theta = with_factors(likelihood, (m, v, theta), factors_of(shape), shape)
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
+        if likelihood.log_slope is not None:  # long tails of a power may have no mean: that of normal ones as wide
+            theta = np.broadcast_to(1.0 / np.mean(1.0 / theta, axis=0), theta.shape)
         if belief.points and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
         else:

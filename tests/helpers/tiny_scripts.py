@@ -68,7 +68,9 @@ TINY = {
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "
         "--score-method vmp"
     ),
-    "studies.measure_ratings": "--folds 1 --models gaussian,ordinal --method vmp --rank 1 --sweeps 6 --entries 1500",
+    "studies.measure_ratings": (
+        "--folds 1 --models ordinal,gaussian+features --method vmp --rank 1 --sweeps 6 --entries 1500"
+    ),
     "studies.measure_series": "--data simulated --sweeps 12",
     "studies.measure_graph": "--side 5 --method vmp --sweeps 12 --sizes 100 --timed 2",
     "studies.measure_sampled_zeros": "--links logit --size 12 --rate 0.3 --seeds 1 --sweeps 10",

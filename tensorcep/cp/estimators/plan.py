@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, w
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.paired import with_pairs_alone
-from tensorcep.cp.estimators.powers import likelihoods_to_try
+from tensorcep.cp.estimators.powers import in_stream, likelihood_of
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import (
     Clocks,
@@ -159,8 +159,9 @@ def plan_fit(
     if told.get("noise_") == "auto":
         data = data._replace(uneven=_chosen_noise(model, data, chosen))
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
-    if own.get("power_") == "auto":
-        data, told = _with_best_power(model, data, entries, chosen, own["level_"] != 0.0)
+    if isinstance(own.get("power_"), tuple):
+        powers = in_stream(own["power_"]) if streaming else own["power_"]
+        data, told = _with_best_power(model, data, entries, chosen, powers)
         own = own | told
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
 
@@ -258,10 +259,10 @@ def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
 
 
 def _with_best_power(
-    model: BaseCP, data: Data, entries: tuple[Any, np.ndarray, tuple[int, ...], Any], chosen: Chosen, centred: bool
+    model: Any, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
 ) -> tuple[Data, dict[str, Any]]:
     """The entries with the power of their values that mean-field fits find, and the attributes that tell it."""
-    tried = likelihoods_to_try(entries[1], centred)
+    tried = [likelihood_of(power, entries[1], model._has_intercept(chosen)) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
         packed, values = _packed(

@@ -18,7 +18,7 @@ from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.limits import CENSORED_BY_RULE, NAMES, check_limit, given_limit, spike_at_minimum
 from tensorcep.cp.estimators.noise import noise_dof, noise_sd, uneven_noise
 from tensorcep.cp.estimators.options import is_random, matching_scale
-from tensorcep.cp.estimators.powers import given_power, likelihood_of
+from tensorcep.cp.estimators.powers import given_power, likelihood_of, powers_to_try
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
@@ -60,10 +60,12 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Values at or above it are censored (a saturated sensor, a full score): they say only that the latent value plus
         its noise is not below it, and predictions are those of min(limit, f + noise). For the same methods. A model has
         a limit on one side; levels such as stars are for `CPOrdinalClassifier`.
-    power : float from 0 to 1 or "auto", default=1
+    power : float from 0 to 1, "auto" or None, default=None
         The power of y that is Gaussian about the latent value (Box and Cox 1964), 0 for its logarithm: for positive
         values whose noise grows with their level. Predictions, intervals and log scores are those of y. "auto": 1, 1/2
-        or 0, as predicts entries left out best by two standard errors. But for 1, `fit` alone, one noise and no limit.
+        or 0, as predicts entries left out best by two standard errors. None: as "auto", but 1 at once unless all values
+        are positive and their root or logarithm is nearer normal by a quarter of a nat each (log-normal values whose
+        logarithms have a standard deviation of 0.58). But for 1, `fit` alone, one noise and no limit.
     fit_intercept : bool or "auto", default="auto"
         Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
         it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
@@ -101,7 +103,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     noise: Any = "one"
     lower_limit: float | str | None = "auto"
     upper_limit: float | None = None
-    power: float | str = 1.0
+    power: float | str | None = None
     fit_intercept: bool | str = "auto"
 
     _own_attributes: ClassVar[tuple[str, ...]] = (
@@ -136,7 +138,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ) -> tuple[Likelihood, dict[str, Any]]:
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
-        limit = limit if power == 1.0 else None
+        limit = limit if power in (1.0, None) else None
         if limit == "auto":
             limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
         elif limit is not None:
@@ -144,10 +146,12 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
-        if power != 1.0:
-            likelihood, told = likelihood_of(1.0 if power == "auto" else power, y, self._has_intercept(chosen))
-            return likelihood, {**decided, **told, "power_": power}
-        if self._has_intercept(chosen):
+        centred = self._has_intercept(chosen)
+        powers = powers_to_try(power if centred or power is not None else 1.0, y)
+        if powers != (1.0,):
+            likelihood, told = likelihood_of(powers[0], y, centred)
+            return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}
+        if centred:
             level = float(np.mean(y))
         else:
             level = float(np.min(y)) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0

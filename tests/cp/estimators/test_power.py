@@ -10,6 +10,8 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cli import main
+from tensorcep.cp import left_out
+from tensorcep.cp.estimators import powers
 from tensorcep.metrics import coverage, rmse
 
 SHAPE = (25, 20, 15)
@@ -60,6 +62,66 @@ def test_auto_leaves_values_that_are_not_positive_alone():
     own = model(power="auto").fit(X, y - 1.0)
     assert own.power_ == 1.0
     np.testing.assert_array_equal(own.predict(X), model().fit(X, y - 1.0).predict(X))
+
+
+def test_by_default_uneven_positive_values_are_fitted_by_their_logarithms():
+    X, y, _ = simulated()
+    own = model(power=None).fit(X[:2000], y[:2000])
+    assert (own.power_, tc.CPRegressor().power) == (0.0, None)
+    np.testing.assert_array_equal(own.predict(X), model(power=0.0).fit(X[:2000], y[:2000]).predict(X))
+
+
+@pytest.mark.parametrize("change", ["either sign", "far from 0", "a limit", "noise of its own"])
+def test_by_default_other_values_are_fitted_as_they_are(change):
+    X, y, _ = simulated()
+    y = {"either sign": y - 1.0, "far from 0": y + 1e6}.get(change, y)
+    how = {"a limit": {"lower_limit": 0.001}, "noise of its own": {"noise": 0}}.get(change, {})
+    own = model(power=None, max_iter=10, **how).fit(X, y)
+    assert own.power_ == 1.0
+    np.testing.assert_array_equal(own.predict(X), model(power=1.0, max_iter=10, **how).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("sd", [0.3, 0.8, 1.2])
+def test_gain_of_a_logarithm_is_that_of_log_normal_values(rng, sd):
+    y = np.exp(sd * rng.standard_normal(400_000) - 3.0)
+    expected = 0.5 * sd**2 + 0.5 * np.log(np.expm1(sd**2)) - np.log(sd)
+    assert powers.gain_of(0.0, y) == pytest.approx(expected, abs=0.03)
+    assert powers.powers_to_try(None, y) == ((1.0,) if sd < 0.5 else (1.0, 0.0))
+
+
+def test_powers_of_values_without_a_scale_are_not_tried():
+    for y in ([], [2.0, 2.0], [1e-320, 1e-320]):
+        assert powers.powers_to_try(None, np.array(y)) == (1.0,)
+
+
+def test_of_very_many_entries_a_part_chooses_the_power(monkeypatch):
+    X, y, _ = simulated()
+    asked = []
+    monkeypatch.setattr(left_out, "MOST", 800)
+    monkeypatch.setattr(
+        left_out, "_without", lambda one, place, inner=left_out._without: asked.append(one) or inner(one, place)
+    )
+    assert model(power="auto").fit(X, y).power_ == 0.0
+    assert {len(one.entries.permutation) for one in asked} == {800}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_long_tails_of_logarithms_leave_means_finite(rng):
+    X, y, f = simulated()
+    y = np.exp(f + 0.3 * rng.standard_t(1.5, len(f)))
+    own = tc.CPRegressor(2, max_iter=80, power=0.0, random_state=0).fit(X[:2000], y[:2000])
+    mean, sd = own.predict(X[2000:], return_std=True)
+    lower, upper = own.predict_interval(X[2000:], 0.9).T
+    assert np.isfinite(sd).all()
+    assert np.median(mean / np.exp(f[2000:])) < 10.0
+    assert 0.82 < coverage(y[2000:], lower, upper) < 0.97
+
+
+def test_stream_of_uneven_values_says_that_it_takes_them_as_they_are():
+    X, y, _ = simulated()
+    with pytest.warns(UserWarning, match="their logarithm is far nearer normal; a stream takes them as they are"):
+        own = model(power=None).partial_fit(X, y)
+    assert own.power_ == 1.0
 
 
 def test_power_comes_back_from_a_file_and_scores_of_anomalies_are_those_of_y(tmp_path):
