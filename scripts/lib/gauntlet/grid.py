@@ -73,6 +73,8 @@ def other_values() -> list[Cell]:
         drawn("values", "heavy-tails-positive", "large", tails=2.5, positive=True),
         drawn("values", "outliers", outliers=0.01),
         drawn("values", "spike-0.3", floor=0.3),
+        *(drawn("values", f"log-normal-{sd}-positive", logs=sd, positive=True) for sd in (0.5, 1.0)),
+        drawn("values", "log-normal-1.0-per-row-100-zero", logs=1.0, per_row=100.0),
         drawn("values", "spike-0.7", "large", floor=0.7, positive=True),
         drawn("values", "zipf-entries-100000", "large", zipf=True, **large, shape=(3000, 2000, 500)),
         *(

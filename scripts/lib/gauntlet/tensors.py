@@ -46,6 +46,8 @@ class TensorSpec:
         Share of the values whose noise is 15 times as large.
     floor : float
         Share of the values piled up at the least one.
+    logs : float
+        Values are e to the power of so many times what they else are; 0: they are not.
     zipf : bool
         Row i of a mode is drawn in proportion to 1 / (i + 1).
     share : float
@@ -72,6 +74,7 @@ class TensorSpec:
     tails: float | None = None
     outliers: float = 0.0
     floor: float = 0.0
+    logs: float = 0.0
     zipf: bool = False
     share: float = 0.5
     sampled: bool = False
@@ -153,6 +156,8 @@ def values(spec: TensorSpec, seed: int) -> Problem:
         limit = np.quantile(y, spec.floor)
         y, z = np.maximum(y, limit), (f - limit) / spec.noise
         f = limit + spec.noise * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
+    if spec.logs > 0.0:
+        y, f = np.exp(spec.logs * y), np.exp(spec.logs * f + 0.5 * (spec.logs * spec.noise) ** 2)
     return split(spec, coords, y, f)
 
 
