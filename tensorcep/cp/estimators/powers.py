@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user, word_or_range
+from tensorcep.cp.estimators.limits import spike_at_minimum
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
@@ -54,7 +55,10 @@ def likelihood_of(power: float, y: np.ndarray, centred: bool) -> tuple[Likelihoo
 
 
 def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
-    """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1."""
+    """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
+
+    By default also of values that pile up at the least one, which no power makes normal.
+    """
     if power not in ("auto", None):
         return (power,)
     if not (len(y) and y.min() > 0.0):
@@ -62,7 +66,9 @@ def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
     if power == "auto":
         return POWERS
     gains = [gain_of(other, y) for other in POWERS[1:]]
-    return POWERS[:1] if max(gains) < LEAST_GAIN else (POWERS[0], POWERS[1 + int(np.argmax(gains))])
+    if max(gains) < LEAST_GAIN or spike_at_minimum(y) is not None:
+        return POWERS[:1]
+    return POWERS[0], POWERS[1 + int(np.argmax(gains))]
 
 
 def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:

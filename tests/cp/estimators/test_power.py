@@ -94,6 +94,12 @@ def test_powers_of_values_without_a_scale_are_not_tried():
         assert powers.powers_to_try(None, np.array(y)) == (1.0,)
 
 
+def test_powers_of_values_that_pile_up_at_the_least_one_are_not_tried(rng):
+    y = np.exp(rng.standard_normal(4000))
+    assert powers.powers_to_try(None, y) == (1.0, 0.0)
+    assert powers.powers_to_try(None, np.maximum(y, 0.6)) == (1.0,)
+
+
 def test_of_very_many_entries_a_part_chooses_the_power(monkeypatch):
     X, y, _ = simulated()
     asked = []
