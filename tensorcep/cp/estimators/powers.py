@@ -8,12 +8,13 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user, word_or_range
 from tensorcep.cp.estimators.limits import spike_at_minimum
+from tensorcep.cp.left_out import FEWEST
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
 # Those that "auto" chooses among, the first unless another predicts better.
 POWERS = (1.0, 0.5, 0.0)
-# By default another power than 1 is tried where it makes the values, whatever their cells, nearer normal by so many
+# By default others than 1 are tried where one makes the values, whatever their cells, nearer normal by so many
 # nats each: what a standard deviation wrong by a factor of 1.3 would cost. Exponential values gain 0.37, log-normal
 # ones 0.25 where the standard deviation of their logarithms is 0.58.
 LEAST_GAIN = 0.25
@@ -57,7 +58,7 @@ def likelihood_of(power: float, y: np.ndarray, centred: bool) -> tuple[Likelihoo
 def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
     """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
 
-    By default also of values that pile up at the least one, which no power makes normal.
+    By default also of values that pile up at the least one, which no power makes normal, and of few.
     """
     if power not in ("auto", None):
         return (power,)
@@ -65,18 +66,15 @@ def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
         return POWERS[:1]
     if power == "auto":
         return POWERS
-    gains = [gain_of(other, y) for other in POWERS[1:]]
-    if max(gains) < LEAST_GAIN or spike_at_minimum(y) is not None:
-        return POWERS[:1]
-    return POWERS[0], POWERS[1 + int(np.argmax(gains))]
+    uneven = len(y) >= FEWEST and max(gain_of(other, y) for other in POWERS[1:]) >= LEAST_GAIN
+    return POWERS if uneven and spike_at_minimum(y) is None else POWERS[:1]
 
 
 def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:
     """The first, of a stream, in which no other can be tried; with a word on that."""
-    what = "square root" if powers[-1] else "logarithm"
     warn_user(
-        f"the values are all positive, and so uneven that their {what} is far nearer normal; a stream takes them as "
-        f"they are: give it the {what} of each value, or say power=1.",
+        "the values are all positive, and so uneven that their root or logarithm is far nearer normal; a stream takes "
+        "them as they are: give it one of these in their place, or say power=1.",
         UserWarning,
     )
     return powers[:1]
