@@ -43,6 +43,8 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
     **how
         Their tolerance and threads, as `tensorcep.core.loop.run` takes them.
     """
+    if len(problems) == 1:
+        return 0
     sweeps = settings.get_params()["anneal"] + SWEEPS
     n = len(problems[0].entries.permutation)
     if n > MOST:
@@ -57,7 +59,7 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
         )
         for place in _folds(problems[0])
     ]
-    if not scores or len(problems) == 1:
+    if not scores:
         return 0
     each = np.concatenate(scores, axis=1)
     return best_by_score(np.maximum(each, each.max(axis=0) - MOST_WORSE))

@@ -42,11 +42,11 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
         beside = "partial_fit or stream"
     elif stored and found in ("auto", None):
         beside = "scratch="
-    if beside is not None and found is None:
-        return 1.0
-    if beside is not None:
+    if beside is None:
+        return found
+    if found is not None:
         fail_value(f"power={power!r} cannot be used with {beside}; leave one of them out.")
-    return found
+    return 1.0
 
 
 def likelihood_of(power: float, y: np.ndarray, centred: bool) -> tuple[Likelihood, dict[str, Any]]:
