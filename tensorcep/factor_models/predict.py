@@ -10,12 +10,15 @@ import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.gammas import shape_and_rate
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
 from tensorcep.factor_models.relations import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.likelihoods.censored import TOBIT
 
 Pair = tuple[np.ndarray, np.ndarray]
+# The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.
+MOST_DOUBT = 2.0
 # Cells that are predicted at a time.
 CELLS = 1 << 20
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
@@ -28,6 +31,15 @@ def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
         None if sites.noise is None else sites.noise.mean,
         None if sites.r is None else sites.r.mean,
     )
+
+
+def predictive(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The same for predictions: noise has its mean variance, E[1 / tau] of a Gamma law, not 1 / E[tau]."""
+    tau, r = parameters(sites)
+    if sites.noise is None or tau is None:
+        return tau, r
+    shape, _ = shape_and_rate(sites.noise)
+    return tau * np.maximum(1.0 - 1.0 / shape, 1.0 / MOST_DOUBT), r
 
 
 def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
@@ -122,7 +134,7 @@ def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block:
     draws, sites = posterior.draws, posterior.sites[m]
     if draws is None:
         moments = posterior.moments
-        return block(moments[relation.row], moments[relation.col], *parameters(sites))
+        return block(moments[relation.row], moments[relation.col], *predictive(sites))
     n = len(draws.rows[0])
     mean = square = np.zeros((1, 1))
     for s in range(n):
