@@ -26,7 +26,7 @@ from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
 from tensorcep.factor_models.online import learn_rows, sums_of_rows
 from tensorcep.factor_models.planned_rows import check_row_prior, known_rows, refuse_rows_alone, told_of_rows
-from tensorcep.factor_models.predict import latent_training, predict_block, predict_training, predictive
+from tensorcep.factor_models.predict import latent_training, predict_block, predict_training, predictive_parameters
 from tensorcep.factor_models.read import Matrix, as_array, read_matrix
 from tensorcep.factor_models.relations import Kind, RelationPosterior, RelationProblem
 from tensorcep.factor_models.starts import STARTS
@@ -292,4 +292,4 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
         relation, r = for_new_rows(self._relation(0), sites)
-        return predict_block(relation, rows, self.posterior_.moments[1], predictive(sites)[0], r)
+        return predict_block(relation, rows, self.posterior_.moments[1], predictive_parameters(sites)[0], r)

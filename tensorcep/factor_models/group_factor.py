@@ -21,7 +21,7 @@ from tensorcep.factor_models.layout import Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import new_rows
 from tensorcep.factor_models.planned_rows import check_row_prior, known_rows, refuse_rows_alone, told_of_rows
-from tensorcep.factor_models.predict import predict_block, predictive
+from tensorcep.factor_models.predict import predict_block, predictive_parameters
 from tensorcep.factor_models.reading import FEATURES_OF
 from tensorcep.factor_models.relations import RelationPosterior
 from tensorcep.priors.features import Features
@@ -198,7 +198,7 @@ class GroupFactorAnalysis(BaseRelations):
         (2, 2)
         """
         rows, relation = self._given(X), self._relation(self._number(m))
-        tau, r = predictive(self.posterior_.sites[m])
+        tau, r = predictive_parameters(self.posterior_.sites[m])
         return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
 
 

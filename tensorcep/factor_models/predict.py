@@ -33,8 +33,8 @@ def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
     )
 
 
-def predictive(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The same for predictions: noise has its mean variance, E[1 / tau] of a Gamma law, not 1 / E[tau]."""
+def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The same for predictions, whose noise has its mean variance: E[1 / tau] of a Gamma law, not 1 / E[tau]."""
     tau, r = parameters(sites)
     if sites.noise is None or tau is None:
         return tau, r
@@ -134,7 +134,7 @@ def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block:
     draws, sites = posterior.draws, posterior.sites[m]
     if draws is None:
         moments = posterior.moments
-        return block(moments[relation.row], moments[relation.col], *predictive(sites))
+        return block(moments[relation.row], moments[relation.col], *predictive_parameters(sites))
     n = len(draws.rows[0])
     mean = square = np.zeros((1, 1))
     for s in range(n):
