@@ -15,5 +15,7 @@ fi
 "$python" -m ruff format --check .
 "$python" -m mypy
 "$python" -m codespell_lib
-# Files of tests run side by side, one process per core; all tests of a file in one, as they share fits.
+# Files of tests run side by side, one process per core; all tests of a file in one, as they share fits. BLAS has no
+# threads of its own, which would wait for each other's cores.
+export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 exec "$python" -m pytest -n auto --dist loadfile -m "slow or not slow" "$@"

@@ -46,6 +46,10 @@ def fixed_prior():
     return FixedPrior(*natural_prior(prior_of(CP), SHAPE, 2))
 
 
+# Simulations of a sampler with a planted fault, which is soon seen.
+FEW = 45
+
+
 def rank_z(simulate, statistics, likelihood="gaussian", n=90, sweeps=SWEEPS, **given):
     """How far mean and spread of the ranks of statistics are from those of uniform ones, in standard errors, (2 S,)."""
     method = "gibbs" if likelihood == "gaussian" else "pg-gibbs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import problem
-from helpers.ranks import LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
+from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
 from helpers.samplers import COORDS, THETA_PRIOR
 from scipy.special import digamma, logsumexp
 
@@ -62,8 +62,8 @@ def statistics(rows, theta, y):
     return [*of_cells(rows, theta, np.log1p(y)), *theta, np.log(theta).var(), np.log(theta[ROW]) @ np.log1p(y)]
 
 
-def ranks():
-    return rank_z(simulate, statistics, "negbinomial", dispersion_prior=THETA_PRIOR)
+def ranks(**how):
+    return rank_z(simulate, statistics, "negbinomial", dispersion_prior=THETA_PRIOR, **how)
 
 
 @pytest.mark.slow
@@ -75,5 +75,5 @@ def test_ranks_of_dispersions_of_rows_are_uniform():
 @pytest.mark.slow
 def test_ranks_of_dispersions_to_which_tables_are_added_are_not(monkeypatch):
     monkeypatch.setattr(auxiliary, "told", lambda shape, rate: told(shape + 2.0, rate))
-    z = ranks()
+    z = ranks(n=FEW)
     assert np.abs(z).max() > LIMIT, z

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.ranks import LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
+from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
 from helpers.samplers import COORDS, THETA_PRIOR
 
 from tensorcep.cp.gibbs import uneven
@@ -44,5 +44,5 @@ def test_ranks_of_precisions_to_which_entries_are_added_are_not(monkeypatch):
         right(c, draws, groups._replace(n=groups.n + 2.0), *rest)
 
     monkeypatch.setattr(uneven, "_draw_factors_of_rows", wrong)
-    z = rank_z(simulate, statistics)
+    z = rank_z(simulate, statistics, n=FEW)
     assert np.abs(z).max() > LIMIT, z

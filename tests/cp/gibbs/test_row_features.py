@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import settings_of
-from helpers.ranks import LIMIT, Drawn, drawn_noise, of_cells, rank_z
+from helpers.ranks import FEW, LIMIT, Drawn, drawn_noise, of_cells, rank_z
 from helpers.samplers import (
     COORDS,
     CP,
@@ -132,5 +132,5 @@ def test_ranks_of_rows_with_features_are_uniform(likelihood, statistics):
 @SIMULATED
 def test_ranks_of_rows_without_the_map_are_not(monkeypatch, likelihood, statistics):
     monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
-    z = rank_z(simulated(likelihood), statistics, likelihood)
+    z = rank_z(simulated(likelihood), statistics, likelihood, n=FEW)
     assert np.abs(z).max() > LIMIT, z

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.coupled import coupled_z, direct_rows
-from helpers.ranks import LIMIT, Drawn, drawn_noise, of_cells, rank_z
+from helpers.ranks import FEW, LIMIT, Drawn, drawn_noise, of_cells, rank_z
 from helpers.samplers import CP, MEAN, STRUCTURED, learned_prior, new_data
 
 from tensorcep.entries.labels import Labels
@@ -84,7 +84,7 @@ def test_sweeps_that_take_groups_for_one_series_fail_the_joint_test():
     assert np.abs(joint_z(STRUCTURED, CLOCKS["groups"], 150, CLOCKS["line"])).max() > 6.0
 
 
-def ranks_z(name):
+def ranks_z(name, **how):
     c, of = CLOCKS[name], axis.axis(CLOCKS[name], np.ones(3, dtype=bool), 10.0)
     prior = with_series(learned_prior(CP), [c, None, None])
 
@@ -96,7 +96,7 @@ def ranks_z(name):
         u = rows[:3] - MEAN
         return [*of_cells(rows, theta, y), theta[0], ((u[1] - u[0]) ** 2).sum(), (u[1] * u[2]).sum()]
 
-    return rank_z(simulate, statistics)
+    return rank_z(simulate, statistics, **how)
 
 
 @pytest.mark.slow
@@ -114,4 +114,4 @@ def test_ranks_of_rows_that_forget_their_neighbours_are_not(monkeypatch):
         return None if found is None else found._replace(between=0.0 * found.between)
 
     monkeypatch.setattr(SeriesPrior, "links", wrong)
-    assert np.abs(ranks_z("line")).max() > LIMIT
+    assert np.abs(ranks_z("line", n=FEW)).max() > LIMIT
