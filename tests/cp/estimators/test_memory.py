@@ -180,10 +180,10 @@ tc.CPRegressor(shape=shape, random_state=0, **params).fit(X, y)
 print(json.dumps([planned[0], status("VmHWM") - before]))
 """
 ENGINES = [
-    "method='vmp', rank=12, max_iter=4",
-    "method='cep', rank=8, max_iter=3",
-    "method=tc.CEP(messages='averaged'), rank=8, max_iter=3",
-    "method=tc.Gibbs(weights='equal', n_chains=3, burn_in=2), rank=6, max_iter=12",
+    "method='vmp', rank=12, max_iter=12",
+    "method='cep', rank=8, max_iter=8",
+    "method=tc.CEP(messages='averaged'), rank=8, max_iter=6",
+    "method=tc.Gibbs(weights='equal', n_chains=3, burn_in=4), rank=6, max_iter=14",
 ]
 
 

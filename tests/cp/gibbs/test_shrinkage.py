@@ -104,7 +104,7 @@ def test_what_no_draw_could_tell_is_doubt_of_latent_values_and_not_of_observatio
 def test_intervals_of_latent_values_hold_where_sixty_entries_tell_little():
     """Data drawn from the prior; a chain that is shrunk to the constant says how little it knows."""
     held = []
-    for seed in range(8):
+    for seed in range(12):
         rng, shape = np.random.default_rng(2000 + seed), (6, 5, 4)
         f = np.einsum("ir,jr,kr->ijk", *(rng.standard_normal((n, 2)) for n in shape)).ravel()
         y = f + rng.standard_normal(120) / np.sqrt(rng.gamma(3.0))
