@@ -21,7 +21,7 @@ class Watch:
 
     def __init__(self, cluster: Any, what: str, patient: bool, keys: Collection[str] = ()):
         self._cluster, self._what, self._patient, self._keys = cluster, what, patient, keys
-        self._since, self._done, self._tries = time.monotonic(), 0, 0
+        self._since, self._done, self._tries, self._idle = time.monotonic(), 0, 0, False
 
     def again(self) -> None:
         """Tasks are given again."""
@@ -50,9 +50,13 @@ class Watch:
         workers = client.scheduler_info(n_workers=-1)["workers"]
         busy = {str(task): address for address, tasks in client.processing().items() for task in tasks}
         keys = [str(future.key) for future in futures]
-        if self._patient and any(key in busy for key in (*keys, *self._keys)):
-            self._since = time.monotonic()
-            return
+        if self._patient:
+            if any(key in busy for key in (*keys, *self._keys)):
+                self._since, self._idle = time.monotonic(), False
+                return
+            if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
+                self._idle = True
+                return
         waiting = "; ".join(
             f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
         )
