@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from tensorcep.core.checks import check_matrix, fail_value
-from tensorcep.ep.quadratic import quadratic_forms, weighted_gram
+from tensorcep.ep.quadratic import quadratic_forms, weighted_gram, whole_of
 from tensorcep.kernels.sites import Sites
 
 # Sizes of dense rows from which products in single precision, on the way to the fixed point, are worth a copy of them.
@@ -164,7 +164,7 @@ def gaussian_of(design: Design, sites: Sites, rough: bool = False) -> Gaussian |
     except (linalg.LinAlgError, ValueError):
         return gaussian_of(design, sites) if rough else None
     factor = linalg.lapack.dtrtri(chol, lower=1)[0]
-    cov = factor.T @ factor
+    cov = whole_of(linalg.lapack.dlauum(factor, lower=1)[0])  # factor' factor
     if rough and np.diag(precision).max() * np.diag(cov).max() > MOST_SPREAD:
         return gaussian_of(design, sites)
     nu = sites.nu.ravel()

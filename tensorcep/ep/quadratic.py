@@ -19,12 +19,19 @@ def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
     if sparse.issparse(rows):
         total = np.zeros((rows.shape[1], rows.shape[1]))
         add_weighted(rows.indptr, rows.indices, rows.data, weight, total)
-        return total + np.tril(total, -1).T
+        return whole_of(total)
     if (weight >= 0.0).all():  # one matrix with itself: half the work
         half = np.sqrt(weight).astype(rows.dtype)[:, None] * rows
         return np.asarray(half.T @ half, dtype=np.float64)
     product = (rows.T @ (weight.astype(rows.dtype)[:, None] * rows)).astype(np.float64)
     return np.asarray(0.5 * (product + product.T))
+
+
+def whole_of(half: np.ndarray) -> np.ndarray:
+    """The symmetric matrix whose numbers off the diagonal are the sums of those at (i, j) and (j, i)."""
+    whole = half + half.T
+    whole[np.diag_indices_from(whole)] *= 0.5
+    return whole
 
 
 def quadratic_forms(rows: Any, cov: np.ndarray, factor: np.ndarray) -> np.ndarray:

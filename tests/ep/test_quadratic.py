@@ -1,5 +1,7 @@
 """Sums over rows, dense and sparse, against their definitions; and parallel EP on both."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -18,7 +20,15 @@ def rows(rng):
     return result
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def backwards(rows):
+    """A sparse matrix whose columns come last first in every row."""
+    found = sparse.csr_matrix(rows)
+    for a, b in itertools.pairwise(found.indptr):
+        found.indices[a:b], found.data[a:b] = found.indices[a:b][::-1].copy(), found.data[a:b][::-1].copy()
+    return found
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, backwards])
 @pytest.mark.parametrize("negative", [False, True])
 def test_weighted_gram_and_quadratic_forms_are_what_they_are_defined_as(rng, rows, form, negative):
     weight = rng.standard_normal(40) if negative else rng.random(40)
