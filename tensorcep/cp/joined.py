@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.components import Components, draw_rows, stacked
+from tensorcep.core.components import Components, draw_rows, room_for_draws
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.cp.flights import Flown, refitted
@@ -29,17 +29,23 @@ class Sampled(NamedTuple):
     columns: np.ndarray
 
 
-def embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
-    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns, of which the others are 0.
+def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
+    """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): in the others they are 0, in clamped ones 1.
 
-    Clamped columns, which draws of a pilot's Gaussian hold at 1 to six digits only, are 1.
+    Draws of a pilot's Gaussian hold clamped columns at 1 to six digits only. `free` (m, R) tells of every row.
     """
-    free, out = problem.every_free, rows
-    if len(columns) < problem.rank:
-        out = np.zeros((*rows.shape[:2], problem.rank), dtype=rows.dtype)
-        out[:, :, columns] = rows
-    clamped = ~np.repeat(free, problem.shape, axis=0) if rows.shape[1] > len(free) else ~free
-    out[:, clamped] = 1.0
+    if len(columns) < out.shape[-1]:
+        out[...] = 0.0
+        out[..., columns] = rows
+    else:
+        out[...] = rows
+    out[:, ~free] = 1.0
+
+
+def embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
+    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns (see `write_in`)."""
+    out = np.empty((*rows.shape[:2], problem.rank), dtype=rows.dtype)
+    write_in(rows, columns, problem.rows_free, out)
     return out
 
 
@@ -53,13 +59,18 @@ def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarr
 def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
     """The run with draws in all columns; of those that say the constant alone the column that holds it may be new."""
     draws: Draws = sampled.posterior
-
-    def whole(rows: np.ndarray) -> np.ndarray:
-        return embedded(rows.reshape(-1, *rows.shape[2:]), of.columns, problem).reshape(*rows.shape[:3], -1)
-
-    unknown = None if draws.unknown is None else whole(draws.unknown)
+    known, unknown, free = draws.rows, draws.unknown, problem.every_free
+    if len(of.columns) < problem.rank:
+        sizes = (*known.shape[:3], problem.rank)
+        known, more = room_for_draws(sizes, 0 if unknown is None else len(free), known.dtype)
+        for c, rows in enumerate(draws.rows):
+            write_in(rows, of.columns, problem.rows_free, known[c])
+        if draws.unknown is not None:
+            unknown = more
+            for c, rows in enumerate(draws.unknown):
+                write_in(rows, of.columns, free, more[c])
     drifts = None if draws.drifts is None else _lines(draws.drifts, of.columns, problem)
-    draws = draws._replace(rank=problem.rank, rows=whole(draws.rows), unknown=unknown, drifts=drifts)
+    draws = draws._replace(rank=problem.rank, rows=known, unknown=unknown, drifts=drifts)
     held = None if sampled.state is None else sampled.state.held
     if held is not None and len(of.columns) < problem.rank:
         draws = with_constant(draws, held, problem.free, problem.prior)
@@ -79,41 +90,65 @@ def joined_draws(sampled: Run, flown: list[Flown], of: Sampled, plan: Plan) -> R
         return in_all_columns(sampled, of, plan.problem)
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
-    parts, rows = _parts_of_chains(sampled, of, plan) if len(held.alive) else ([], [])
+    sizes = {i: max(1, round(n * held.beside[i] / held.heaviest)) for i in np.flatnonzero(held.beside)}
+    chains, own = state.chains, sampled.posterior if len(held.alive) else None
     sampled = sampled._replace(posterior=None)
-    for i in np.flatnonzero(held.beside):
-        size = max(1, round(n * held.beside[i] / held.heaviest))
-        draws = _draws_of(flown[i], size, plan, held.noise_ratio)
-        if draws is None:
-            return None
-        parts.append(draws)
-        rows += list(draws.rows[0])
-    draws = with_constant(_in_one_chain(parts, rows), held, plan.problem.free, plan.problem.prior)
+    rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
+    if own is not None and chains.kept:  # the same, of which one copy is enough
+        rows = [chains.kept[d][c] for d, c in taken(chains, held.weights[held.alive] / held.heaviest)]
+        unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
+        own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
+    draws = _in_one_chain(own, rows, of, [(flown[i], size) for i, size in sizes.items()], plan, held.noise_ratio)
+    if draws is None:
+        return None
+    draws = with_constant(draws, held, plan.problem.free, plan.problem.prior)
     return sampled._replace(posterior=with_factors(draws, state.noise_law))
 
 
-def _parts_of_chains(sampled: Run, of: Sampled, plan: Plan) -> tuple[list[Draws], list[np.ndarray]]:
-    """The draws of the chains without their rows, and these."""
-    held, chains, own = sampled.state.held, sampled.state.chains, sampled.posterior
-    rows = list(own.rows.reshape(-1, *own.rows.shape[2:]))
-    if chains.kept:  # the same, of which one copy is enough
-        rows = [chains.kept[d][c] for d, c in taken(chains, held.weights[held.alive] / held.heaviest)]
-    rows = [embedded(row[None], of.columns, plan.problem)[0] for row in rows]
-    unknown = None
-    if own.unknown is not None:
-        unknown = embedded(own.unknown.reshape(-1, *own.unknown.shape[2:]), of.columns, plan.problem)[None].copy()
-    drifts = None if own.drifts is None else _lines(own.drifts, of.columns, plan.problem)
-    rank, none = plan.problem.rank, np.empty((1, 0, *rows[0].shape))
-    return [own._replace(rank=rank, rows=none, unknown=unknown, drifts=drifts)], rows
+def _in_one_chain(
+    own: Draws | None,
+    rows: list[np.ndarray],
+    of: Sampled,
+    flown: list[tuple[Flown, int]],
+    plan: Plan,
+    noise_ratio: float,
+) -> Draws | None:
+    """The draws of the chains, whose rows are given, and so many of each of these pilots, in one chain."""
+    whole, n = plan.problem, len(rows)
+    sizes = (1, n + sum(size for _, size in flown), sum(whole.shape), whole.rank)
+    dtype = rows[0].dtype if rows else plan.settings.get_params()["dtype"]
+    (known,), (unknown,) = room_for_draws(sizes, len(whole.shape), dtype)
+    parts = []
+    if own is not None and own.unknown is not None:
+        for row, out in zip(rows, known, strict=False):
+            write_in(row[None], of.columns, whole.rows_free, out[None])
+        write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
+        drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
+        parts.append(own._replace(rank=whole.rank, drifts=drifts))
+    for one, size in flown:
+        draws = _draws_of(one, plan, noise_ratio, known[n : n + size], unknown[n : n + size])
+        if draws is None:
+            return None
+        parts.append(draws)
+        n += size
+    fields: dict[str, Any] = {"rows": known[None], "unknown": unknown[None]}
+    for name in ("theta", "drifts", "uneven"):
+        values = [getattr(part, name) for part in parts]
+        if values[0] is not None:
+            fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
+    return parts[0]._replace(**fields)
 
 
-def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | None:
-    """Draws from a pilot's posterior given all entries; None where that leaves the finite numbers."""
+def _draws_of(flown: Flown, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray) -> Draws | None:
+    """Draws from a pilot's posterior given all entries, whose rows are written to `known` (n, n_rows, R) and `unknown`.
+
+    None where that posterior leaves the finite numbers.
+    """
     pilot, whole = flown.pilot, plan.problem
     posterior = refitted(flown, plan)
     if posterior is None:
         return None
-    rng = generator(whole.seed, Stream.PILOT, flown.number)
+    n, rng = len(known), generator(whole.seed, Stream.PILOT, flown.number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
     belief = posterior.components(unseen)
@@ -126,9 +161,8 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     elif own is not None and own.gamma is not None:  # draws of rows go with the mean of a dispersion
         theta = np.repeat(own.values[None], n, axis=1)
     n_rows = len(posterior.eta)
-    dtype = plan.settings.get_params()["dtype"]
-    parts = (rows[:, :n_rows], rows[:, n_rows:])
-    known, unknown = (embedded(part, pilot.columns, whole)[None].astype(dtype, copy=False) for part in parts)
+    write_in(rows[:, :n_rows], pilot.columns, whole.rows_free, known)
+    write_in(rows[:, n_rows:], pilot.columns, whole.every_free, unknown)
     drifts, clocks, uneven = None, clocks_of(whole.prior), None
     if clocks:
         drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), pilot.columns, whole)
@@ -138,24 +172,12 @@ def _draws_of(flown: Flown, n: int, plan: Plan, noise_ratio: float) -> Draws | N
     return Draws(
         shape=whole.shape,
         rank=whole.rank,
-        rows=known,
+        rows=known[None],
         theta=theta,
         theta_mode=mode,
         seen=posterior.seen,
-        unknown=unknown,
+        unknown=unknown[None],
         drifts=drifts,
         uneven=uneven,
         has_share=whole.likelihood.zeros is not None,
     )
-
-
-def _in_one_chain(parts: list[Draws], rows: list[np.ndarray]) -> Draws:
-    """All draws, one chain after the other, in one; `rows` are theirs."""
-    fields: dict[str, Any] = {}
-    for name in ("theta", "unknown", "drifts", "uneven"):
-        values = [getattr(part, name) for part in parts]
-        if values[0] is not None:
-            fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
-    unknown = fields["unknown"][0] if "unknown" in fields else ()
-    fields["rows"], fields["unknown"] = stacked(rows, unknown, (1, len(rows)))
-    return parts[0]._replace(**fields)

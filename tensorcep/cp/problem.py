@@ -108,6 +108,11 @@ class Problem(NamedTuple):
         """Columns that are not clamped, (K, R) bool."""
         return np.ones((len(self.shape), self.rank), dtype=bool) if self.free is None else self.free
 
+    @property
+    def rows_free(self) -> np.ndarray:
+        """The same of every row, (n_rows, R) bool."""
+        return self.every_free.repeat(self.shape, axis=0)
+
 
 def with_powers(problem: Problem, power: np.ndarray) -> Problem:
     """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""

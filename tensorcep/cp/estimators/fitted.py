@@ -92,7 +92,8 @@ def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np
         If the posterior is not finite.
     """
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
-    if not all(np.isfinite(array).all() for array in (belief.mean, belief.cov) if array is not None):
+    arrays = (array for array in (belief.mean, belief.cov) if array is not None)
+    if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):
         raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
     return {"_belief": belief, "posterior_": posterior.within(belief) if isinstance(posterior, Draws) else posterior}
 
