@@ -1,9 +1,10 @@
 """What predictions count beside a constant law, given the log scores of both for values that neither had learned.
 
-The share w of the mixture w model + (1 - w) constant is 0 with probability 1/2, since a constant is a model of its own,
-1 with probability 1/4, and else uniform between 0 and 1. Predictions take its posterior mean, which is the best bet on
+The share w of the mixture w model + (1 - w) constant is 0 with probability .7, since a constant is a model of its own,
+1 with probability .15, and else uniform between 0 and 1. Predictions take its posterior mean, which is the best bet on
 it: over all values that come, such bets lose no more against the best share in hindsight than the log of about their
-number. With little evidence the constant counts most, as it should: the best share of few scores is chance.
+number, and against the constant no more than log(1 / .7), since to do worse than it is what nobody forgives. With
+little evidence the constant counts most, as it should: the best share of few scores is chance.
 
 Source: Cover (1991), Universal portfolios; Yao, Vehtari, Simpson and Gelman (2018), Using stacking to average Bayesian
 predictive distributions. The prior is ours.
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 SHARES = np.linspace(0.0, 1.0, 51)
-_LOG_PRIOR = np.log(np.concatenate([[0.5], np.full(len(SHARES) - 2, 0.25 / (len(SHARES) - 2)), [0.25]]))
+_LOG_PRIOR = np.log(np.concatenate([[0.7], np.full(len(SHARES) - 2, 0.15 / (len(SHARES) - 2)), [0.15]]))
 # Elements of the arrays that a pass over scores works with.
 CHUNK = 1 << 14
 
