@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import bernoulli
 
-from tensorcep.cp.share import SHARES, evidence_of_shares, mean_share
+from tensorcep.cp.share import CONSTANT, CONSTANT_OF_LABELS, SHARES, evidence_of_shares, mean_share
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binary import mixed_with
 
@@ -19,7 +19,8 @@ def scores(rng, p, claimed, n):
 def test_without_evidence_the_constant_counts_most():
     nothing = evidence_of_shares(np.zeros(0), np.zeros(0))
     assert np.all(nothing == 0.0)
-    assert mean_share(nothing) == pytest.approx(0.225)
+    assert mean_share(nothing) == pytest.approx(0.375)
+    assert mean_share(nothing, constant=CONSTANT_OF_LABELS) == pytest.approx(0.225)
 
 
 @pytest.mark.parametrize(("claimed", "low", "high"), [(0.8, 0.97, 1.0), (0.2, 0.0, 0.01), (0.99, 0.3, 0.8)])
@@ -32,17 +33,18 @@ def test_share_is_that_of_the_best_mixture_when_scores_are_many(rng, claimed, lo
     assert mean_share(evidence, chosen=5.0) <= share
 
 
+@pytest.mark.parametrize("prior", [CONSTANT, CONSTANT_OF_LABELS])
 @pytest.mark.parametrize("claimed", [0.5, 0.6, 0.3, 0.95])
-def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed):
+def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed, prior):
     """Over all values as they come; they are a Bayesian's, whose score is the evidence."""
     model, constant = scores(rng, 0.6, claimed, 300)
     evidence, total = np.zeros(len(SHARES)), 0.0
     for m, c in zip(model[:, None], constant[:, None], strict=True):
-        share = mean_share(evidence)
+        share = mean_share(evidence, constant=prior)
         total += float(np.log(share * np.exp(m - c) + 1.0 - share)[0])
         evidence += evidence_of_shares(m, c)
     assert total > evidence.max() - np.log(4.0 * len(SHARES))
-    assert total > np.log(0.7) - 1e-9  # the constant is so much of the prior
+    assert total > np.log(prior) - 1e-9
 
 
 @pytest.mark.parametrize("name", ["probit", "logit"])

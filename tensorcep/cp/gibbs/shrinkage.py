@@ -29,7 +29,7 @@ from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
-from tensorcep.cp.share import evidence_of_shares, mean_share
+from tensorcep.cp.share import CONSTANT, CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.stored import without_places
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
@@ -122,7 +122,8 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     equal = np.ptp(own) == 0.0 and not held.beside.any()
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
     held = _doubting(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
-    return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen), nothing, law)
+    before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
+    return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen, before), nothing, law)
 
 
 def _mixed(held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw) -> HeldOut:

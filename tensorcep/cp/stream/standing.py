@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
-from tensorcep.cp.share import evidence_of_shares, mean_share
+from tensorcep.cp.share import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.stream.constant import (
     LogDispersion,
     constant_scores,
@@ -104,7 +104,7 @@ class Standing(NamedTuple):
     @property
     def share(self) -> float:
         """What the model counts in predictions of labels; the rest is the constant's."""
-        return mean_share(np.array(self.shares)) if self.shares else 1.0
+        return mean_share(np.array(self.shares), constant=CONSTANT_OF_LABELS) if self.shares else 1.0
 
     @property
     def share_of_ones(self) -> float:
