@@ -119,10 +119,11 @@ def _in_one_chain(
     dtype = rows[0].dtype if rows else plan.settings.get_params()["dtype"]
     (known,), (unknown,) = room_for_draws(sizes, len(whole.shape), dtype)
     parts = []
-    if own is not None and own.unknown is not None:
+    if own is not None:
         for row, out in zip(rows, known, strict=False):
             write_in(row[None], of.columns, whole.rows_free, out[None])
-        write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
+        unseen: Any = own.unknown  # of learned priors, without which there are no pilots
+        write_in(unseen.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
         parts.append(own._replace(rank=whole.rank, drifts=drifts))
     for one, size in flown:
