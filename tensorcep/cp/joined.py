@@ -63,8 +63,9 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
     if len(of.columns) < problem.rank:
         sizes = (*known.shape[:3], problem.rank)
         known, more = room_for_draws(sizes, 0 if unknown is None else len(free), known.dtype)
+        of_rows = problem.rows_free
         for c, rows in enumerate(draws.rows):
-            write_in(rows, of.columns, problem.rows_free, known[c])
+            write_in(rows, of.columns, of_rows, known[c])
         if draws.unknown is not None:
             unknown = more
             for c, rows in enumerate(draws.unknown):
@@ -120,8 +121,9 @@ def _in_one_chain(
     (known,), (unknown,) = room_for_draws(sizes, len(whole.shape), dtype)
     parts = []
     if own is not None:
+        free = whole.rows_free
         for row, out in zip(rows, known, strict=False):
-            write_in(row[None], of.columns, whole.rows_free, out[None])
+            write_in(row[None], of.columns, free, out[None])
         unseen: Any = own.unknown  # of learned priors, without which there are no pilots
         write_in(unseen.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
