@@ -23,7 +23,10 @@ import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core.cluster import Cluster, ClusterError
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning", "error::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -38,3 +38,5 @@ try:
 finally:
     for process in processes:
         process.terminate()
+    for process in processes:
+        process.wait()

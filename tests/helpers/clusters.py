@@ -83,3 +83,4 @@ def tcp_processes(folder: Path, n_workers: int = 2) -> Iterator[tuple[str, Any]]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             process.kill()
+            process.wait()
