@@ -2,7 +2,8 @@
 
 The same entries are fitted in every problem from the same start, of very many a part; those left out are a fifth, of
 few entries each fifth in turn. The problem that predicts them best by the mean log score is taken if it beats the first
-by more than chance: two standard errors of the difference.
+by more than chance: two standard errors of the difference. A problem that after some fits is behind the best one by far
+more is not fitted to the others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SWEEPS = 30
 FOLDS, ENOUGH, FEWEST, MOST = 5, 4000, 100, 100_000
 # An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
 MOST_WORSE = 10.0
+# A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
+BEHIND, FITS = 4.0, 2
 
 
 def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Settings, **how: Any) -> int:
@@ -46,23 +49,32 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
     if len(problems) == 1:
         return 0
     sweeps = settings.get_params()["anneal"] + SWEEPS
+    problems = [one._replace(tries=False) for one in problems]  # it takes longer than all else, and alters no choice
     n = len(problems[0].entries.permutation)
     if n > MOST:
         part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
         problems = [one._replace(entries=some_entries(one, part)) for one in problems]
-    scores = [
-        np.stack(
-            [
-                _scores(run(method, known, settings, max_iter=sweeps, **how).posterior, problem, place)
-                for problem, known in ((one, _without(one, place)) for one in problems)
-            ]
-        )
-        for place in _folds(problems[0])
-    ]
-    if not scores:
+    scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
+    for fit, place in enumerate(_folds(problems[0]), 1):
+        new = np.full((len(problems), len(place)), -np.inf)
+        for i in left:
+            found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
+            new[i] = _scores(found, problems[i], place)
+        scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
+        if fit >= FITS:
+            left = left[~far_behind(scores[left])]
+        if len(left) == 1:
+            return int(left[0])
+    if not scores.size:
         return 0
-    each = np.concatenate(scores, axis=1)
-    return best_by_score(np.maximum(each, each.max(axis=0) - MOST_WORSE))
+    return best_by_score(scores) if left[0] == 0 else int(left[np.argmax(scores[left].mean(axis=1))])
+
+
+def far_behind(scores: np.ndarray) -> np.ndarray:
+    """Which of the log scores (m, n) of n entries are worse on average than the best by far more than chance."""
+    with np.errstate(invalid="ignore"):
+        loss = scores[np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf))] - scores
+        return np.asarray(loss.mean(axis=1) > BEHIND * loss.std(axis=1) / np.sqrt(scores.shape[1]))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:

@@ -1,0 +1,56 @@
+"""A choice between problems by entries left out: which one is taken, and how many fits that takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.problems import problem
+
+from tensorcep.cp import left_out
+from tensorcep.cp.left_out import FITS, FOLDS, best_problem, far_behind
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.settings.names import SETTINGS
+
+N, SHAPE = 200, (12, 10, 8)
+SETTINGS_OF_VMP = SETTINGS["vmp"]().set_params(anneal=0)
+
+
+def chosen(rng, monkeypatch, gains, spread):
+    """The choice between problems whose scores lie so far above the first one's, and the fits of each problem."""
+    monkeypatch.setattr(left_out, "SWEEPS", 1)
+    problems, fits = [problem(rng, n=N, shape=SHAPE)[-1] for _ in gains], [0] * len(gains)
+    hard = rng.standard_normal(N)
+
+    def scored(_, of, place):
+        i = next(i for i, one in enumerate(problems) if one.entries is of.entries)
+        fits[i] += 1
+        return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place))
+
+    monkeypatch.setattr(left_out, "_scores", scored)
+    return best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1), fits
+
+
+@pytest.mark.parametrize(
+    ("gains", "spread", "best", "fits"),
+    [
+        ((0.0, 1.0, -1.0), 0.1, 1, [FITS] * 3),  # one is far ahead of all
+        ((0.0, 0.0, -1.0), 0.1, 0, [FOLDS, FOLDS, FITS]),  # two are not told apart: the first
+        ((0.0, 2.0, 2.2), 0.5, 2, [FITS, FOLDS, FOLDS]),  # that the first is out decides nothing between others
+        ((0.0, -np.inf), 0.1, 0, [FITS] * 2),
+        ((0.0, 0.02), 1.0, 0, [FOLDS] * 2),
+    ],
+)
+def test_problems_far_behind_are_not_fitted_again(rng, monkeypatch, gains, spread, best, fits):
+    assert chosen(rng, monkeypatch, gains, spread) == (best, fits)
+
+
+def test_far_behind_is_told_from_noise_of_the_difference_not_of_the_scores(rng):
+    hard = 5.0 * rng.standard_normal(400)
+    near, far = hard - 0.01 + 0.1 * rng.standard_normal(400), hard - 0.05 + 0.1 * rng.standard_normal(400)
+    np.testing.assert_array_equal(far_behind(np.stack([hard, near, far])), [False, False, True])
+
+
+def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
+    monkeypatch.setattr(left_out, "_scores", None)
+    problems = [problem(rng, n=60, shape=SHAPE)[-1] for _ in range(2)]
+    assert best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1) == 0
