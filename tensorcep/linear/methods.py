@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.linear.data import GLMProblem
@@ -31,7 +32,8 @@ def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, to
     """
     settings = settings_of(method)
     if settings.full:
-        return FULL[settings.name](problem, settings, max_iter, tol)
+        with one_blas_thread():  # more wait for each other longer than they work, up to 60,000 x 300 at least
+            return FULL[settings.name](problem, settings, max_iter, tol)
     swept = SWEPT[settings.name]
     missing = swept.lacks(problem.likelihood)
     if missing:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
+from threadpoolctl import threadpool_limits
 
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
@@ -134,6 +135,16 @@ def test_factorised_bits_do_not_depend_on_the_threads(method, link, rng):
     one, two = (fit_glm(p, method, max_iter=8, tol=0.0, n_threads=k).posterior for k in (1, 2))
     np.testing.assert_array_equal(one.mean, two.mean)
     np.testing.assert_array_equal(one.cov, two.cov)
+
+
+@pytest.mark.parametrize("method", ["ep", "is"])
+def test_bits_do_not_depend_on_the_threads_of_blas(method, rng):
+    p, found = problem(rng, "logit", n=3000, d=60), []
+    for n in (1, 2):
+        with threadpool_limits(n, user_api="blas"):
+            found.append(fit_glm(p._replace(X=p.X.toarray()), method, max_iter=8, tol=0.0).posterior)
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    np.testing.assert_array_equal(found[0].cov, found[1].cov)
 
 
 @pytest.mark.parametrize("method", list(GLM_METHODS))
