@@ -21,13 +21,12 @@ if not (files := sys.argv[1:]):  # responses to IL-2: ligand x time x dose x cel
     files = [str(folder / "entries.parquet")]
     datasets.load_il2().to_pandas().to_parquet(files[0])
 
-address = folder / "scheduler.json"
-dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--dashboard-address", ":0"]
-processes = [subprocess.Popen([*dask, "--host", "127.0.0.1", "--scheduler-file", str(address)])]
-worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard"]
-processes += [subprocess.Popen([*worker, "--scheduler-file", str(address)]) for _ in range(2)]
+at = ["--scheduler-file", str(folder / "scheduler.json")]
+scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"]
+worker = ["distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard"]
+processes = [subprocess.Popen([sys.executable, "-m", *one, *at]) for one in (scheduler, worker, worker)]
 try:
-    with Client(scheduler_file=str(address)) as client:
+    with Client(scheduler_file=at[1]) as client:
         client.wait_for_workers(2)
         frame = dd.read_parquet(files)
         *modes, value = frame.columns
@@ -36,7 +35,6 @@ try:
         print(f"{model.n_samples_seen_} entries, {model.n_iter_} sweeps on {client}")
         print(distributed.predict(model, frame).head().round(2))
 finally:
-    for process in processes:
+    for process in reversed(processes):
         process.terminate()
-    for process in processes:
         process.wait()
