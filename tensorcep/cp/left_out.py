@@ -49,7 +49,8 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
     if len(problems) == 1:
         return 0
     sweeps = settings.get_params()["anneal"] + SWEEPS
-    problems = [one._replace(tries=False) for one in problems]  # it takes longer than all else, and alters no choice
+    # many starts would take longer than all else, and no choice was another with them
+    problems = [one._replace(tries=False) for one in problems]
     n = len(problems[0].entries.permutation)
     if n > MOST:
         part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])

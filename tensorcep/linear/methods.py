@@ -32,7 +32,7 @@ def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, to
     """
     settings = settings_of(method)
     if settings.full:
-        with one_blas_thread():  # more wait for each other longer than they work, up to 60,000 x 300 at least
+        with one_blas_thread():  # two wait for each other longer than they work, of 60,000 x 300, too
             return FULL[settings.name](problem, settings, max_iter, tol)
     swept = SWEPT[settings.name]
     missing = swept.lacks(problem.likelihood)
