@@ -36,6 +36,7 @@ from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.estimators.defaults import SWEEPS, rank_for, sampler_sweeps
 from tensorcep.cp.methods import METHODS
+from tensorcep.likelihoods import get_likelihood
 
 HELD_OUT = {"alog": 5, "enron": 5, "dblp": 10}  # one in so many training entries
 PAIRS = ("pair1", "pair2", "pair4", "pair8", "pair16")
@@ -90,8 +91,9 @@ def estimator(split: Split, setting: Setting, seed: int) -> Any:
     chosen: dict[str, Any] = {"method": setting.method, "prior": setting.prior, "interactions": interactions}
     chosen |= {"rank": rank, "random_state": seed, "shape": split.shape}
     if setting.sweeps_factor != 1.0:
-        sweeps = sampler_sweeps(n) if METHODS[setting.method].sampler else SWEEPS
-        chosen["max_iter"] = max(1, round(setting.sweeps_factor * sweeps))
+        likelihood = get_likelihood("logit" if split.data in LABELLED else "gaussian")
+        usual = sampler_sweeps(n, setting.method, likelihood) if METHODS[setting.method].sampler else SWEEPS
+        chosen["max_iter"] = max(1, round(setting.sweeps_factor * usual))
     if split.data in LABELLED:
         return CPClassifier(**chosen)
     return CPRegressor(lower_limit=None if setting.lower_limit == "none" else "auto", **chosen)

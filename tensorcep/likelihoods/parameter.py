@@ -28,7 +28,7 @@ class Gamma(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
-        return np.asarray(np.maximum(rng.gamma(self.a), TINY) / self.b)
+        return np.asarray(np.maximum(rng.standard_gamma(self.a), TINY) / self.b)
 
     def bound(self, prior: tuple[float, float]) -> float:
         """What the laws add to a lower bound: minus their divergence from the prior."""

@@ -35,8 +35,8 @@ RANKS = (3, 20)
 # Columns of each pair of modes: in all about as many per mode as the CP component has, at most these; no more than the
 # smallest mode has rows.
 MOST_PAIRS = 8
-# Sweeps of every chain of a sampler: so many visits of entries, within these bounds. 300 for few labels predict worse.
-VISITS, SAMPLER_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), (100, 400)
+# Sweeps of every chain: so many visits of entries, within these bounds. Values nearly without noise lose by fewer.
+VISITS, SAMPLER_SWEEPS, LABEL_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), (150, 600), (100, 400)
 # Of so many entries a sampler has so many chains: pilots find what others would.
 MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
@@ -166,7 +166,7 @@ def chosen_with(
     if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
-    usual = sampler_sweeps(n_entries, proposes_rows(name, likelihood)) if method.sampler else SWEEPS
+    usual = sampler_sweeps(n_entries, name, likelihood) if method.sampler else SWEEPS
     sweeps = given_int("max_iter", model.max_iter, usual)
     several = prior == "learned" and is_random(model.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
@@ -262,14 +262,14 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part for a method that is not harmed by more of them than the data need."""
-    order = len(shape)
-    pairs = min(MOST_PAIRS, -(-rank // (order - 1)), max(1, min(shape))) if order > 2 else 0
+    pairs = min(MOST_PAIRS, -(-rank // (len(shape) - 1)), max(1, min(shape))) if len(shape) > 2 else 0
     return {"main": 1, "pair": pairs, "cp": rank}
 
 
-def sampler_sweeps(n_entries: int, proposes: bool = False) -> int:
+def sampler_sweeps(n_entries: int, name: str, likelihood: Likelihood) -> int:
     """Sweeps of every chain; fewer where rows are proposed, which move further than given a variable of each entry."""
-    return int(np.clip(VISITS / max(1, n_entries), *(PROPOSING_SWEEPS if proposes else SAMPLER_SWEEPS)))
+    usual = LABEL_SWEEPS if likelihood.observes == "labels" else SAMPLER_SWEEPS
+    return int(np.clip(VISITS / max(1, n_entries), *(PROPOSING_SWEEPS if proposes_rows(name, likelihood) else usual)))
 
 
 def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:

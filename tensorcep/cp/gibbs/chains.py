@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.core.belief import Draws
 from tensorcep.core.components import stacked
 from tensorcep.core.executor import ALONE, Executor, Rooms
-from tensorcep.core.packing import offsets, pack
+from tensorcep.core.packing import offsets
 from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.first_rows import first_rows
 from tensorcep.cp.gibbs.metropolis import Judge
@@ -32,7 +32,7 @@ from tensorcep.cp.stored import by_row_of
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.ahead import in_columns, lines_of_modes
-from tensorcep.priors.record import Conditional, clocks_of, of_mode
+from tensorcep.priors.record import Conditional, clocks_of, conditional_of_modes, of_mode
 
 
 class Chains(NamedTuple):
@@ -54,7 +54,6 @@ class Chains(NamedTuple):
     small : Problem
         The problem in the free columns, whose prior the rows have.
     priors : tuple of Conditional, one per chain
-        Where they are learned, `modes` alone is kept up to date.
     kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
         The last are rows of the present priors; none where these are not learned.
     kept_drifts : tuple of (C, n, R)
@@ -179,11 +178,9 @@ def draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one line for all of them where they share it."""
-    if prior.modes is None:
-        return of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
-    mean, precision = prior.modes.mean[k : k + 1], prior.modes.precision[k : k + 1]
-    eta, shift = np.einsum("kij,kj->ki", precision, mean), small.prior.shift(k, prior.modes, natural=True)
-    return pack(precision), eta if shift is None else shift + eta
+    Lam, eta = of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
+    shift = None if prior.modes is None else small.prior.shift(k, prior.modes, natural=True)
+    return Lam, eta if shift is None else shift + eta
 
 
 def draw_priors(chains: Chains) -> Chains:
@@ -199,7 +196,7 @@ def draw_priors(chains: Chains) -> Chains:
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
-        priors.append(prior._replace(modes=small.prior.draw(prior.modes, rows, rng)))
+        priors.append(conditional_of_modes(small.prior.draw(prior.modes, rows, rng), prior.seen))
     return chains._replace(priors=tuple(priors))
 
 

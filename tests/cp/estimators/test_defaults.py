@@ -70,6 +70,11 @@ def test_sweeps_of_samplers_are_fewer_of_many_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
 
 
+@pytest.mark.parametrize(("n", "sweeps"), [(10, 600), (8000, 600), (40_000, 200), (10**6, 150)])
+def test_labels_have_fewer_sweeps_where_they_are_few(n, sweeps):
+    assert chosen("classifier", n=n).max_iter == sweeps
+
+
 def test_counts_have_fewer_chains_and_sweeps_where_they_are_many():
     few, many = chosen("counts", n=20_000), chosen("counts", n=69_315)
     assert (few.settings.n_chains, few.max_iter) == (4, 400)
