@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from tensorcep.core.components import EVEN
@@ -39,6 +40,8 @@ LEAST_SHARE = 0.25
 # A chain ends after these shares of the burn-in if it then predicts less than such a share of what the best one does;
 # after the first one only with so many entries left out, of which each sweep is long and the best one is soon known.
 TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
+# Logs of what the noise variance of a fit beside chains may be multiplied by where values are hidden by a limit.
+LOG_RATIOS = (-2.0, 2.0)
 
 
 class HeldOut(NamedTuple):
@@ -276,3 +279,21 @@ def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma
     """The noise precision of a chain given what the entries left out say."""
     half = 0.5 * len(held.place)
     return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))
+
+
+def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
+    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best.
+
+    It takes the place of `HeldOut.noise_ratio` where a limit hides what residuals would tell.
+    """
+    logz, alpha, beta = np.empty((3, len(y)))
+
+    def loss(log_ratio: float) -> float:
+        each = []
+        for one in beside:
+            theta = np.full(len(y), np.exp(-log_ratio) / one.noise)
+            likelihood.tilted(y, one.mean, one.spread, theta, logz, alpha, beta)
+            each.append(logz.copy())
+        return -float(logsumexp(each, axis=0, b=weights[:, None]).sum())
+
+    return float(np.exp(minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded").x))

@@ -47,6 +47,7 @@ from tensorcep.cp.gibbs.held_out import (
     hold_out,
     law_of_noise,
     promising,
+    ratio_beside_limits,
     some_of,
     update_held,
     weighed,
@@ -180,6 +181,10 @@ def with_weights(
     held = weighed(state.held, options, beside, before)  # type: ignore[arg-type]
     if state.uneven is not None and state.uneven.mode is None and state.noise_held:
         held = held._replace(noise_ratio=ratio_of_student(held, state, beside))
+    if problem.likelihood.censored:
+        told = held.beside.any() and state.uneven is None
+        ratio = ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
+        held = held._replace(noise_ratio=ratio)
     if options.weights == "stacked" and is_shrunk(problem.likelihood):
         held = shrunk(held, problem)
     law = noise_law_of(held) if state.noise_held and state.uneven is None else None

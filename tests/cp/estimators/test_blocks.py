@@ -42,6 +42,6 @@ def test_blocks_have_labels_and_refuse_what_is_no_block():
         model.predict_block({"week": "2"}, ["item", "user", "week"])
     with pytest.raises(ValueError, match="nobody"):
         model.predict_block({"user": "nobody"})
-    levels = tc.CPOrdinalClassifier(1, max_iter=20, random_state=0).fit(X, np.digitize(y, [0.0, 1.0]))
+    levels = tc.CPOrdinalClassifier(1, max_iter=60, random_state=0).fit(X, np.digitize(y, [0.0, 1.0]))
     with pytest.raises(ValueError, match="predict_block is for real values, labels and counts"):
         levels.predict_block({0: 1})

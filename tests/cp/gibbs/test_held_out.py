@@ -18,6 +18,7 @@ from tensorcep.cp.gibbs.held_out import (
     hold_out,
     law_of_noise,
     promising,
+    ratio_beside_limits,
     some_of,
     update_held,
     weighed,
@@ -27,6 +28,7 @@ from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.problem import with_powers
+from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior
 
@@ -126,6 +128,21 @@ def test_what_is_beside_the_chains_is_weighed_with_them(rng):
     np.testing.assert_allclose(held.score, known.log_density)
     assert len(held.alive) == 0
     assert held.noise_ratio == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_noise_of_fits_beside_a_limit_is_what_makes_values_left_out_most_likely(rng, side):
+    """Where half of the values are at the limit, whose residuals tell no noise."""
+    n, noise, spread = 4000, 0.09, 0.1
+    mean = rng.standard_normal(n)
+    y = mean + np.sqrt(spread + noise) * rng.standard_normal(n)
+    y = side * np.maximum(side * y, 0.0)
+    likelihood = censored_at(7.0, side)
+    for factor in (3.0, 0.5):
+        said = Beside(np.zeros(n), mean, np.full(n, spread), noise / factor)
+        poor = said._replace(mean=mean[::-1].copy())
+        found = ratio_beside_limits(y, likelihood, [poor, said], np.array([0.0, 0.6]))
+        assert found == pytest.approx(factor, rel=0.15)
 
 
 def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
