@@ -98,7 +98,7 @@ def small_data(rng):
 def test_float32_draws_predict_as_float64_ones(rng, tmp_path):
     X, y, shape = small_data(rng)
     exact, short = (
-        tc.CPRegressor(2, method=tc.Gibbs(dtype=dtype), max_iter=60, shape=shape, random_state=1).fit(X, y)
+        tc.CPRegressor(2, method=tc.Gibbs(dtype=dtype), max_iter=200, shape=shape, random_state=1).fit(X, y)
         for dtype in ("float64", "float32")
     )
     assert short.posterior_.rows.dtype == short._belief.mean.dtype == np.float32
