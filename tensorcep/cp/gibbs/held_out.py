@@ -287,13 +287,14 @@ def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[
     It takes the place of `HeldOut.noise_ratio` where a limit hides what residuals would tell.
     """
     logz, alpha, beta = np.empty((3, len(y)))
+    counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
 
     def loss(log_ratio: float) -> float:
         each = []
-        for one in beside:
+        for one in (beside[i] for i in counted):
             theta = np.full(len(y), np.exp(-log_ratio) / one.noise)
             likelihood.tilted(y, one.mean, one.spread, theta, logz, alpha, beta)
             each.append(logz.copy())
-        return -float(logsumexp(each, axis=0, b=weights[:, None]).sum())
+        return -float(logsumexp(each, axis=0, b=weights[counted, None]).sum())
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded").x))
