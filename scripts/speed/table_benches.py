@@ -31,7 +31,13 @@ TABLE: dict[str, lines.Bench] = {
         "bench_engines",
         "--methods gibbs,vmp,cep --entries 1e6 --likelihoods gaussian --threads 1,2 --repeats 5",
         "--methods gibbs,vmp --entries 2e4 --likelihoods gaussian --threads 1,2 --repeats 2",
-        lines.scaling(),
+        lines.scaling("gibbs", "vmp", "cep"),
+    ),
+    "scaling-labels": lines.Bench(
+        "bench_engines",
+        "--methods pg-gibbs --entries 1e6 --likelihoods logit --threads 1,2 --repeats 5",
+        "--methods pg-gibbs --entries 2e4 --likelihoods logit --threads 1,2 --repeats 2",
+        lines.scaling("pg-gibbs"),
     ),
     "regressions": lines.Bench(
         "bench_glm",
@@ -68,13 +74,19 @@ TABLE: dict[str, lines.Bench] = {
         "bench_memory",
         "--entries 1e6 --dtypes float64 --methods gibbs,vmp,cep-averaged,cep",
         "--entries 20000 --dtypes float64 --methods gibbs,cep-averaged",
-        lines.memory("one start"),
+        lines.memory("1e6, one start"),
+    ),
+    "memory-1e7": lines.Bench(
+        "bench_memory",
+        "--entries 1e7 --dtypes float64 --methods gibbs,vmp,cep-averaged",
+        None,
+        lines.memory("1e7, one start"),
     ),
     "memory-own": lines.Bench(
         "bench_memory",
         "--entries 1e6 --dtypes float64 --own --methods gibbs,vmp,cep-averaged,cep",
         None,
-        lines.memory("estimator's own starts"),
+        lines.memory("1e6, estimator's own starts"),
     ),
     "rows": lines.Bench(
         "bench_memory", "--entries 3e5 --rows 100000 --ranks 20 --dtypes float64 --methods gibbs", None, lines.rows()

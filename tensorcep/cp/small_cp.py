@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.executor import ALONE, Executor
-
 MAX_SWEEPS = 200
 # A start has ended when a sweep lowers the loss by less than this share of it.
 TOL = 1e-5
@@ -17,9 +15,7 @@ TOL = 1e-5
 STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 
 
-def decompose(
-    core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator, executor: Executor = ALONE
-) -> list[np.ndarray]:
+def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
 
     The penalty, equal for all modes, sends components that are weaker than it allows to zero. The best of several
@@ -30,8 +26,7 @@ def decompose(
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
     factors = [np.stack(parts) for parts in zip(*drawn, strict=True)]
     for kept, sweeps in ((KEPT, TRIAL_SWEEPS), (1, MAX_SWEEPS)):
-        loss = np.full(len(factors[0]), np.inf)
-        executor.run(_descend_some, 0, len(loss), core, factors, penalty, sweeps, loss)
+        loss = _descend(core, factors, penalty, sweeps)
         best = np.argsort(loss, kind="stable")[:kept]
         factors = [factor[best] for factor in factors]
     return [factor[0] for factor in factors]
@@ -45,17 +40,11 @@ def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
     return product
 
 
-def _descend_some(
-    first: int, last: int, core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps: int, loss: np.ndarray
-) -> None:
-    """Let the starts first:last descend; no start knows of another one."""
-    loss[first:last] = _descend(core, [factor[first:last] for factor in factors], penalty, sweeps)
-
-
 def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps: int) -> np.ndarray:
     """Let all starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end.
 
-    They go side by side, because steps of small matrices take no longer for all of them than for one.
+    They go side by side, because steps of small matrices take no longer for all of them than for one. Threads that
+    share them wait for Python's lock longer than they gain.
     """
     unfolded = [np.moveaxis(core, k, 0).reshape(core.shape[k], -1) for k in range(core.ndim)]
     size, ridge = float((core * core).sum()), penalty * np.eye(factors[0].shape[-1])

@@ -223,7 +223,7 @@ def _components(
 ) -> list[np.ndarray]:
     """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
     N, K = coords.shape
-    parts = decompose(core, rank, penalty_of(sum(core.shape), N, K), *by)
+    parts = decompose(core, rank, penalty_of(sum(core.shape), N, K), by[0])
     real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
     factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
     if sweeps and real.any():

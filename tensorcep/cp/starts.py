@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Mixture, Posterior
+from tensorcep.core.belief import Mixture, PointEstimate, Posterior
 from tensorcep.core.executor import threads_of
 from tensorcep.core.host import current_host
 from tensorcep.core.loop import LeftOut, Run, run
-from tensorcep.cp.flights import beside_chains, from_dispersion, grown, guarded, of_logs
-from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_spectral_start
+from tensorcep.cp.flights import ROUNDS, beside_chains, from_dispersion, grown, guarded, of_logs
+from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.local import run_local
+from tensorcep.cp.penalties import weighs_prior, with_best_weight
 from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
+from tensorcep.cp.rows import seen_rows
 from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
 from tensorcep.cp.standard_form import layout_of, shared_scales
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS, tried
@@ -26,6 +29,8 @@ from tensorcep.priors.record import clocks_of
 # What a training entry may gain of its log score by the noise alone, on average, from which a fit is tried first; and
 # the most entries of which it is, for that takes twice its time.
 FOLLOWS_NOISE, MOST_TRIED = 0.1, 100_000
+# The same from which a prior is not taken at its word: below it what the right weight gains is about a hundredth.
+FOLLOWS_PRIOR = 0.005
 
 
 def run_plan(plan: Plan) -> Run:
@@ -49,18 +54,32 @@ def run_plan(plan: Plan) -> Run:
         if alone and _may_follow_noise(plan.problem):
             return _run_of_few(plan)
     elif plan.spectral and not plan.pilots:
-        spare = SPARE if plan.method.shrinks else SMALL_SPARE
-        start = with_spectral_start(problem_in_memory(plan.problem), spare).start
-        plan = _started_at(start, plan)
-    if not plan.method.shrinks and _may_follow_noise(plan.problem):
-        return _with_scores(_run_from(plan), plan)
-    return _run_from(plan)
+        plan = _started_at(_from_spectra(plan), plan)
+    return _run_from(plan) if plan.method.shrinks else _run_of_point(plan)
 
 
-def _with_scores(one: Run, plan: Plan) -> Run:
-    """The run, with what the same fit without some entries says of these: its training entries do not tell."""
-    place = held_places(plan.problem)
-    scores = None if one.stopped or len(place) < FEWEST else _scores_without(plan, place)
+def _from_spectra(plan: Plan) -> np.ndarray | None:
+    """The start from the spectra of the data, and of what components that these show leave over."""
+    problem, spare = problem_in_memory(plan.problem), SPARE if plan.method.shrinks else SMALL_SPARE
+    with threads_of(plan.n_threads) as executor:
+        problem = with_spectral_start(problem, spare, executor)
+        for _ in range(ROUNDS):
+            shown = PointEstimate(problem.shape, problem.rank, np.asarray(problem.start), None, seen_rows(problem))
+            more = with_more_components(problem, shown.components(), False, executor)
+            if more is None:
+                break
+            problem = more
+    return problem.start
+
+
+def _run_of_point(plan: Plan) -> Run:
+    """The run of a point estimate, and what the same without some entries says of these, since its own do not tell."""
+    place, weighs, scores = held_places(plan.problem), weighs_prior(plan), None
+    if len(place) >= FEWEST and weighs and overfit(plan.problem) > FOLLOWS_PRIOR:
+        plan, scores = with_best_weight(plan, place, partial(_scores_without, afresh=True))
+    one = _run_from(plan)
+    if not one.stopped and len(place) >= FEWEST and not weighs and _may_follow_noise(plan.problem):
+        scores = _scores_without(plan, place)
     return one if scores is None else one._replace(left_out=LeftOut(place, scores, scores))
 
 
@@ -118,11 +137,15 @@ def _run_of_few(plan: Plan) -> Run:
     return one._replace(converged=converged, left_out=trial.left_out)
 
 
-def _scores_without(plan: Plan, place: np.ndarray) -> np.ndarray | None:
-    """The log scores of the entries at these places by the plan's fit without them; None where it finds no numbers."""
+def _scores_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> np.ndarray | None:
+    """The log scores of the entries at these places by the plan's fit without them; None where it finds no numbers.
+
+    Where it begins `afresh`, its spectral start does not know them either.
+    """
     problem = plan.problem
     others = problem._replace(entries=entries_in_memory(problem, place))
     some = plan._replace(problem=others, callbacks=(), verbose=False)
+    some = _started_at(_from_spectra(some), some) if afresh and plan.spectral and not plan.pilots else some
     found = guarded(lambda: _run_from(some).posterior, lambda one: one.components())
     if found is None:
         return None

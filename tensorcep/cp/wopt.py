@@ -23,6 +23,7 @@ from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
+from tensorcep.cp.points import Cells, cells_of, latent_of_cells
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import (
     latent_of_entries,
@@ -47,12 +48,15 @@ class Penalty(NamedTuple):
     Attributes
     ----------
     mean : (n_rows, R) or (1, R)
-    Lam : (n_rows, P) or (1, P), packed
+    Lam : (n_rows, P), (K, P) or (1, P), packed
+    diagonal : (n_rows, R) or (1, R), or None
+        All of Lam, where it says no more.
     """
 
     weight: float
     mean: np.ndarray
     Lam: np.ndarray
+    diagonal: np.ndarray | None = None
 
 
 class Units(NamedTuple):
@@ -90,6 +94,7 @@ class WOPTState(NamedTuple):
     factors: np.ndarray
     free: np.ndarray
     by_row: EntriesByRow
+    cells: Cells
     penalty: Penalty
     units: Units
     f: np.ndarray
@@ -114,8 +119,8 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     f = latent_of_entries(problem.entries, factors, executor)
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
     theta = _precision(problem, f) if learned is None else float(learned.first_law().mean[0])
-    by_row, units = entries_by_row(problem.entries), _units(problem, options, penalty)
-    return WOPTState(factors, free, by_row, penalty, units, f, theta, learned)
+    by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
+    return WOPTState(factors, free, by_row, cells, penalty, _units(problem, options, penalty), f, theta, learned)
 
 
 def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
@@ -132,15 +137,24 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
         return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
     y, weights = (part[problem.entries.weight > 0] for part in (problem.entries.y, problem.weights))
     noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(np.cov(y, aweights=weights, ddof=0))
-    return Penalty(noise, prior_mean, problem.prior.Lam)
+    noise *= 1.0 if isinstance(options.prior_weight, str) else float(options.prior_weight)
+    matrix = unpack(problem.prior.Lam, problem.rank)
+    diagonal = np.einsum("nii->ni", matrix)
+    if np.count_nonzero(matrix) > np.count_nonzero(diagonal):
+        return Penalty(noise, prior_mean, problem.prior.Lam)
+    return Penalty(noise, prior_mean, problem.prior.Lam, _of_rows(diagonal, problem))
+
+
+def _of_rows(values: np.ndarray, problem: Problem) -> np.ndarray:
+    """Values of the prior, (n, R), for all rows: those of a mode once for each of its rows."""
+    return np.repeat(values, problem.shape, axis=0) if len(values) == len(problem.shape) else values
 
 
 def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> Units:
     """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
     if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
         return Units(1.0, 1.0)
-    sd = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
-    return Units(penalty.weight, np.repeat(sd, problem.shape, axis=0) if len(sd) == len(problem.shape) else sd)
+    return Units(penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem))
 
 
 def _precision(problem: Problem, f: np.ndarray) -> float:
@@ -158,10 +172,16 @@ def loss_and_gradient(
     problem: Problem,
     executor: Executor,
     theta: float = 1.0,
+    cells: Cells | None = None,
 ) -> tuple[float, np.ndarray]:
-    """Minus the log likelihood, of real values at noise precision 1, plus the penalty, and its gradient (n_rows, R)."""
-    f = latent_of_entries(problem.entries, factors, executor)
-    value, slope, _ = log_likelihoods(problem, f, theta, executor)
+    """Minus the log likelihood, of real values half the squares left, plus the penalty; its gradient (n_rows, R)."""
+    cells = cells_of(problem.entries, factors.shape[1]) if cells is None else cells
+    f = latent_of_cells(cells, problem.entries, factors, executor)
+    if problem.likelihood.name == "gaussian" and theta == 1.0 and not len(problem.entries.theta):
+        slope = problem.entries.y - f
+        value = -0.5 * slope * slope  # no constant, in which small squares would be lost
+    else:
+        value, slope, _ = log_likelihoods(problem, f, theta, executor)
     value = np.where(value > -HUGE, value, -HUGE)  # of nan too
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     if problem.power is not None:
@@ -171,9 +191,13 @@ def loss_and_gradient(
     for chunks in by_row.chunks:
         record = ((down, factors, gradient),)
         executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
-    apart, pull = factors - penalty.mean, np.empty_like(factors)
-    for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
-        executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
+    apart = factors - penalty.mean
+    if penalty.diagonal is not None:
+        pull = apart * penalty.diagonal
+    else:
+        pull = np.empty_like(factors)
+        for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
+            executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
@@ -183,10 +207,13 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
     factors, free, gain = state.factors.copy(), state.free, 0.0
     unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
     theta = problem.likelihood.default_theta if state.learned is None else state.theta
+    losses: list[float] = []
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors[free] = x * units
-        loss, gradient = loss_and_gradient(factors, state.by_row, state.penalty, problem, executor, theta)
+        given = state.by_row, state.penalty, problem, executor, theta, state.cells
+        loss, gradient = loss_and_gradient(factors, *given)
+        losses.append(loss)
         return loss / unit, gradient[free] * (units / unit)
 
     if free.any() and not state.ended:
@@ -196,7 +223,7 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
         with one_blas_thread():
             at = factors[free] / units
             found = minimize(objective, at, jac=True, method="L-BFGS-B", options=limits)
-            gain = unit * (objective(at)[0] - float(found.fun))
+            gain = losses[0] - unit * float(found.fun)
         factors[free] = found.x * units
     f = latent_of_entries(problem.entries, factors, executor)
     theta = _theta(state, problem, f)

@@ -50,6 +50,7 @@ def test_compare_real_values_gives_every_score_of_every_method() -> None:
     assert not tracemalloc.is_tracing()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a point estimate of few labels says so
 def test_compare_labels_gives_ranking_and_calibration_of_probabilities() -> None:
     train, test = split("classifier")
     table = compare(train, test, ["vmp", "wopt"], estimator=new("classifier", **QUICK))

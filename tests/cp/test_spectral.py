@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from tensorcep.core.executor import ThreadExecutor, threads_of
 from tensorcep.cp import subspaces
 from tensorcep.cp.simulate import simulate_cp
-from tensorcep.cp.small_cp import decompose
+from tensorcep.cp.small_cp import _descend
 from tensorcep.cp.spectral import spectral_start
 from tensorcep.cp.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
 
@@ -155,14 +155,16 @@ def test_spectral_start_of_few_entries_of_positive_rows_is_found_in_pairs_of_mod
 
 @pytest.mark.parametrize("rank", [1, 5, 12])
 def test_starts_of_a_small_decomposition_descend_to_the_same_bits_side_by_side_and_alone(rank):
-    core = np.random.default_rng(1).standard_normal((9, 8, 7))
-    found = []
-    for n in (1, 2, 3, 8):
-        with threads_of(n) as executor:
-            found.append(decompose(core, rank, 0.05, np.random.default_rng(0), executor))
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(one, two)
+    rng = np.random.default_rng(1)
+    core = rng.standard_normal((9, 8, 7))
+    together = [rng.standard_normal((8, n, rank)) for n in core.shape]
+    alone = [factor.copy() for factor in together]
+    losses = _descend(core, together, 0.05, 200)
+    for i, loss in enumerate(losses):
+        own = [factor[i : i + 1].copy() for factor in alone]
+        assert _descend(core, own, 0.05, 200) == loss
+        for one, factor in zip(own, together, strict=True):
+            np.testing.assert_array_equal(one[0], factor[i])
 
 
 def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():

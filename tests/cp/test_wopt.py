@@ -9,11 +9,14 @@ from helpers.problems import build, cells, fit, problem, settings_of, structured
 from scipy.special import expit, gammaln, log_ndtr
 from scipy.stats import multivariate_normal
 
-from tensorcep import CPRegressor, load
+from tensorcep import CPClassifier, CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import entries_by_row
+from tensorcep.cp.penalties import WEIGHTS, with_best_weight
+from tensorcep.cp.plan import Plan
+from tensorcep.cp.settings.wopt import WOPT
 from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
@@ -32,7 +35,7 @@ def ridge_of(weight, R):
 def plain_loss(factors, coords, y, likelihood, ridge):
     f = factors[coords].prod(axis=1).sum(axis=1)
     each = {
-        "gaussian": lambda: -0.5 * (y - f) ** 2 - 0.5 * np.log(2 * np.pi),
+        "gaussian": lambda: -0.5 * (y - f) ** 2,
         "probit": lambda: log_ndtr(y * f),
         "logit": lambda: np.log(expit(y * f)),
         "poisson": lambda: y * f - np.exp(f) - gammaln(y + 1),
@@ -219,3 +222,75 @@ def test_wopt_search_ends_where_a_sweep_gains_no_more_than_noise_may(rng):
     ]
     gain = (losses[0] - losses[1]) * last.posterior.theta
     assert 0.0 <= gain < np.sqrt(0.5 * np.count_nonzero(last.state.free))
+
+
+def zero_mean(n, seed, rank=8, shape=(120, 100, 80), fresh=5000):
+    """Distinct cells of a CP with factors of mean 0, and its values there, of variance about 1."""
+    rng = np.random.default_rng(seed)
+    flat = rng.choice(np.prod(shape), n + fresh, replace=False)
+    coords = np.stack(np.unravel_index(flat, shape), axis=1)
+    rows = [rng.standard_normal((size, rank))[column] for size, column in zip(shape, coords.T, strict=True)]
+    return coords, np.prod(rows, axis=0).sum(axis=1) / np.sqrt(rank), rng
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_wopt_starts_with_components_that_the_first_spectra_did_not_show(seed):
+    """Else a descent from random columns never finds them, and the error is a quarter larger and more."""
+    n = 20_000
+    coords, f, rng = zero_mean(n, seed)
+    y = f + 0.5 * rng.standard_normal(len(f))
+    found = []
+    for state in range(3):
+        model = CPRegressor(method="wopt", shape=(120, 100, 80), random_state=state, n_jobs=1)
+        error = model.fit(coords[:n], y[:n]).predict(coords[n:]) - f[n:]
+        found.append(np.sqrt(np.mean(error**2)))
+    assert np.median(found) < 0.27
+    assert min(found) < 0.25
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e5])
+def test_wopt_sees_small_values_as_it_sees_large_ones(unit):
+    """The constant of a log density, added to squares of 1e-12, would hide them from the search."""
+    coords, f, rng = zero_mean(2000, 0, rank=2, shape=(30, 20, 10), fresh=0)
+    y = f + 0.3 * rng.standard_normal(len(f))
+    here, there = (
+        CPRegressor(2, method=WOPT(iterations=10), max_iter=2, tol=0.0, random_state=0, n_jobs=1).fit(coords, values)
+        for values in (y, unit * y)
+    )
+    np.testing.assert_allclose(there.predict(coords) / unit, here.predict(coords), rtol=0.0, atol=1e-10)
+
+
+def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
+    """The prior at its word leads to probabilities near 0 and 1 that a constant beats."""
+    n = 60_000
+    coords, f, rng = zero_mean(n, 0)
+    y = (rng.random(len(f)) < expit(2.0 * f)).astype(float)
+    how = {"shape": (120, 100, 80), "random_state": 0, "n_jobs": 1}
+    model = CPClassifier(method="wopt", **how).fit(coords[:n], y[:n])
+    score = model.log_score(coords[n:], y[n:]).mean()
+    assert score > -0.6
+    assert model.diagnostics_.n_held_out > 1000
+    assert model.diagnostics_.score == pytest.approx(score, abs=0.05)
+    taken = CPClassifier(method=WOPT(prior_weight=1.0), **how).fit(coords[:n], y[:n])
+    assert taken.log_score(coords[n:], y[n:]).mean() < np.log(0.5)
+
+
+@pytest.mark.parametrize("best", WEIGHTS)
+def test_the_weight_of_a_prior_is_the_one_that_predicts_best(best):
+    """Whichever it is, where others are worse the farther they are from it; entries that tell nothing find one, too."""
+    plan, asked = Plan(*[None] * 16)._replace(settings=WOPT()), []
+
+    def scored(plan, place):
+        weight = plan.settings.prior_weight
+        asked.append(weight)
+        return None if weight > 100.0 * best else -np.abs(np.log(weight / best)) * np.ones(len(place))
+
+    chosen, scores = with_best_weight(plan, np.arange(3), scored)
+    assert chosen.settings.prior_weight == best
+    np.testing.assert_array_equal(scores, np.zeros(3))
+    assert len(set(asked)) == len(asked) <= len(WEIGHTS)
+    assert WOPT().prior_weight == "auto"
+    unknown, scores = with_best_weight(plan, np.arange(3), lambda plan, place: None)
+    assert unknown.settings.prior_weight in WEIGHTS
+    assert scores is None
