@@ -74,11 +74,13 @@ def _from_spectra(plan: Plan) -> np.ndarray | None:
 
 def _run_of_point(plan: Plan) -> Run:
     """The run of a point estimate, and what the same without some entries says of these, since its own do not tell."""
-    place, weighs, scores = held_places(plan.problem), weighs_prior(plan), None
-    if len(place) >= FEWEST and weighs and overfit(plan.problem) > FOLLOWS_PRIOR:
+    weighs, scores = weighs_prior(plan), None
+    asks = overfit(plan.problem) > FOLLOWS_PRIOR if weighs else _may_follow_noise(plan.problem)
+    place = held_places(plan.problem) if asks else np.zeros(0, dtype=int)
+    if weighs and len(place) >= FEWEST:
         plan, scores = with_best_weight(plan, place, partial(_scores_without, afresh=True))
     one = _run_from(plan)
-    if not one.stopped and len(place) >= FEWEST and not weighs and _may_follow_noise(plan.problem):
+    if not weighs and len(place) >= FEWEST and not one.stopped:
         scores = _scores_without(plan, place)
     return one if scores is None else one._replace(left_out=LeftOut(place, scores, scores))
 
