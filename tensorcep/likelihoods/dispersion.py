@@ -7,6 +7,8 @@ r e^f stays where it was only if f follows r, which takes the rows several sweep
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import betaln, digamma, polygamma
 
@@ -105,12 +107,12 @@ def law_of_dispersion(
         Which r each count has; None where there is but one.
     """
     start = np.atleast_1d(start)
-    sd, n = np.sqrt(v), len(start)
+    entries = _Entries(y, m, np.sqrt(v), share, used, group, *_alike(y, used, group))
+    n = len(start)
     log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
     curvature = np.full(n, LEAST_CURVATURE)
     for _ in range(MAX_NEWTON):
-        at = shift[0] if group is None else shift[group]
-        slope, slope_c, bend, cross, bend_c = _derivatives(y, m + at, sd, np.exp(log_r), share, prior, used, group)
+        slope, slope_c, bend, cross, bend_c = _derivatives(entries, shift, np.exp(log_r), prior)
         bend_c = np.maximum(bend_c, LEAST_CURVATURE)
         curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
         # elsewhere the best c is not known yet, nor what r would gain
@@ -127,29 +129,50 @@ def law_of_dispersion(
     return Gamma(curvature, curvature / r)
 
 
+class _Entries(NamedTuple):
+    """What `law_of_dispersion` is given of the entries; the distinct counts of a law, and how many there are."""
+
+    y: np.ndarray
+    m: np.ndarray
+    sd: np.ndarray
+    share: float | np.ndarray
+    used: float | np.ndarray
+    group: np.ndarray | None
+    counts: np.ndarray
+    law: np.ndarray
+    times: np.ndarray
+
+
+def _alike(y: np.ndarray, used: np.ndarray | float, group: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """The distinct counts, the number of their law, and how many there are; of several laws every count by itself."""
+    times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
+    if group is not None:
+        return y, group, times
+    count, place = np.unique(y, return_inverse=True)
+    return count, np.zeros(len(count), dtype=np.int64), np.bincount(place, times, minlength=len(count))
+
+
 def _derivatives(
-    y: np.ndarray,
-    m: np.ndarray,
-    sd: np.ndarray,
-    r: np.ndarray,
-    share: float | np.ndarray,
-    prior: tuple[float, float],
-    used: np.ndarray | float,
-    group: np.ndarray | None,
+    entries: _Entries, shift: np.ndarray, r: np.ndarray, prior: tuple[float, float]
 ) -> tuple[np.ndarray, ...]:
     """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
+    y, group, counts, law = entries.y, entries.group, entries.counts, entries.law
     p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
-    expected_logistic(m, sd, p, pq, soft)
-    mine = r[0] if group is None else r[group]
+    expected_logistic(entries.m + (shift[0] if group is None else shift[group]), entries.sd, p, pq, soft)
+    mine = y + (r[0] if group is None else r[group])
 
     def total(values: np.ndarray) -> np.ndarray:
-        each = used * values
-        return (np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=len(r))) / share
+        each = entries.used * values
+        return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=len(r))
 
-    in_r = total(digamma(y + mine) - digamma(mine) - soft) + prior[0] / r - prior[1]
-    twice_r = total(polygamma(1, mine) - polygamma(1, y + mine)) + prior[0] / r**2
-    in_c, twice_c = total(y - (y + mine) * p), total((y + mine) * pq)
-    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p), twice_c
+    def of_counts(values: np.ndarray) -> np.ndarray:
+        return np.bincount(law, entries.times * values, minlength=len(r))
+
+    more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
+    in_r = (of_counts(more[0]) - total(soft)) / entries.share + prior[0] / r - prior[1]
+    twice_r = of_counts(more[1]) / entries.share + prior[0] / r**2
+    in_c, twice_c = total(y - mine * p) / entries.share, total(mine * pq) / entries.share
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c
 
 
 # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.

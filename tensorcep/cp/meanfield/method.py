@@ -31,9 +31,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
+from tensorcep.cp.meanfield.laws import law_of_precision, laws_of_dispersions
 from tensorcep.cp.meanfield.moves import Before, before_move, hold_back, shifted
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
+from tensorcep.cp.meanfield.sites import as_observed, latent_squares, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
@@ -44,7 +45,6 @@ from tensorcep.cp.parameters import (
     learned_levels,
     learned_parameter,
     own_law,
-    sampled_entries,
 )
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
@@ -61,6 +61,9 @@ from tensorcep.cp.settings import meanfield as settings
 from tensorcep.cp.stored import by_row_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
+
+# Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
+MANY = 20_000
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
@@ -124,17 +127,28 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
 
 
 def _with_sites(
-    state: MeanFieldState, problem: Problem, executor: Executor, before: Before | None = None
+    state: MeanFieldState,
+    problem: Problem,
+    executor: Executor,
+    before: Before | None = None,
+    more: bool = False,
 ) -> MeanFieldState:
-    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large."""
-    augmentation = state.augmentation
+    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large.
+
+    Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
+    follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
+    """
+    augmentation, old = state.augmentation, state.sites
     if augmentation is None:
         return state
     if augmentation.matched or not state.weighted or len(problem.entries.known):
         state = _with_latent(state, problem, executor)
     if before is not None and hold_back(before, state, problem, executor):
         state = _with_latent(state, problem, executor)
-    if state.weighted:
+    if state.matched and more and state.sweeps and len(problem.entries.permutation) >= MANY:
+        square = old.square + (state.f - old.f) * (state.f + old.f)
+        state = state._replace(sites=state.sites._replace(square=square))
+    elif state.weighted:
         second = whole_second_moments(state, problem, executor)
         square = latent_squares(problem, second, executor, state.f)
         state = state._replace(sites=state.sites._replace(square=square))
@@ -149,14 +163,13 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     annealed, old = state.sweeps < options.anneal, state.f if state.stored is None else state.rows.mean.copy()
     if not annealed:
         state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows, state.found))
-    for k in range(len(problem.shape)):
-        if problem.is_fixed(k):
-            continue
+    modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
+    for k in modes:
         before = before_move(k, state) if state.matched else None
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
-        state = _with_sites(state, problem, executor, before)
+        state = _with_sites(state, problem, executor, before, more=k != modes[-1])
         if state.learns_precision:
-            state = state._replace(law=_law_of_precision(k, state, problem))
+            state = state._replace(law=law_of_precision(k, state, problem))
     if state.augmentation is None or state.weighted:
         state = _with_latent(state, problem, executor)
     if state.share is not None:
@@ -185,33 +198,9 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     return state._replace(sweeps=state.sweeps + 1), sweep
 
 
-def _law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
-    """The optimal q(tau), by the sums of mode k, which was updated last."""
-    chunks, (a, b), sites = state.by_row.chunks[k], state.learned.prior, state.sites  # type: ignore[union-attr]
-    mine, y, n, Q = slice(chunks[0], chunks[-1]), sites.target, total_weight(problem), state.small.rank
-    if state.augmentation is not None:  # targets have changed since the sums were taken
-        cross = float(np.einsum("bl,bl->", y, state.f)) - 0.5 * float(sites.spread.sum())
-    else:
-        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine, :Q]))
-        cross += float(state.sum_yz[mine, Q:].sum())
-    squared = squared_targets(sites, problem) if state.stored is None else state.stored.squares
-    squares = squared - 2.0 * cross + state.square
-    return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
-
-
 def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The laws of the dispersions, and the auxiliary variables that go with them."""
-    learned, sites, present = state.learned, state.sites, problem.entries.weight
-    present = present if state.share is None else sites.present
-    if state.matched:
-        index = sampled_entries(problem, learned.groups)  # type: ignore[union-attr]
-        f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
-        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
-    else:
-        counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
-        law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
-    learned, law = learned.pooled(law)  # type: ignore[union-attr]
+    learned, law = laws_of_dispersions(state, problem)
     return _with_law(state._replace(learned=learned), law, problem, executor)
 
 

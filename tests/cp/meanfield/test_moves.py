@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import problem, settings_of
+from helpers.problems import build, cells, problem, settings_of
 from scipy.stats import poisson
 
 from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.free_columns import latent_at
-from tensorcep.cp.meanfield.method import VMP
+from tensorcep.cp.meanfield import method
 from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
 from tensorcep.estimators import CPCountRegressor
 
@@ -30,7 +31,7 @@ def test_vmp_of_wild_counts_stays_among_the_numbers(seed):
 def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     p = problem(np.random.default_rng(0), likelihood="poisson", sd=1.0)[2]
     executor = ThreadExecutor(1)
-    state = VMP.init(p, settings_of("vmp"), executor)
+    state = method.VMP.init(p, settings_of("vmp"), executor)
     before = before_move(1, state)
     near, far, n = p.shape[0], p.shape[0] + 1, len(p.entries.permutation)
     state.rows.mean[near] *= 1.5
@@ -46,3 +47,19 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     assert np.abs(f - before.f).ravel()[:n].max() == pytest.approx(FARTHEST)
     eta = unpack(state.rows.Lam, p.rank)[far] @ state.rows.mean[far]
     np.testing.assert_allclose(state.rows.eta[far], eta, rtol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
+def test_variances_of_the_sweep_before_have_the_fixed_point_of_fresh_ones(likelihood, monkeypatch):
+    rng, shape = np.random.default_rng(0), (12, 10, 40)
+    coords, factors = cells(rng, shape, 2000), [0.4 + 0.6 * rng.random((m, 1)) for m in shape]
+    f = np.prod([u[i] for u, i in zip(factors, coords.T, strict=True)], axis=0).sum(axis=1)
+    y = rng.poisson(np.exp(3.0 * f)).astype(float)
+    p = build(coords, y, shape, 1, likelihood, start=np.concatenate(factors))
+    fresh = run(method.VMP, p, settings_of("vmp"), max_iter=1000, tol=1e-9)
+    monkeypatch.setattr(method, "MANY", 0)
+    other = run(method.VMP, p, settings_of("vmp"), max_iter=1000, tol=1e-9)
+    assert 0.0 < np.abs(other.state.f - fresh.state.f).max() < 1e-4
+    np.testing.assert_allclose(other.state.rows.cov, fresh.state.rows.cov, atol=1e-4)
+    np.testing.assert_allclose(other.state.sites.square, fresh.state.sites.square, atol=1e-3)
+    assert np.abs(fresh.state.f).max() > 2.0
