@@ -21,6 +21,10 @@ NOISE_SOURCES = {
 
 # The least mean gain of log score over a constant that matters, where entries are too few to prove it.
 LEAST_GAIN = 0.01
+# Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores.
+LEAST_FOUND = 0.02
+# The least share of the variance of entries left out that is not explained by chance.
+LEAST_EXPLAINED = 0.05
 
 
 class Diagnostics(NamedTuple):
@@ -47,9 +51,13 @@ class Diagnostics(NamedTuple):
         Share of the variance of a new observation of these cells that lies between the (halves of the) chains.
     score, constant_score : float or None
         Mean log predictive density of an entry by the fit, and by one law for all entries that is fitted to the same
-        training values: a Gaussian, the share of ones, Poisson or negative-binomial counts of one mean.
+        training values: a Gaussian (where the fit's noise is what entries left out say, with tails as they say of it,
+        too), the share of ones, Poisson or negative-binomial counts of one mean.
     gain_error : float or None
         Standard error of the difference of both.
+    explained : float or None
+        Share of the squared error of a constant that the fit's means take away from real values that were held out;
+        below 0 they are farther from them than it is.
     n_held_out : int
         Entries left out in the burn-in, of which the scores are; the weights were chosen to predict them, which adds
         at most about one unit of log density per weight to their sum. Of methods that pass messages from a pilot on,
@@ -107,6 +115,7 @@ class Diagnostics(NamedTuple):
     narrow: bool = False
     noise_half: float | None = None
     quick_score: float | None = None
+    explained: float | None = None
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self.lines().items())
@@ -137,7 +146,8 @@ class Diagnostics(NamedTuple):
         if self.score is None or self.constant_score is None:
             return ""
         what = f"{self.n_held_out} held-out entries" if self.n_held_out else "training entries"
-        return f"{self.score:.4g}, a constant {self.constant_score:.4g} (mean log score of {what})"
+        scores = f"{self.score:.4g}, a constant {self.constant_score:.4g} (mean log score of {what})"
+        return scores if self.explained is None else f"{scores}; {self.explained:.0%} of their variance explained"
 
     def _noise(self) -> str:
         if self.noise_sd is None:
@@ -173,14 +183,28 @@ class Diagnostics(NamedTuple):
             return ""
         # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it
         tried = self.n_held_out and not self.n_chains and not self.weights
-        if self.score - self.constant_score >= (min(self.gain_error, LEAST_GAIN) if tried else self.gain_error):
+        needed = min(self.gain_error, LEAST_GAIN) if tried else self.gain_error + self._gain_by_choice()
+        better, explained = self.score - self.constant_score >= needed, self.explained
+        if better and 1.0 - self.weights.get("constant", 0.0) > LEAST_FOUND and (explained is None or explained > 0.0):
             return self._complaint_of_loss()
         which = "entries that were held out" if self.n_held_out else "its training entries"
+        scores = f"mean log score {self.score:.4g} against {self.constant_score:.4g}"
+        if self.score < self.constant_score and (explained or 0.0) > LEAST_EXPLAINED:
+            return (
+                f"{self.method} explains {explained:.0%} of the variance of {which}, but takes noise for too small: "
+                f"{scores} of a constant; do not trust its intervals, or take another method."
+            )
+        how = f"{explained:.0%} of their variance is explained" if better and explained is not None else scores
         return (
-            f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does (mean log "
-            f"score {self.score:.4g} against {self.constant_score:.4g}); if there is more to find, it takes more "
-            "entries per row, another rank or another method."
+            f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does ({how}); "
+            "if there is more to find, it takes more entries per row, another rank or another method."
         )
+
+    def _gain_by_choice(self) -> float:
+        """What the weights are likely to add to the score of the entries that they were chosen by (Akaike)."""
+        weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
+        equal = not weights or max(weights) == min(weights)
+        return 0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out
 
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:

@@ -12,14 +12,15 @@ from copy import copy
 
 import numpy as np
 
+from tensorcep.core.loop import LeftOut
 from tensorcep.cp.plan import Plan
 
 WEIGHTS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 # Where the search among them begins.
 FIRST = 10.0
 
-# The log scores of entries at some places by a plan's fit without them, or None.
-Scored = Callable[[Plan, np.ndarray], np.ndarray | None]
+# What a plan's fit without the entries at some places says of them, or None.
+Asked = Callable[[Plan, np.ndarray], LeftOut | None]
 
 
 def weighs_prior(plan: Plan) -> bool:
@@ -29,18 +30,18 @@ def weighs_prior(plan: Plan) -> bool:
     return chosen and plan.spectral and problem.noise_prior is None and problem.power is None
 
 
-def with_best_weight(plan: Plan, place: np.ndarray, scored: Scored) -> tuple[Plan, np.ndarray | None]:
-    """The plan with the weight that predicts the entries at these places best, and their scores by a fit without them.
+def with_best_weight(plan: Plan, place: np.ndarray, asked: Asked) -> tuple[Plan, LeftOut | None]:
+    """The plan with the weight that predicts the entries at these places best, and what a fit without them says.
 
     From the first weight down, or up where that does not help, until it gets worse.
     """
-    found: dict[float, np.ndarray | None] = {}
+    found: dict[float, LeftOut | None] = {}
 
     def score(k: int) -> float:
         if WEIGHTS[k] not in found:
-            found[WEIGHTS[k]] = scored(weighted(plan, WEIGHTS[k]), place)
-        scores = found[WEIGHTS[k]]
-        return -np.inf if scores is None else float(scores.mean())
+            found[WEIGHTS[k]] = asked(weighted(plan, WEIGHTS[k]), place)
+        told = found[WEIGHTS[k]]
+        return -np.inf if told is None else float(told.score.mean())
 
     k = WEIGHTS.index(FIRST)
     step = -1 if score(k - 1) > score(k) else 1

@@ -74,15 +74,15 @@ def _from_spectra(plan: Plan) -> np.ndarray | None:
 
 def _run_of_point(plan: Plan) -> Run:
     """The run of a point estimate, and what the same without some entries says of these, since its own do not tell."""
-    weighs, scores = weighs_prior(plan), None
+    weighs, told = weighs_prior(plan), None
     asks = overfit(plan.problem) > FOLLOWS_PRIOR if weighs else _may_follow_noise(plan.problem)
     place = held_places(plan.problem) if asks else np.zeros(0, dtype=int)
     if weighs and len(place) >= FEWEST:
-        plan, scores = with_best_weight(plan, place, partial(_scores_without, afresh=True))
+        plan, told = with_best_weight(plan, place, partial(_without, afresh=True))
     one = _run_from(plan)
     if not weighs and len(place) >= FEWEST and not one.stopped:
-        scores = _scores_without(plan, place)
-    return one if scores is None else one._replace(left_out=LeftOut(place, scores, scores))
+        told = _without(plan, place)
+    return one._replace(left_out=told)
 
 
 def _started_at(start: np.ndarray | None, plan: Plan) -> Plan:
@@ -130,17 +130,17 @@ def _run_of_few(plan: Plan) -> Run:
     first, trial = tried(plan)
     if trial is None:
         return _run_from(plan)
-    place, careful, quick = trial.left_out
-    usual = _scores_without(plan, place)
-    if usual is not None and usual.mean() >= careful.mean() - LEAST_LOSS:
-        return _run_from(plan)._replace(left_out=LeftOut(place, usual, quick))
+    careful = trial.left_out
+    usual = _without(plan, careful.place)
+    if usual is not None and usual.score.mean() >= careful.score.mean() - LEAST_LOSS:
+        return _run_from(plan)._replace(left_out=usual._replace(quick=careful.quick))
     one = _run_from(_started_at(trial.start, first)._replace(starts=(trial.start,), members=1))
     converged = one.converged if first.max_iter == plan.max_iter else not one.stopped
     return one._replace(converged=converged, left_out=trial.left_out)
 
 
-def _scores_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> np.ndarray | None:
-    """The log scores of the entries at these places by the plan's fit without them; None where it finds no numbers.
+def _without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | None:
+    """What the plan's fit without the entries at these places says of them; None where it finds no numbers.
 
     Where it begins `afresh`, its spectral start does not know them either.
     """
@@ -152,8 +152,8 @@ def _scores_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> np.n
     if found is None:
         return None
     with threads_of(plan.n_threads) as executor:
-        scores = beside_chains(found.components(), problem, place, executor).log_density
-    return scores if np.isfinite(scores).all() else None
+        scores, mean, *_ = beside_chains(found.components(), problem, place, executor)
+    return LeftOut(place, scores, scores, mean) if np.isfinite(scores).all() else None
 
 
 def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:

@@ -68,7 +68,7 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     if found is None or len(found.pilot.columns) < len(pilot.columns):
         return plan, None
     quick: Any = found.beside
-    told = LeftOut(place, quick.log_density, quick.log_density)
+    told = LeftOut(place, quick.log_density, quick.log_density, quick.mean)
     own = pilot._replace(
         method=plan.method, problem=problem._replace(entries=packed, start=found.belief.mean[0], of_entries=None)
     )
@@ -102,6 +102,5 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
     lost = asked.score - asked.now if asked.vain >= PATIENCE else 0.0
     sweeps = asked.best.sweeps + anneal if lost > 0.0 else 0
     beside: Any = asked.best.beside
-    return Trial(
-        anneal, sweeps, lost, asked.score, told._replace(score=beside.log_density), np.asarray(own.problem.start)
-    )
+    told = told._replace(score=beside.log_density, mean=beside.mean)
+    return Trial(anneal, sweeps, lost, asked.score, told, np.asarray(own.problem.start))

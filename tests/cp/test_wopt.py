@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 from tensorcep import CPClassifier, CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import entries_by_row
@@ -284,13 +285,14 @@ def test_the_weight_of_a_prior_is_the_one_that_predicts_best(best):
     def scored(plan, place):
         weight = plan.settings.prior_weight
         asked.append(weight)
-        return None if weight > 100.0 * best else -np.abs(np.log(weight / best)) * np.ones(len(place))
+        scores = -np.abs(np.log(weight / best)) * np.ones(len(place))
+        return None if weight > 100.0 * best else LeftOut(place, scores, scores, np.zeros(len(place)))
 
-    chosen, scores = with_best_weight(plan, np.arange(3), scored)
+    chosen, told = with_best_weight(plan, np.arange(3), scored)
     assert chosen.settings.prior_weight == best
-    np.testing.assert_array_equal(scores, np.zeros(3))
+    np.testing.assert_array_equal(told.score, np.zeros(3))
     assert len(set(asked)) == len(asked) <= len(WEIGHTS)
     assert WOPT().prior_weight == "auto"
-    unknown, scores = with_best_weight(plan, np.arange(3), lambda plan, place: None)
+    unknown, told = with_best_weight(plan, np.arange(3), lambda plan, place: None)
     assert unknown.settings.prior_weight in WEIGHTS
-    assert scores is None
+    assert told is None

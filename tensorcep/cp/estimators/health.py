@@ -16,6 +16,8 @@ from tensorcep.cp.choice import falls_short
 from tensorcep.cp.constant_law import constant_law
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.extents import extents_at, known_at, plain_values
+from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.gibbs.noise_law import gain_of_constant
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import latent, observed_logpdf
@@ -52,7 +54,9 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     rows = rows_of(entries, place)
     with np.errstate(all="ignore"):
         told = result.left_out if held is None else held
-        found = {**_scores(model, plan, place if told is None else told.place, told, rows, belief), **_noise(result)}
+        of_scores = place if told is None else told.place
+        tails = held is not None and state.noise_held and state.uneven is None
+        found = {**_scores(model, plan, of_scores, told, rows, belief, tails), **_noise(result)}
         if plan.method.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
@@ -83,11 +87,12 @@ def _weights(plan: Plan, held: Any) -> dict[str, float]:
 
 
 def _scores(
-    model: BaseCP, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components
+    model: BaseCP, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components, tails: bool
 ) -> dict[str, Any]:
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
 
-    `told` has the scores of entries that the fit, or one like it, was not given; None where there are none.
+    `told` has the scores of entries that the fit, or one like it, was not given; None where there are none. `tails`
+    tells whether it also has what they say of noise that is not normal, which the constant is then given as well.
     """
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
@@ -96,14 +101,27 @@ def _scores(
     if own is not None:
         rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
     mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if told is None else told.score
-    start = model._intercept(plain_values(others, likelihood, rest), likelihood)
-    constant = constant_law(likelihood, others, start, rest).logpdf(likelihood, y[place], own)
+    law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
+    constant = law.logpdf(likelihood, y[place], own)
+    if tails:
+        constant = constant + gain_of_constant(told, law.f)
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
+    if told is not None and likelihood.parameter is not None and likelihood.parameter.is_precision:
+        found["explained"] = _explained(told, y[place], law.f)
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
         found["quick_score"] = told.quick.mean()
     return found
+
+
+def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> float:
+    """The share of the squared error of a constant that the means take away."""
+    if isinstance(told, LeftOut):
+        mean = told.mean
+    else:
+        mean = told.share * told.mean_of_all + (1.0 - told.share) * told.constant
+    return 1.0 - float(np.sum((y - mean) ** 2) / np.sum((y - constant) ** 2))
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:

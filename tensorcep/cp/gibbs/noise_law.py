@@ -83,6 +83,13 @@ def noise_law_of(held: HeldOut) -> NoiseLaw | None:
     return NoiseLaw(mass, gain)
 
 
+def gain_of_constant(held: HeldOut, f: float) -> np.ndarray:
+    """What such a law adds to the log densities (n,) of the entries left out by a constant latent value."""
+    zeros = np.zeros_like(held.y)
+    law = noise_law_of(held._replace(mean_of_all=zeros + f, spread_of_all=zeros, share=1.0))
+    return zeros if law is None else law.gain
+
+
 def _log_densities(held: HeldOut, noise: float, some: slice) -> np.ndarray:
     """Log densities (n, 97) of some of the entries left out, by all together and the constant, for each factor."""
     y, mean, spread = held.y[some, None], held.mean_of_all[some, None], np.maximum(held.spread_of_all[some, None], 0.0)

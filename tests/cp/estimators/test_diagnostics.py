@@ -82,6 +82,29 @@ def test_values_without_structure_are_told(method):
     assert sentences[0].startswith(f"nothing but the mean was found: {method.name} predicts ")
 
 
+@pytest.mark.parametrize("tails", [True, False])
+def test_constant_of_values_with_long_tails_has_them_too(tails):
+    """Where tails alone made the scores of a fit better than a normal constant's, nothing was said of it."""
+    rng = np.random.default_rng(3)
+    coords = np.unique(rng.integers(0, [60, 40, 20], (2000, 3)), axis=0)
+    y = rng.standard_normal((3, len(coords))).prod(axis=0) if tails else rng.standard_normal(len(coords))
+    with pytest.warns(ConvergenceWarning, match="nothing but the mean was found: gibbs"):
+        model = tc.CPRegressor(random_state=0).fit(coords, y)
+    found = model.diagnostics_
+    normal = stats.norm(0.0, y.std()).logpdf(y).mean()
+    assert (found.constant_score - normal > 0.2) == tails
+    assert (found.score - normal > 0.2) == tails
+    assert abs(found.explained) < 0.05
+
+
+def test_share_of_variance_explained_is_that_of_entries_left_out(sampled):
+    found = sampled.diagnostics_
+    assert found.explained == pytest.approx(1.0 - (found.noise_sd / Y.std()) ** 2, abs=0.1)
+    assert f"{found.explained:.0%} of their variance explained" in str(found)
+    vmp = tc.CPRegressor(3, method="vmp", interactions="cp", random_state=0).fit(X, Y)
+    assert vmp.diagnostics_.explained in (None, pytest.approx(found.explained, abs=0.1))
+
+
 def test_values_that_are_all_equal_have_no_score_of_a_constant():
     model = tc.CPRegressor(2, method="vmp", random_state=0).fit(X, np.full(len(X), 3.0))
     assert model.diagnostics_.constant_score is None
@@ -114,6 +137,26 @@ def test_fit_that_a_callback_stops_is_not_blamed():
 def test_complaints_begin_where_something_matters(change, sentence):
     found = HEALTHY._replace(**change).complaints(200)
     assert [text[: len(sentence)] for text in found] == ([sentence] if sentence else [])
+
+
+def test_complaints_of_predictions_that_are_no_better_than_a_constant():
+    found = HEALTHY._replace(score=-1.0, constant_score=-1.2, gain_error=0.05, n_held_out=200, explained=0.3)
+    assert found.complaints(200) == []
+    chosen = {"pilot: cp": 0.5, "chain 0": 0.3, "chain 1": 0.2}
+    for bad, how in [
+        (found._replace(explained=-0.1), "-10% of their variance is explained"),
+        (found._replace(weights={"chain 0": 0.01, "constant": 0.99}), "30% of their variance is explained"),
+        (found._replace(constant_score=-1.02), "mean log score -1 against -1.02"),
+        # two of three weights were chosen to predict these entries
+        (found._replace(constant_score=-1.055, weights=chosen), "mean log score -1 against -1.055"),
+    ]:
+        (said,) = bad.complaints(200)
+        assert said.startswith("nothing but the mean was found: gibbs predicts entries that were held out no better")
+        assert f"({how})" in said
+    equal = dict.fromkeys(chosen, 1.0 / 3.0)
+    assert found._replace(constant_score=-1.055, weights=equal).complaints(200) == []
+    (said,) = found._replace(score=-3.0).complaints(200)
+    assert said.startswith("gibbs explains 30% of the variance of entries that were held out, but takes noise for too")
 
 
 def test_noise_says_where_it_is_from(sampled):

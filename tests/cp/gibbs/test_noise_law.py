@@ -16,6 +16,7 @@ from tensorcep.cp.gibbs.noise_law import (
     LOG_FACTORS,
     LOG_SIZES,
     NoiseLaw,
+    gain_of_constant,
     laws_of_factors,
     noise_law_of,
     with_factors,
@@ -95,6 +96,13 @@ def test_law_knows_what_is_unknown_of_latent_values_and_what_the_constant_counts
 
 def test_values_that_are_known_have_no_law():
     assert noise_law_of(told(np.zeros(100))) is None
+    assert not gain_of_constant(told(np.zeros(100)), 0.0).any()
+
+
+def test_gain_of_a_constant_is_that_of_its_own_residuals_whatever_a_fit_says(rng):
+    y = rng.standard_t(3.0, 500)
+    held = told(y + 7.0, spread=4.0, share=0.5)._replace(mean_of_all=rng.standard_normal(500))
+    np.testing.assert_allclose(gain_of_constant(held, 7.0), noise_law_of(told(y)).gain, atol=1e-12)
 
 
 def test_factors_of_draws_follow_the_law_evenly():
