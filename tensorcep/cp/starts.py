@@ -22,8 +22,7 @@ from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import seen_rows
 from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
-from tensorcep.cp.standard_form import layout_of, shared_scales
-from tensorcep.cp.trials import FEWEST, LEAST_LOSS, tried
+from tensorcep.cp.trials import FEWEST, LEAST_LOSS, to_go_on_from, tried
 from tensorcep.priors.record import clocks_of
 
 # What a training entry may gain of its log score by the noise alone, on average, from which a fit is tried first; and
@@ -102,7 +101,7 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
 
     That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
     """
-    start = _balanced(start, plan.problem)
+    start = to_go_on_from(start, plan.problem)
     problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
     first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
     one = _if_finite(first)
@@ -154,13 +153,6 @@ def _without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | N
     with threads_of(plan.n_threads) as executor:
         scores, mean, *_ = beside_chains(found.components(), problem, place, executor)
     return LeftOut(place, scores, scores, mean) if np.isfinite(scores).all() else None
-
-
-def _balanced(rows: np.ndarray, problem: Problem) -> np.ndarray:
-    """The rows, each component of the same size in all its modes: a learned prior says too much of rows far below 1."""
-    modes = [tuple(np.flatnonzero(own).tolist()) for own in problem.every_free.T]
-    layout = layout_of(problem.shape, modes, np.ones(len(rows), dtype=bool))
-    return np.asarray(rows * np.repeat(shared_scales(rows, layout), problem.shape, axis=0))
 
 
 def _if_finite(plan: Plan) -> Run | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from helpers.problems import problem
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CEP, CPClassifier, CPRegressor
 from tensorcep.core.loop import LeftOut
+from tensorcep.core.packing import offsets
 from tensorcep.cp import starts
 from tensorcep.cp.choice import falls_short
 from tensorcep.cp.diagnostics import LEAST_GAIN, Diagnostics
 from tensorcep.cp.estimators.column_choice import narrower
 from tensorcep.cp.estimators.defaults import choose
+from tensorcep.cp.from_spectra import used_columns
+from tensorcep.cp.trials import to_go_on_from
 
 SHAPE = (60, 40, 30)
 
@@ -94,12 +100,14 @@ def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
     CPClassifier(2, method=method, **how).fit(coords, y)
     assert len(begun) == 1
     at = coords + np.cumsum((0, *SHAPE[:2]))
-    latent = [np.prod(rows[at], axis=1).sum(axis=1) for rows in (begun[0], found[0].belief.mean[0])]
-    np.testing.assert_allclose(
-        *latent, rtol=1e-10, atol=1e-12
-    )  # messages begin at components of the same size in all modes
+    kept = used_columns(found[0].pilot.problem, found[0].belief.mean[0])
+    latent = [np.prod(rows[at][..., kept], axis=1).sum(axis=1) for rows in (begun[0], found[0].belief.mean[0])]
+    # messages begin at components of the same size in all modes
+    np.testing.assert_allclose(*latent, rtol=1e-10, atol=1e-12)
+    assert not np.delete(begun[0], kept, axis=1).any()
 
 
+@pytest.mark.filterwarnings("ignore:laplace loses some")
 def test_methods_that_more_columns_harm_have_those_that_a_pilot_uses_and_some_more():
     coords, f, rng = drawn(0, 3000, 1)
     model = CPRegressor(method="laplace", random_state=0).fit(coords, f + 0.5 * rng.standard_normal(3000))
@@ -131,3 +139,22 @@ def test_what_is_lost_is_said_where_it_is_beyond_chance(rng):
     assert found.complaints(200) == []
     (said,) = found._replace(quick_score=-0.7).complaints(200)
     assert "loses some of what a quick mean-field fit finds" in said
+
+
+def test_a_method_goes_on_from_the_components_that_a_pilot_uses_of_one_size_in_all_modes(rng):
+    free = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 0, 1, 1]], dtype=bool)
+    p = problem(rng, 3, 4, 45)[2]._replace(free=free)
+    first = offsets(p.shape)
+    rows = rng.standard_normal((sum(p.shape), 4))
+    rows[:, 2] *= 0.1  # a thousandth of the others
+    scaled = rows.copy()
+    scaled[: first[1], 0] *= 50.0
+    scaled[first[1] : first[2], 0] /= 40.0
+    start = to_go_on_from(scaled, p)
+    assert not start[:, 2].any()
+    np.testing.assert_array_equal(start[: first[1], 1], scaled[: first[1], 1])  # a main effect
+    modes = [start[a:b] for a, b in itertools.pairwise(first)]
+    sizes = np.array([(mode[:, [0, 3]] ** 2).mean(axis=0) for mode in modes])
+    np.testing.assert_allclose(sizes, np.broadcast_to(sizes[0], sizes.shape), rtol=1e-9)
+    products = [np.prod([part[a, [0, 3]] for a in first[:-1]], axis=0) for part in (start, scaled)]
+    np.testing.assert_allclose(*products, rtol=1e-9)
