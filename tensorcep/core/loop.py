@@ -105,6 +105,8 @@ class Method(Generic[Prob, Opts, State]):
         Whether the method learns the share of structural zeros.
     shrinks : bool
         Whether columns that the data do not show shrink by themselves; a point estimate follows the noise with them.
+    regrows : bool
+        Whether columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise.
     of_entries : callable
         ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
         written. A problem takes it to a run from another start, so that it is there once. None: nothing.
@@ -130,6 +132,7 @@ class Method(Generic[Prob, Opts, State]):
     takes_levels: bool = False
     takes_zeros: bool = False
     shrinks: bool = True
+    regrows: bool = False
     of_entries: Callable[[Any], Any] = lambda state: None
     ended: Callable[[Any], Any] = lambda state: state
 

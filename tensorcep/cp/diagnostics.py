@@ -55,9 +55,10 @@ class Diagnostics(NamedTuple):
         too), the share of ones, Poisson or negative-binomial counts of one mean.
     gain_error : float or None
         Standard error of the difference of both.
-    explained : float or None
-        Share of the squared error of a constant that the fit's means take away from real values that were held out;
-        below 0 they are farther from them than it is.
+    explained, explained_error : float or None
+        Share of the squared error of a constant that the fit's means take away from real values that were held out, and
+        its standard error; below 0 they are farther from them than it is. None where values are at limits, or noise
+        differs.
     n_held_out : int
         Entries left out in the burn-in, of which the scores are; the weights were chosen to predict them, which adds
         at most about one unit of log density per weight to their sum. Of methods that pass messages from a pilot on,
@@ -116,6 +117,7 @@ class Diagnostics(NamedTuple):
     noise_half: float | None = None
     quick_score: float | None = None
     explained: float | None = None
+    explained_error: float | None = None
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self.lines().items())
@@ -185,7 +187,8 @@ class Diagnostics(NamedTuple):
         tried = self.n_held_out and not self.n_chains and not self.weights
         needed = min(self.gain_error, LEAST_GAIN) if tried else self.gain_error + self._gain_by_choice()
         better, explained = self.score - self.constant_score >= needed, self.explained
-        if better and 1.0 - self.weights.get("constant", 0.0) > LEAST_FOUND and (explained is None or explained > 0.0):
+        farther = explained is not None and explained + (self.explained_error or 0.0) <= 0.0
+        if better and not farther and 1.0 - self.weights.get("constant", 0.0) > LEAST_FOUND:
             return self._complaint_of_loss()
         which = "entries that were held out" if self.n_held_out else "its training entries"
         scores = f"mean log score {self.score:.4g} against {self.constant_score:.4g}"

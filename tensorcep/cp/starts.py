@@ -101,7 +101,7 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
 
     That a random start fits the entries better after annealing is no reason to take it: it may follow the noise.
     """
-    start = to_go_on_from(start, plan.problem)
+    start = to_go_on_from(start, plan.problem, plan.method)
     problem, settings = plan.problem._replace(start=start), plan.after_pilot or plan.settings
     first, trial = tried(plan._replace(problem=problem, starts=(start,), members=1, settings=settings))
     one = _if_finite(first)

@@ -18,6 +18,7 @@ from tensorcep.cp.diagnostics import LEAST_GAIN, Diagnostics
 from tensorcep.cp.estimators.column_choice import narrower
 from tensorcep.cp.estimators.defaults import choose
 from tensorcep.cp.from_spectra import used_columns
+from tensorcep.cp.methods import METHODS
 from tensorcep.cp.trials import to_go_on_from
 
 SHAPE = (60, 40, 30)
@@ -100,7 +101,9 @@ def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
     CPClassifier(2, method=method, **how).fit(coords, y)
     assert len(begun) == 1
     at = coords + np.cumsum((0, *SHAPE[:2]))
-    kept = used_columns(found[0].pilot.problem, found[0].belief.mean[0])
+    kept = np.arange(found[0].belief.mean.shape[-1])
+    if method == "laplace":
+        kept = used_columns(found[0].pilot.problem, found[0].belief.mean[0])
     latent = [np.prod(rows[at][..., kept], axis=1).sum(axis=1) for rows in (begun[0], found[0].belief.mean[0])]
     # messages begin at components of the same size in all modes
     np.testing.assert_allclose(*latent, rtol=1e-10, atol=1e-12)
@@ -150,8 +153,10 @@ def test_a_method_goes_on_from_the_components_that_a_pilot_uses_of_one_size_in_a
     scaled = rows.copy()
     scaled[: first[1], 0] *= 50.0
     scaled[first[1] : first[2], 0] /= 40.0
-    start = to_go_on_from(scaled, p)
+    whole, start = (to_go_on_from(scaled, p, METHODS[name]) for name in ("cep", "laplace"))
     assert not start[:, 2].any()
+    assert whole[:, 2].all()
+    np.testing.assert_array_equal(whole[:, [0, 1, 3]], start[:, [0, 1, 3]])
     np.testing.assert_array_equal(start[: first[1], 1], scaled[: first[1], 1])  # a main effect
     modes = [start[a:b] for a, b in itertools.pairwise(first)]
     sizes = np.array([(mode[:, [0, 3]] ** 2).mean(axis=0) for mode in modes])

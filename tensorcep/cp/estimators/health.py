@@ -108,20 +108,25 @@ def _scores(
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
-    if told is not None and likelihood.parameter is not None and likelihood.parameter.is_precision:
-        found["explained"] = _explained(told, y[place], law.f)
+    real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
+    if told is not None and real and problem.uneven is None:
+        found |= _explained(told, y[place], law.f)
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
         found["quick_score"] = told.quick.mean()
     return found
 
 
-def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> float:
-    """The share of the squared error of a constant that the means take away."""
+def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[str, Any]:
+    """The share of the squared error of a constant that the means take away, and its standard error."""
     if isinstance(told, LeftOut):
         mean = told.mean
     else:
         mean = told.share * told.mean_of_all + (1.0 - told.share) * told.constant
-    return 1.0 - float(np.sum((y - mean) ** 2) / np.sum((y - constant) ** 2))
+    of_constant = (y - constant) ** 2
+    gain = (of_constant - (y - mean) ** 2) / of_constant.mean()
+    share = gain.mean()
+    error = np.std(gain - share * of_constant / of_constant.mean()) / np.sqrt(len(y))  # of a ratio
+    return {"explained": share, "explained_error": error}
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:

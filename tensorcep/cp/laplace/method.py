@@ -72,6 +72,7 @@ LAPLACE = Method(
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
     trial_sweeps=lambda options: options.anneal,
     learns_prior=True,
+    regrows=True,
     of_entries=lambda state: state.sums,
     takes_features=True,
     takes_levels=True,

@@ -100,6 +100,7 @@ def test_constant_of_values_with_long_tails_has_them_too(tails):
 def test_share_of_variance_explained_is_that_of_entries_left_out(sampled):
     found = sampled.diagnostics_
     assert found.explained == pytest.approx(1.0 - (found.noise_sd / Y.std()) ** 2, abs=0.1)
+    assert 0.0 < found.explained_error < 0.1
     assert f"{found.explained:.0%} of their variance explained" in str(found)
     vmp = tc.CPRegressor(3, method="vmp", interactions="cp", random_state=0).fit(X, Y)
     assert vmp.diagnostics_.explained in (None, pytest.approx(found.explained, abs=0.1))
@@ -144,7 +145,7 @@ def test_complaints_of_predictions_that_are_no_better_than_a_constant():
     assert found.complaints(200) == []
     chosen = {"pilot: cp": 0.5, "chain 0": 0.3, "chain 1": 0.2}
     for bad, how in [
-        (found._replace(explained=-0.1), "-10% of their variance is explained"),
+        (found._replace(explained=-0.1, explained_error=0.05), "-10% of their variance is explained"),
         (found._replace(weights={"chain 0": 0.01, "constant": 0.99}), "30% of their variance is explained"),
         (found._replace(constant_score=-1.02), "mean log score -1 against -1.02"),
         # two of three weights were chosen to predict these entries
@@ -154,6 +155,7 @@ def test_complaints_of_predictions_that_are_no_better_than_a_constant():
         assert said.startswith("nothing but the mean was found: gibbs predicts entries that were held out no better")
         assert f"({how})" in said
     equal = dict.fromkeys(chosen, 1.0 / 3.0)
+    assert found._replace(explained=-0.01, explained_error=0.05).complaints(200) == []  # by chance
     assert found._replace(constant_score=-1.055, weights=equal).complaints(200) == []
     (said,) = found._replace(score=-3.0).complaints(200)
     assert said.startswith("gibbs explains 30% of the variance of entries that were held out, but takes noise for too")
