@@ -40,6 +40,7 @@ from tensorcep.cp.plan import Plan, continued
 # Chains in fewer columns are tried where pilots count more than this beside chains and the constant; the pilots then
 # count so much unless the entries left out say otherwise.
 LEAST_BELIEVED, PILOTS_BEFORE = 0.5, 0.5
+TINY = np.finfo(float).tiny
 
 
 def run_with_pilots(plan: Plan) -> Run:
@@ -64,7 +65,7 @@ def _going_on(plan: Plan, begun: Run | None) -> Run:
 
 
 def _run_beside(flown: list[Flown], plan: Plan, ahead: Ahead | None = None) -> Run | None:
-    """The run of a sampler beside pilots; None if it needs one that does not stay finite given all entries.
+    """The run of a sampler beside pilots; None if it, or one that it needs given all entries, does not stay finite.
 
     It goes on where it is `ahead` of them.
     """
@@ -77,7 +78,9 @@ def _run_beside(flown: list[Flown], plan: Plan, ahead: Ahead | None = None) -> R
         sampled = _narrowed(best, plan)
     else:
         sampled = Sampled(_started(best, plan), np.arange(plan.problem.rank))
-    begun = _burnt_in(sampled, flown, plan, ahead=None if ahead is None else ahead.run)
+    begun = _burnt_in_if_finite(sampled, flown, plan, 0.0, None if ahead is None else ahead.run)
+    if begun is None:
+        return None
     if not many and not begun.stopped:
         sampled, begun = _in_fewer_columns(sampled, begun, flown, plan)
     if begun.stopped:
@@ -113,16 +116,23 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, flown: list[Flown], plan: Pl
     if first is None or first.weights is None:
         return sampled, begun
     other = _in_used_components(flown, plan)
-    if other is not None:
-        again = _burnt_in(other, flown, plan)
-        if again.stopped or _replaces(again.state.held, first):
-            return other, again
+    again = None if other is None else _burnt_in_if_finite(other, flown, plan)
+    if other is not None and again is not None and (again.stopped or _replaces(again.state.held, first)):
+        return other, again
     other = _in_believed_columns(first, flown, plan)
-    if other is not None:
-        again = _burnt_in(other, flown, other.plan, PILOTS_BEFORE * first.beside / first.beside.sum())
-        if again.stopped or _stands_in(again.state.held, first):
-            return other, again
+    before = PILOTS_BEFORE * first.beside / max(first.beside.sum(), TINY)
+    again = None if other is None else _burnt_in_if_finite(other, flown, other.plan, before)
+    if other is not None and again is not None and (again.stopped or _stands_in(again.state.held, first)):
+        return other, again
     return sampled, begun
+
+
+def _burnt_in_if_finite(sampled: Sampled, flown: list[Flown], whole: Plan, *more: Any) -> Run | None:
+    """The same; None where a chain leaves the range of numbers, as wild counts can make it."""
+    try:
+        return _burnt_in(sampled, flown, whole, *more)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None
 
 
 def _in_believed_columns(held: HeldOut, flown: list[Flown], plan: Plan) -> Sampled | None:

@@ -61,6 +61,28 @@ def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
     np.testing.assert_array_equal(run_plan(without).posterior.rows, alone.rows)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypatch, first):
+    """They ended the fit: a count of 90 among ones and zeros drove those in the components of a pilot away."""
+    plan, burnt_in, tried = plan_of(*entries(rng)), pilots._burnt_in, []
+
+    def wild(sampled, *more, **named):
+        tried.append(len(sampled.columns))
+        if len(tried) > 1 or first:
+            raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
+        return burnt_in(sampled, *more, **named)
+
+    monkeypatch.setattr(pilots, "_burnt_in", wild)
+    found = run_plan(plan)
+    assert np.isfinite(found.posterior.rows).all()
+    if first:
+        alone = run_plan(plan._replace(pilots=(), spectral=False)).posterior
+        np.testing.assert_array_equal(found.posterior.rows, alone.rows)
+    else:
+        assert len(tried) > 1
+        assert found.state.held.weights is not None
+
+
 @pytest.mark.parametrize(
     ("gains", "sweeps", "best"),
     [
