@@ -188,9 +188,9 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
             raise ValueError("its deviations do not fit its shape")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
-    for name in ("lower_limit_", "upper_limit_", "_sampled_rate", "level_"):
+    for name in ("lower_limit_", "upper_limit_", "_sampled_rate", "level_", "_extent_unit"):
         number = read_as(float | None, fitted.own.get(name), name)
-        if number is not None and not abs(number) <= LARGEST:
+        if number is not None and not (1.0 / LARGEST if name == "_extent_unit" else -LARGEST) <= number <= LARGEST:
             raise ValueError(f"{name} is no number that a fit has")
     classes, shares, method = (fitted.own.get(name) for name in ("_classes", "_shares", "method_"))
     if classes is not None and len(set(classes)) != (2 if shares is None else len(shares)):

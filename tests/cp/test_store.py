@@ -451,3 +451,13 @@ def test_load_refuses_a_stream_that_holds_entries_of_no_row(params, name, tmp_pa
         wrong[0, -1] = row
         edit(path, {f"{name}.coords": wrong})
         refused(path, "holds entries outside its shape")
+
+
+@pytest.mark.parametrize("unit", [0.0, -1.0, 1e301])
+def test_load_refuses_a_unit_of_exposures_that_is_no_positive_number(tmp_path, unit):
+    """Latent values of a model that loaded were not finite: their origin is the logarithm of the unit."""
+    path, (coords, y) = tmp_path / "model.npz", entries("counts")
+    model = new("counts", method="vmp", likelihood="poisson", max_iter=4, tol=1e9)
+    model.fit(coords, y, exposure=np.linspace(0.5, 2.0, len(y))).save(path)
+    edit(path, **{"fitted.own._extent_unit": unit})
+    refused(path, "not a complete model", "_extent_unit is no number that a fit has")
