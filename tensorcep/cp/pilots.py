@@ -40,7 +40,6 @@ from tensorcep.cp.plan import Plan, continued
 # Chains in fewer columns are tried where pilots count more than this beside chains and the constant; the pilots then
 # count so much unless the entries left out say otherwise.
 LEAST_BELIEVED, PILOTS_BEFORE = 0.5, 0.5
-TINY = np.finfo(float).tiny
 
 
 def run_with_pilots(plan: Plan) -> Run:
@@ -116,19 +115,21 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, flown: list[Flown], plan: Pl
     if first is None or first.weights is None:
         return sampled, begun
     other = _in_used_components(flown, plan)
-    again = None if other is None else _burnt_in_if_finite(other, flown, plan)
-    if other is not None and again is not None and (again.stopped or _replaces(again.state.held, first)):
-        return other, again
+    if other is not None:
+        again = _burnt_in_if_finite(other, flown, plan)
+        if again is not None and (again.stopped or _replaces(again.state.held, first)):
+            return other, again
     other = _in_believed_columns(first, flown, plan)
-    before = PILOTS_BEFORE * first.beside / max(first.beside.sum(), TINY)
-    again = None if other is None else _burnt_in_if_finite(other, flown, other.plan, before)
-    if other is not None and again is not None and (again.stopped or _stands_in(again.state.held, first)):
-        return other, again
+    if other is not None:
+        before = PILOTS_BEFORE * first.beside / first.beside.sum()
+        again = _burnt_in_if_finite(other, flown, other.plan, before)
+        if again is not None and (again.stopped or _stands_in(again.state.held, first)):
+            return other, again
     return sampled, begun
 
 
 def _burnt_in_if_finite(sampled: Sampled, flown: list[Flown], whole: Plan, *more: Any) -> Run | None:
-    """The same; None where a chain leaves the range of numbers, as wild counts can make it."""
+    """The burn-in; None where a chain leaves the range of numbers, as wild counts can make it."""
     try:
         return _burnt_in(sampled, flown, whole, *more)
     except (FloatingPointError, np.linalg.LinAlgError):
