@@ -148,6 +148,21 @@ def test_auto_is_poisson_only_where_counts_vary_no_more():
     )
 
 
+@pytest.mark.parametrize("n", [1000, 2000])
+def test_a_count_far_above_all_others_is_no_poisson_one_though_its_rows_could_explain_it(n):
+    rng = np.random.default_rng(0)
+    coords = np.stack([rng.integers(0, m, 2 * n) for m in (150, 100, 50)], axis=1)
+    y = rng.poisson(0.03, 2 * n).astype(float)
+    assert not overdispersion_of(coords[:n], y[:n]).possible
+    y[[5, n + 5]] = 60.0, 150.0
+    found = overdispersion_of(coords[:n], y[:n])
+    assert not found.clear
+    assert found.possible
+    model = tc.CPCountRegressor(random_state=0).fit(coords[:n], y[:n])
+    assert model.likelihood_ == "negbinomial"
+    assert model.log_score(coords[n:], y[n:])[5] > -150.0  # a Poisson count of the mean: -1100
+
+
 def test_a_wild_count_is_told_of_and_spoils_no_other():
     coords, _ = counts()
     y = np.ones(N)

@@ -54,8 +54,9 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     likelihood : {"auto", "poisson", "negbinomial", "binomial"}, default="auto"
         Poisson counts, or negative-binomial ones: the mean r e^f comes with the variance r e^f (1 + e^f). "auto" is
         "poisson" where the counts vary about a quick fit of main effects no more than Poisson ones (a score test, 3
-        standard errors), and for methods that serve one of them alone that one. "binomial" are successes of trials,
-        ``fit(X, y, n_trials=n)``, each with the probability 1 / (1 + e^-f).
+        standard errors; not where effects of its own explain a count), and for methods that serve one of them alone
+        that one. "binomial" are successes of trials, ``fit(X, y, n_trials=n)``, each with the probability
+        1 / (1 + e^-f).
     dispersion : float, "learned" or name of a mode, default="learned"
         r of negative-binomial counts. A number is kept. The name of a mode ("mode_1" for the second one of entries
         without names) gives every row of it a dispersion of its own, and asks for "negbinomial": counts of some shops
@@ -195,7 +196,9 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
             self._given_dispersion(),
         )
         if name == "auto":
-            name = "negbinomial" if found.clear else "poisson"
+            # what rows' effects alone explain costs CEP little: it knows how little these rows tell
+            varies = found.clear if chosen.method == "cep" else found.possible
+            name = "negbinomial" if varies else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self._asked_likelihood().name
         record = with_dispersion(name, fixed)

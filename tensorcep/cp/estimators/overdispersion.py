@@ -15,8 +15,8 @@ from tensorcep.likelihoods.zeros import presence
 ROUNDS = 10
 # Standard errors of the score of Poisson counts from which they count as overdispersed.
 CLEAR = 3.0
-# An entry's leverage counts as at most so much.
-MOST_LEVERAGE = 0.9
+# An entry's leverage counts as at most so much. A count above FEW that has it was explained by effects of its own.
+MOST_LEVERAGE, FEW = 0.9, 2.0
 # Dispersions at which a fit may start.
 STARTS = (0.05, 100.0)
 # A count that is so many times as large as all others together is told of.
@@ -24,16 +24,25 @@ WILD = 100.0
 
 
 class Overdispersion(NamedTuple):
-    """The score of overdispersion in standard errors, the r that explains it, and the share of structural zeros."""
+    """The score of overdispersion in standard errors, the r that explains it, and the share of structural zeros.
+
+    `blind` says whether there are counts of which the score cannot tell: their rows have little else.
+    """
 
     score: float
     r: float
     share: float = 0.0
+    blind: bool = False
 
     @property
     def clear(self) -> bool:
         """Whether Poisson counts would not vary so much."""
         return self.score > CLEAR
+
+    @property
+    def possible(self) -> bool:
+        """Whether they vary more, or may: one that is far above its mean costs Poisson counts hundreds of nats."""
+        return self.clear or self.blind
 
 
 def log_linear_means(
@@ -75,7 +84,9 @@ def overdispersion_of(
     errors, square = (y - mu) ** 2, float((present * mu * mu).sum())
     excess, least = (float((present * (own - y)).sum()) for own in (errors / (1.0 - leverage), errors))
     r = square / least if least > 0.0 else STARTS[1]
-    return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)), 1.0 - float(present.mean()))
+    blind = bool(np.any((y > FEW) & (leverage >= MOST_LEVERAGE)))
+    share = 1.0 - float(present.mean())
+    return Overdispersion(excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS)), share, blind)
 
 
 def has_wild_count(y: np.ndarray) -> bool:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod, Run
+from tensorcep.core.loop import Run
 from tensorcep.core.scratch import room_of
-from tensorcep.core.settings import Settings
-from tensorcep.cp.columns import columns_within, free_columns
+from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.column_choice import with_best_columns
 from tensorcep.cp.estimators.defaults import Chosen, check_storable, choose
 from tensorcep.cp.estimators.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.estimators.noise import name_of_noise
 from tensorcep.cp.estimators.options import checked_options, is_random, with_numbers
 from tensorcep.cp.estimators.paired import with_pairs_alone
+from tensorcep.cp.estimators.pilot_columns import after_pilot, pilots_of
 from tensorcep.cp.estimators.powers import in_stream, likelihood_of
 from tensorcep.cp.estimators.priors import Rows, plan_rows
 from tensorcep.cp.estimators.row_features import (
@@ -35,7 +35,7 @@ from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.left_out import best_problem
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
-from tensorcep.cp.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
+from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.problem import Problem, Uneven
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
@@ -167,9 +167,14 @@ def plan_fit(
 
     def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
         problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts, seed)
-        pilots = _pilots(model, data, problem.seed, chosen, method) if spectral and has_pilots else ()
+        pilots: tuple[Pilot, ...] = ()
+        if spectral and has_pilots:
+            own, told = problem.seed, (data.likelihood, len(values), len(shape))
+            pilots = pilots_of(
+                model, chosen, method, told, lambda parts: _in_columns(model, data, chosen, parts, 1, seed=own)[0]
+            )
         runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
-        after = _after_pilot(settings, chosen) if pilots else None
+        after = after_pilot(settings, chosen) if pilots else None
         one = has_one_state(settings, size)
         return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=one), rows
 
@@ -273,28 +278,3 @@ def _with_best_power(
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
     best = best_problem(problems, METHODS["vmp"], settings, tol=model.tol)
     return each[best], tried[best][1]
-
-
-def _after_pilot(settings: Settings, chosen: Chosen) -> Settings:
-    """Settings of a fit that starts where a pilot has ended, where the user has not said how long it is annealed."""
-    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
-        return settings
-    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
-
-
-def _pilots(model: BaseCP, data: Data, seed: int, chosen: Chosen, method: AnyMethod) -> tuple[Pilot, ...]:
-    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
-    name = next((name for name in PILOTS if not METHODS[name].lacks(data.likelihood)), None)
-    if name is None:
-        return ()
-    settings = with_numbers(SETTINGS[name](), data.likelihood.name, True, chosen.max_iter)
-    some = {"all columns": chosen.parts}
-    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if method.sampler and stacked and isinstance(model.interactions, str) and model.interactions == "auto":
-        some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
-    pilots = []
-    for part, parts in some.items():
-        own, _ = _in_columns(model, data, chosen, parts, 1, seed=seed)
-        columns = columns_within(parts, chosen.parts, len(data.shape))
-        pilots.append(Pilot(part, METHODS[name], settings, own, columns))
-    return tuple(pilots)

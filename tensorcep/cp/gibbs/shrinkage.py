@@ -10,6 +10,8 @@ and the larger of both counts. Chains that have found nothing can get the signs 
 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
 scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
+So are counts, of which one far above its mean would cost all that the others gain: of n that were left out the constant
+counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to expect the next one).
 
 In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Latent
 values may be anything that the draws say of them, and of real values at most a share of that noise.
@@ -123,12 +125,18 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
     held = _doubting(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
-    return _mixed(held, mean_share(evidence_of_shares(held.score, nothing), chosen, before), nothing, law)
+    share = mean_share(evidence_of_shares(held.score, nothing), chosen, before)
+    if is_of_rates(problem.likelihood):  # the next one may be one that nothing but the constant expects
+        most = 1.0 - 1.0 / (len(held.y) + 1.0)
+        return _mixed(held, min(share, most), nothing, law, most)
+    return _mixed(held, share, nothing, law)
 
 
-def _mixed(held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw) -> HeldOut:
-    """All together at a share, beside the constant, of which the log densities are `nothing`."""
-    if share > 1.0 - LEAST_WEIGHT:
+def _mixed(
+    held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
+) -> HeldOut:
+    """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
+    if share > most:
         return held
     with np.errstate(divide="ignore"):
         score = np.logaddexp(np.log(share) + held.score, np.log1p(-share) + nothing)
@@ -171,6 +179,8 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
         return draws
     number = np.arange(draws.rows.shape[0] * draws.rows.shape[1]).reshape(draws.rows.shape[:2])
     off = np.floor((number + 1) * (1.0 - held.share)) > np.floor(number * (1.0 - held.share))
+    if not off.any() and number.size * (1.0 - held.share) >= 0.5:
+        off[-1, -1] = True
     rows, clamped = draws.rows, np.zeros((len(draws.shape), draws.rank)) if free is None else ~free
     one = clamped.astype(rows.dtype)
     column = _main_column(free)

@@ -160,3 +160,23 @@ def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
     assert shrunk(held._replace(score=said + 1.0), p).share == 1.0
     nothing = p._replace(entries=p.entries._replace(y=np.zeros_like(p.entries.y)))
     assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
+
+
+def test_the_constant_counts_beside_good_predictions_of_counts_as_the_next_one_may_be_a_wild_one(rng):
+    y = rng.poisson(3.0, 2000).astype(float)
+    p = build(rng.integers(0, 9, (2000, 2)), y, (9, 9), 2, "poisson")
+    p = p._replace(free=np.array([[True, True], [True, False]]))
+    held = hold_out(p, 1, 1.0)
+    assert held is not None
+    nothing = constant_law(p.likelihood, y, np.log(y.mean())).logpdf(p.likelihood, held.y)
+    found = shrunk(held._replace(weights=np.ones(1), score=nothing + 1.0, beside=np.zeros(0)), p)
+    assert found.share == 1.0 - 1.0 / (len(held.y) + 1.0)
+    assert 0.0 < (nothing + 1.0 - found.score).mean() < 1.0 / len(held.y)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(40, 0), (150, 1), (250, 1)])
+def test_the_share_of_the_constant_is_a_draw_from_half_a_draw_on(rng, n, expected):
+    held = weighed_of(rng.standard_normal(50), np.zeros(50))._replace(share=1.0 - 1.0 / 201.0)
+    draws = Draws((3, 2), 2, rng.standard_normal((1, n, 5, 2)), None, None, np.ones(5, bool))
+    mixed = with_constant(draws._replace(rows=draws.rows.copy()), held, None)
+    assert (mixed.rows != draws.rows).any(axis=(2, 3)).sum() == expected
