@@ -10,8 +10,9 @@ and the larger of both counts. Chains that have found nothing can get the signs 
 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
 scores of those left out tell (`tensorcep.cp.share`): of few ones they tell little, and the constant then counts most.
-So are counts, of which one far above its mean would cost all that the others gain: of n that were left out the constant
-counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to expect the next one).
+Values at a limit are so at most at the share that the slope leaves, since noise of many sizes can gain log scores, too.
+Counts are such a mixture as well. One far above its mean would cost all that the others gain: of n that were left out
+the constant counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to expect the next one).
 
 In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Latent
 values may be anything that the draws say of them, and of real values at most a share of that noise.
@@ -43,6 +44,8 @@ from tensorcep.priors.record import RowPrior, clocks_of
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
 # (`held_out.LEAST_SHARE`).
 MOST_DOUBT = 1.0 - LEAST_SHARE
+# Standard errors from which a gain is no chance.
+SURE = 2.0
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -129,7 +132,26 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     if is_of_rates(problem.likelihood):  # the next one may be one that nothing but the constant expects
         most = 1.0 - 1.0 / (len(held.y) + 1.0)
         return _mixed(held, min(share, most), nothing, law, most)
+    if problem.likelihood.censored:
+        share = min(share, _slope_beside_limit(held, law, problem.likelihood))
     return _mixed(held, share, nothing, law)
+
+
+def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood) -> float:
+    """The share of what is predicted beside the constant's prediction that counts, where a limit cuts values off.
+
+    Log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal. 1
+    where squared errors are smaller than the constant's beyond chance.
+    """
+    n, own = len(held.y), held.weights if held.alive.size else None
+    noise = float(np.average(held.noise, weights=own))
+    mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
+    nothing, _ = likelihood.predict(np.full(n, law.f), np.zeros(n), np.full(n, law.theta))
+    limit = float(likelihood.limit or 0.0)
+    y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
+    y, mean = y + limit - nothing, mean - nothing
+    gain = y**2 - (y - mean) ** 2
+    return 1.0 if gain.mean() > SURE * gain.std() / np.sqrt(n) else _slope(y, mean)
 
 
 def _mixed(

@@ -18,6 +18,7 @@ from tensorcep.cp.gibbs.held_out import hold_out
 from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.predict import latent, latent_quantiles, observed_moments
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 
 
@@ -151,7 +152,7 @@ def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
     p = p._replace(free=np.array([[True, True], [True, False]]))
     held = hold_out(p, 1, 1.0)
     assert held is not None
-    held = held._replace(weights=np.ones(1))
+    held = held._replace(weights=np.ones(1), mean_of_all=held.y, spread_of_all=np.zeros_like(held.y))
     law = constant_law(p.likelihood, y, 0.0)
     said = law.logpdf(p.likelihood, held.y)
     bad = shrunk(held._replace(score=said - 1.0), p)
@@ -160,6 +161,22 @@ def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
     assert shrunk(held._replace(score=said + 1.0), p).share == 1.0
     nothing = p._replace(entries=p.entries._replace(y=np.zeros_like(p.entries.y)))
     assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_log_scores_of_values_at_a_limit_are_not_believed_where_their_means_are_no_better(rng, side):
+    f = 0.5 * rng.standard_normal(4000)
+    y = side * np.maximum(side * (f + 0.3 * rng.standard_normal(4000)), 0.0)
+    record = censored_at(7.0, side)
+    p = build(rng.integers(0, 9, (4000, 2)), y, (9, 9), 2)._replace(likelihood=record)
+    p = p._replace(free=np.array([[True, True], [True, False]]))
+    held = hold_out(p, 1, 0.09)
+    assert held is not None
+    own = f[p.entries.permutation][held.place]
+    nothing = constant_law(record, y, 0.0).logpdf(record, held.y)
+    held = held._replace(weights=np.ones(1), score=nothing + 0.1, spread_of_all=np.full(len(own), 1e-4))
+    assert shrunk(held._replace(mean_of_all=own), p).share == 1.0
+    assert shrunk(held._replace(mean_of_all=rng.permutation(own)), p).share < 0.3
 
 
 def test_the_constant_counts_beside_good_predictions_of_counts_as_the_next_one_may_be_a_wild_one(rng):
