@@ -47,7 +47,8 @@ class RankSelection(NamedTuple):
     --------
     >>> from tensorcep import CPRegressor, select_rank, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 2, 150, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> found = select_rank(CPRegressor(method="vmp", interactions="cp"), tensor, ranks=[1, 2], cv=2, random_state=0)
+    >>> model = CPRegressor(method="vmp", interactions="cp", random_state=0)
+    >>> found = select_rank(model, tensor, ranks=[1, 2], cv=2, random_state=0)
     >>> found.rank, found.ranks.tolist()
     (2, [1, 2])
     """
