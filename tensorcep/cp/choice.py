@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tensorcep.core.chance import beyond_chance
 from tensorcep.cp.flights import Found, grown, of_logs
 from tensorcep.cp.from_spectra import strengths, used, used_columns
 from tensorcep.cp.gibbs.places import held_places
@@ -13,8 +14,6 @@ from tensorcep.cp.plan import Pilot, Plan
 from tensorcep.cp.sampled import entries_in_memory
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS
 
-# The standard errors from which a gain is no chance.
-SURE = 2.0
 # Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
 MOSTLY = 0.8
 
@@ -23,9 +22,8 @@ def best_by_score(scores: np.ndarray) -> int:
     """Which of the log scores (m, n) of n entries is the best on average; the first unless it is so beyond chance."""
     gain = scores[1:] - scores[0]
     with np.errstate(invalid="ignore"):
-        mean, error = gain.mean(axis=1), gain.std(axis=1) / np.sqrt(gain.shape[1])
-    best = int(np.argmax(np.nan_to_num(mean, nan=-np.inf)))
-    return 1 + best if mean[best] > SURE * error[best] else 0
+        best = int(np.argmax(np.nan_to_num(gain.mean(axis=1), nan=-np.inf)))
+        return 1 + best if beyond_chance(gain[best]) else 0
 
 
 def falls_short(scores: np.ndarray, others: np.ndarray) -> bool:

@@ -4,7 +4,9 @@ For models with about as many parameters as entries the conditional of the noise
 the rows can follow every entry, the residuals shrink, the precision grows, and a chain ends where it interpolates. In
 the burn-in all chains therefore leave some entries out, and the noise is what their residuals say. With f a draw of
 such an entry's latent value and m its mean over the chain, E[(y - f)^2] = noise + 2 var and E[(y - m)^2] = noise + var,
-hence noise = 2 E[(y - m)^2] - E[(y - f)^2]. After the burn-in these entries take part, and the noise keeps its law.
+hence noise = 2 E[(y - m)^2] - E[(y - f)^2]. Entries count by the information that they have on it, 1 / (noise + var)^2:
+a few of rows that hardly anything is known of would otherwise make the noise large, and a chain in large noise never
+gets to know them. After the burn-in these entries take part, and the noise keeps its law.
 
 Chains do not mix: a factorisation has many modes, some of them much worse than others. At the end of the burn-in every
 chain counts as much as makes the mixture of all of them predict the entries left out best (stacking: Yao, Vehtari and
@@ -31,7 +33,7 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.uneven import nodes, student_logpdf
+from tensorcep.likelihoods.uneven import log_likelihoods
 
 # Running means, of the latent values and of the noise, are over about this many sweeps.
 WINDOW = 20
@@ -204,31 +206,18 @@ def update_held(
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
     factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
     now = factor if uneven is None else uneven.factor
-    of_mean = np.mean(now * (held.y - mean) ** 2, axis=1)
-    noise = np.maximum(2.0 * of_mean - np.mean(now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
+    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
+    telling /= telling.sum(axis=1, keepdims=True)
+    of_mean = np.sum(telling * now * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
         shape = None if uneven is None else uneven.shape
-        density = np.logaddexp(density, _log_likelihoods(likelihood, *given, f, shape))
+        density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
     share = share if uneven is None or uneven.shape is None else 0.0  # they tell it in another way (`gibbs.uneven`)
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
-
-
-def _log_likelihoods(
-    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
-) -> np.ndarray:
-    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
-    if shape is not None and not likelihood.censored:
-        return student_logpdf(y - f, theta, shape)
-    if shape is not None:
-        factors, log_weight = nodes(shape)
-        each = [_log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
-        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    flat = y.ravel(), f.ravel(), theta.ravel()
-    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(*flat, value, d1, d2)
-    return value.reshape(f.shape)
 
 
 def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:

@@ -27,6 +27,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.chance import beyond_chance
 from tensorcep.core.packing import offsets
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
@@ -44,8 +45,6 @@ from tensorcep.priors.record import RowPrior, clocks_of
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
 # (`held_out.LEAST_SHARE`).
 MOST_DOUBT = 1.0 - LEAST_SHARE
-# Standard errors from which a gain is no chance.
-SURE = 2.0
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -151,7 +150,7 @@ def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood)
     y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
     y, mean = y + limit - nothing, mean - nothing
     gain = y**2 - (y - mean) ** 2
-    return 1.0 if gain.mean() > SURE * gain.std() / np.sqrt(n) else _slope(y, mean)
+    return 1.0 if beyond_chance(gain) else _slope(y, mean)
 
 
 def _mixed(

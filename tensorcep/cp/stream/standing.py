@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from tensorcep.core.chance import SURE
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
 from tensorcep.cp.share import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
@@ -21,8 +22,6 @@ from tensorcep.likelihoods.record import Likelihood
 
 # Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
 JUDGED, WARNED, RECENT = 20, 1000, 10_000
-# The gain over a constant must lie this many standard errors above 0.
-SURE = 2.0
 # Entries after which what was said of the share of the model counts a third of what it did: a stream goes on learning.
 REMEMBERED = 2000
 # Predictions that are the constant gain so much an entry by rounding.

@@ -103,6 +103,26 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     assert (law.a[0], law.b[0]) == pytest.approx((1.0 + n / 2, 2.0 + held.noise[1] * n / 2))
 
 
+def test_entries_of_which_little_is_known_hardly_tell_the_noise(rng):
+    """One in twenty is of rows that are hardly known, and further off than a chain that has not found them says."""
+    n, sweeps, noise = 20_000, 120, 0.01
+    spread, off = np.full(n, 0.01), np.full(n, 0.01)
+    spread[::20], off[::20] = 0.5, 2.0
+    y = np.sqrt(off + noise) * rng.standard_normal(n)
+    held = held_of(y, np.zeros((1, n)), np.full((1, n), -np.inf))
+    for sweep in range(sweeps):
+        draws = np.sqrt(spread) * rng.standard_normal((1, n))
+        held = update_held(held, sweep, sweeps, draws[:, :, None], (y[None], np.full((1, n), 100.0)), GAUSSIAN)
+    assert np.mean(y**2) - spread.mean() > 0.08  # what all alike would say
+    np.testing.assert_allclose(held.noise, noise, rtol=0.3)
+
+
+def test_exact_values_leave_no_noise_and_no_nan():
+    zeros = np.zeros((1, 60))
+    held = update_held(held_of(zeros[0], zeros, zeros), 0, 9, zeros[:, :, None], (zeros, zeros + 1.0), GAUSSIAN)
+    np.testing.assert_array_equal(held.noise, 0.0)
+
+
 def test_weights_are_those_of_the_best_mixture():
     """Two components that each know half of the values, and one that knows none."""
     good, bad = np.log(0.9), np.log(0.1)
