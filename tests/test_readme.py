@@ -98,6 +98,14 @@ def test_readme_links_and_paths_lead_somewhere() -> None:
     assert not missing
 
 
+def test_readme_table_of_the_defaults_is_the_one_that_was_measured() -> None:
+    measured = json.loads((ROOT / "data" / "measured" / "gauntlet.json").read_text(encoding="utf-8"))
+    assert f"`{measured['command']}`" in TEXT
+    table = TEXT[TEXT.index("| problems | fits |") :].split("\n\n")[0].splitlines()
+    told = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert told == [measured["columns"], ["---"] * len(measured["columns"]), *(row["cells"] for row in measured["rows"])]
+
+
 def test_readme_two_commands_exist() -> None:
     first = blocks("bash")[0]
     scripts = re.findall(r"^bash (\S+)", first, re.MULTILINE)

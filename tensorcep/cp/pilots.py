@@ -13,10 +13,11 @@ Of many labels chains go first, and on where they are ahead of the pilots (`ahea
 whose columns no pilot has, go on without them.
 
 Where entries are few, chains in the components alone that their pilot uses, and some more, have a burn-in of their own,
-too: they stand in for those of all columns unless these predict entries left out better by a standard error. Else,
-where the pilots are believed more than the chains, so do chains in the columns of the best pilot of some columns. They
-predict about as well, and mean field takes the modes for independent: its intervals are too narrow. Both count the same
-unless the entries left out say otherwise.
+too: they stand in for those of all columns unless these predict entries left out better by a standard error. Half of
+these components, the stronger one, then takes their place as long as it predicts those entries better. Else, where the
+pilots are believed more than the chains, so do chains in the columns of the best pilot of some columns. They predict
+about as well, and mean field takes the modes for independent: its intervals are too narrow. Both count the same unless
+the entries left out say otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tensorcep.cp.ahead import Ahead, chains_ahead
 from tensorcep.cp.fleet import MANY, best_of, fly_all, score_of
 from tensorcep.cp.flights import SPARE_COMPONENTS, Flown
 from tensorcep.cp.free_columns import some_columns
-from tensorcep.cp.from_spectra import used_columns
+from tensorcep.cp.from_spectra import strengths, used_columns
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.gibbs.places import held_places
@@ -40,6 +41,8 @@ from tensorcep.cp.plan import Plan, continued
 # Chains in fewer columns are tried where pilots count more than this beside chains and the constant; the pilots then
 # count so much unless the entries left out say otherwise.
 LEAST_BELIEVED, PILOTS_BEFORE = 0.5, 0.5
+# Chains in half the components are tried down to so many.
+FEWEST_COMPONENTS = 3
 
 
 def run_with_pilots(plan: Plan) -> Run:
@@ -118,7 +121,7 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, flown: list[Flown], plan: Pl
     if other is not None:
         again = _burnt_in_if_finite(other, flown, plan)
         if again is not None and (again.stopped or _replaces(again.state.held, first)):
-            return other, again
+            return _in_few_enough(other, again, flown, plan)
     other = _in_believed_columns(first, flown, plan)
     if other is not None:
         before = PILOTS_BEFORE * first.beside / first.beside.sum()
@@ -126,6 +129,33 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, flown: list[Flown], plan: Pl
         if again is not None and (again.stopped or _stands_in(again.state.held, first)):
             return other, again
     return sampled, begun
+
+
+def _in_few_enough(sampled: Sampled, begun: Run, flown: list[Flown], plan: Plan) -> tuple[Sampled, Run]:
+    """What was sampled, and its burn-in, in half the components as long as that predicts entries left out better."""
+    while not begun.stopped:
+        fewer = _halved(sampled)
+        again = None if fewer is None else _burnt_in_if_finite(fewer, flown, plan)
+        if fewer is None or again is None or not (again.stopped or _is_better(again.state.held, begun.state.held)):
+            break
+        sampled, begun = fewer, again
+    return sampled, begun
+
+
+def _is_better(held: HeldOut, than: HeldOut) -> bool:
+    return len(held.alive) > 0 and bool(held.score.mean() > than.score.mean())
+
+
+def _halved(sampled: Sampled) -> Sampled | None:
+    """The sampler in the stronger half of its components; None where it has few."""
+    problem = sampled.plan.problem
+    components = np.flatnonzero(problem.every_free.all(axis=0))
+    half = len(components) // 2
+    if half < FEWEST_COMPONENTS:
+        return None
+    weak = components[np.argsort(strengths(problem, np.asarray(problem.start))[components], kind="stable")[:-half]]
+    kept = np.delete(np.arange(problem.rank), weak)
+    return Sampled(sampled.plan._replace(problem=some_columns(problem, kept)), sampled.columns[kept])
 
 
 def _burnt_in_if_finite(sampled: Sampled, flown: list[Flown], whole: Plan, *more: Any) -> Run | None:
