@@ -103,7 +103,8 @@ def test_readme_table_of_the_defaults_is_the_one_that_was_measured() -> None:
     assert f"`{measured['command']}`" in TEXT
     table = TEXT[TEXT.index("| problems | fits |") :].split("\n\n")[0].splitlines()
     told = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    assert told == [measured["columns"], ["---"] * len(measured["columns"]), *(row["cells"] for row in measured["rows"])]
+    columns, rows = measured["columns"], [row["cells"] for row in measured["rows"]]
+    assert told == [columns, ["---"] * len(columns), *rows]
 
 
 def test_readme_two_commands_exist() -> None:
