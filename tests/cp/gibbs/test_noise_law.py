@@ -118,7 +118,7 @@ def test_factors_of_draws_follow_the_law_evenly():
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(3)
-    shape, n = (25, 20, 15), 9000
+    shape, n = (25, 20, 15), 24_000
     rows = [rng.standard_normal((size, 2)) for size in shape]
     coords = np.stack([rng.integers(0, size, n) for size in shape], axis=1)
     f = np.prod([u[i] for u, i in zip(rows, coords.T, strict=True)], axis=0).sum(axis=1)
@@ -127,7 +127,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return CPRegressor(2, method="gibbs", max_iter=160, random_state=0).fit(data[0][:5000], data[1][:5000])
+    return CPRegressor(2, method="gibbs", max_iter=160, random_state=0).fit(data[0][:20_000], data[1][:20_000])
 
 
 def normal_twin(model):
@@ -139,7 +139,7 @@ def normal_twin(model):
 
 
 def test_default_intervals_hold_their_shares_of_long_tailed_values(model, data):
-    coords, y = data[0][5000:], data[1][5000:]
+    coords, y = data[0][20_000:], data[1][20_000:]
     twin = normal_twin(model)
     held, normal = (
         [metrics.coverage(y, *one.predict_interval(coords, level).T) for level in (0.5, 0.9)] for one in (model, twin)
@@ -155,7 +155,7 @@ def test_default_intervals_hold_their_shares_of_long_tailed_values(model, data):
 
 
 def test_new_observations_are_drawn_by_the_law_each_by_itself(model, data):
-    coords = data[0][5000:6000]
+    coords = data[0][20_000:21_000]
     draws = model.sample_y(coords, 400, random_state=0)
     half = model.predict_interval(coords, 0.5)
     assert metrics.coverage(draws.ravel(), *np.tile(half.T, 400)) == pytest.approx(0.5, abs=0.02)
