@@ -270,6 +270,14 @@ def test_few_values_with_little_noise_are_found_whichever_entries_are_left_out(s
     assert np.sqrt(np.mean((model.predict(problem.coords) - problem.y) ** 2)) < 0.25
 
 
+@pytest.mark.slow
+def test_large_counts_that_no_chain_of_components_alone_expects_end_in_no_error():
+    cell = GRID["counts-mean-300-poisson"]
+    problem = cell.make(0)
+    model = models.fit(models.estimator(cell, "pg-gibbs 4 cp", 0), cell, problem)
+    assert np.isfinite(model.predict(problem.coords)).all()
+
+
 def test_gauntlet_children_end_alone():
     assert in_child(divmod, (7, 2), 5, 2) == ("ok", (3, 1))
     assert in_child(int, ("seven",), 5, 2).status.startswith("error: ValueError: invalid literal")

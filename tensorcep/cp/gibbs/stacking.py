@@ -13,9 +13,13 @@ def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
 
     They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
-    chosen (Akaike), and 0 for components that hardly count.
+    chosen (Akaike), and 0 for components that hardly count. A density that is no number counts as 0, and a value that
+    no component holds for possible tells nothing.
     """
-    C = len(log_density)
+    C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
+    log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
+    if not log_density.size:
+        return before
     density = np.exp(log_density - log_density.max(axis=0))
     weights = np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex

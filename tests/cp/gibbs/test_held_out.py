@@ -135,6 +135,16 @@ def test_weights_stay_equal_where_nothing_is_gained(rng):
     np.testing.assert_array_equal(stacking_weights(-1.0 + 0.01 * rng.standard_normal((4, 200)), before), before)
 
 
+def test_values_that_nothing_expects_leave_the_weights_as_the_others_have_them(rng):
+    """As wild counts are of pilots that have left the range of numbers, and of chains beside them."""
+    density, before = rng.standard_normal((3, 60)), np.array([0.5, 0.5, 0.0])
+    wild = np.concatenate([density, np.full((3, 2), -np.inf), [[-np.inf], [np.nan], [np.nan]]], axis=1)
+    np.testing.assert_array_equal(stacking_weights(wild, before), stacking_weights(density, before))
+    wild = np.stack([density[0] + 9.0, np.full(60, np.nan), np.full(60, -np.inf)])
+    np.testing.assert_array_equal(stacking_weights(wild, np.array([0.0, 0.5, 0.5])), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(stacking_weights(wild[1:], before[:2]), before[:2])
+
+
 def test_what_is_beside_the_chains_is_weighed_with_them(rng):
     """A fit that knows the values takes all the weight from chains that know nothing, and the noise is its own."""
     n, C = 400, 2
