@@ -19,7 +19,7 @@ from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.settings.names import settings_for
 from tensorcep.cp.stream.adf import (
     BatchProblem,
     Stream,
@@ -210,8 +210,7 @@ def engine_of(model: BaseCP) -> BatchEngine:
     max_iter = given_int("max_iter", model.max_iter, model.max_iter_)
     likelihood, options = model._likelihood(), checked_options(model)
     method = get_method(model.method_, likelihood)
-    _, given = checked_method(model.method)
-    settings = given if given is not None and given.name == method.name else SETTINGS[method.name]()
+    settings = settings_for(model.method, method.name)
     numbers = with_numbers(settings, likelihood.name, model.prior_ == "learned", max_iter)
     return BatchEngine(method, numbers, options, max_iter, may_be_bold(settings))
 

@@ -9,6 +9,7 @@ A stream that forgets chooses with its first batch, and keeps none.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +22,12 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, with_power
+from tensorcep.cp.plan import Plan
 from tensorcep.cp.predict import observed_logpdf, observed_moments
+from tensorcep.cp.settings.names import settings_for
 from tensorcep.cp.starts import run_plan
+from tensorcep.cp.stream.attempts import may_be_bold
+from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ GROWTH, NEAR_END = 2.0, 2.0
 HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
 # Both fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
 # stays.
-SWEEPS, SETTLED = 20, 5000
+SWEEPS, SETTLED = 50, 5000
 PRIORS = ("fixed", "learned")
 # The log score of a fit that went astray.
 LEAST = -1e100
@@ -44,6 +49,13 @@ UNKNOWN = Standing()
 # How much each entry counts, and its extent.
 Beside = tuple[np.ndarray | None, ...]
 PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0."
+
+
+class Way(NamedTuple):
+    """A prior, and whether entries are learned with it batch by batch in place of together."""
+
+    prior: str
+    in_batches: bool = False
 
 
 class Begun(NamedTuple):
@@ -87,17 +99,28 @@ def begin_with(
         return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), None)
     model._checked_targets(values, model._asked_likelihood())
     if prior is None and len(values) >= FEWEST:
-        found = _better_prior(model, entries, source, beside)
-        plan = _plan(model, entries, source, beside, prior=found.prior)
+        found = _better_way(model, entries, source, beside, SETTLED)
+        if found.way.in_batches and len(values) > SETTLED:  # more of them are likelier to be learned better together
+            found = _better_way(model, entries, source, beside, len(values))
+        way = found.way
+        plan = _plan(_as(model, way), entries, source, beside, prior=way.prior)
         judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square", "shares")}
         standing = _begun(standing, plan, values, extent)._replace(**judged)
-        prior = found.prior if len(values) >= SETTLED else None
+        prior = way.prior if len(values) >= SETTLED and not way.in_batches else None
     else:
-        plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
+        way = Way(prior or PRIORS[0])
+        plan = _plan(model, entries, source, beside, prior=way.prior)
         standing = _begun(standing, plan, values, extent)
     kept = Kept(coords, values, len(values), prior, power, extent)
     stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
-    return Begun(plan, run_plan(plan.work), standing, kept if stays else None)
+    return Begun(plan, _run(model, plan.work, way), standing, kept if stays else None)
+
+
+def _run(model: BaseCP, work: Plan, way: Way) -> Run:
+    """The run of a plan, in this way."""
+    if not way.in_batches:
+        return run_plan(work)
+    return run_in_batches(work, may_be_bold(settings_for(model.method, work.method.name)))
 
 
 def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: Any) -> FitPlan:
@@ -168,38 +191,61 @@ def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
 
 
 class _Compared(NamedTuple):
-    """The better prior, and how it stands with the entries that were left out."""
+    """The better way, and how the stream stands with the entries that were left out."""
 
-    prior: str
+    way: Way
     standing: Standing
 
 
-def _better_prior(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> _Compared:
-    """The prior that predicts entries better that were left out.
+def _better_way(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> _Compared:
+    """The way to learn that predicts entries better that were left out, of so many entries at most.
 
     Which entries these are follows from what all of them are, not from their order.
     """
     coords, values, shape, labels = entries
     order = np.lexsort((values, *coords.T))
-    order = np.random.default_rng(len(order)).permutation(order)[:SETTLED]
+    order = np.random.default_rng(len(order)).permutation(order)[:most]
     held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
     extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    found: list[Predicted] = []
-    for prior in PRIORS:
+    found: dict[Way, Predicted] = {}
+    for way in _ways(model, len(used)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = _plan(model, some, source, apart, prior=prior)
-            found.append(_predicted(model, plan, coords[held], values[held], extents[1]))
-    best = int(np.argmax([one.score.mean() for one in found]))
+            plan = _plan(_as(model, way), some, source, apart, prior=way.prior)
+            found[way] = _predicted(model, plan, way, coords[held], values[held], extents[1])
+    best = max(found, key=lambda way: float(found[way].score.mean()))
     likelihood = plan.work.problem.likelihood
     standing = Standing().after(likelihood, values[used], extent=extents[0])
-    return _Compared(PRIORS[best], standing.after(likelihood, values[held], found[best], extents[1]))
+    return _Compared(best, standing.after(likelihood, values[held], found[best], extents[1]))
+
+
+def _ways(model: BaseCP, n: int) -> list[Way]:
+    """The ways to learn n entries."""
+    # entries that are revisited need the messages of one fit
+    if model._asked_likelihood().observes not in ("labels", "counts") or model.revisit or n <= BATCH:
+        return [Way(prior) for prior in PRIORS]
+    return [Way("learned"), Way("fixed", in_batches=True)]
+
+
+def _as(model: BaseCP, way: Way) -> BaseCP:
+    """The estimator to learn in this way.
+
+    A dispersion that is learned beside rows of which hardly anything is known explains all that these could, and later
+    batches hardly bring it back: counts that are learned batch by batch are Poisson ones, if that is left open.
+    """
+    own = vars(model)
+    left_open = [own.get(name) for name in ("likelihood", "dispersion")] == ["auto", "learned"]
+    if not way.in_batches or not left_open:
+        return model
+    known = copy.copy(model)
+    known.likelihood = "poisson"
+    return known
 
 
 def _predicted(
-    model: BaseCP, plan: FitPlan, coords: np.ndarray, values: np.ndarray, extent: np.ndarray | None
+    model: BaseCP, plan: FitPlan, way: Way, coords: np.ndarray, values: np.ndarray, extent: np.ndarray | None
 ) -> Predicted:
     """Predictions of entries that are left out, with least log scores where a fit goes astray."""
     sweeps = min(SWEEPS, plan.work.max_iter)
@@ -210,7 +256,7 @@ def _predicted(
         "starts": plan.work.starts[:1],
         "pilots": (),
     }
-    posterior: Any = run_plan(plan.work._replace(**how)).posterior
+    posterior: Any = _run(model, plan.work._replace(**how), way).posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)

@@ -37,3 +37,9 @@ def checked_method(method: Any) -> tuple[str, Settings | None]:
         settings = ENGINES.settings_of(method)
         return settings.name, settings
     return check_choice("method", method, ("auto", *SETTINGS)), None
+
+
+def settings_for(method: Any, name: str) -> Settings:
+    """The settings of the method of this name: those that were given with `method`, if it is that, or its own."""
+    given = checked_method(method)[1]
+    return given if given is not None and given.name == name else SETTINGS[name]()
