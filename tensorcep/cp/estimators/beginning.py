@@ -1,9 +1,10 @@
-"""How a stream begins where its prior is left to it: the first entries are kept, and fitted together.
+"""How a stream begins where its prior is left to it: the first entries are kept, and fitted again.
 
 What the first posterior of a stream gets wrong later batches hardly mend, and a few entries per row tell nothing of
 the factors. So entries are kept until there are enough, and a few times on the way all of them are fitted anew, as
 `fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
+Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`).
 A stream that forgets chooses with its first batch, and keeps none.
 """
 
@@ -29,6 +30,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
+from tensorcep.likelihoods.record import Likelihood
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -39,7 +41,7 @@ PER_ELEMENT, MOST_KEPT = 20, 100_000
 GROWTH, NEAR_END = 2.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
 HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
-# Both fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
+# Fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
 # stays.
 SWEEPS, SETTLED = 50, 5000
 PRIORS = ("fixed", "learned")
@@ -59,7 +61,7 @@ class Way(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """What a stream knows after its first entries were fitted together."""
+    """What a stream knows after its first entries were fitted."""
 
     plan: FitPlan
     run: Run
@@ -209,16 +211,17 @@ def _better_way(model: BaseCP, entries: Entries, source: Any, beside: Beside, mo
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
     extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    found: dict[Way, Predicted] = {}
+    found: dict[Way, tuple[Likelihood, Predicted]] = {}
     for way in _ways(model, len(used)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(_as(model, way), some, source, apart, prior=way.prior)
-            found[way] = _predicted(model, plan, way, coords[held], values[held], extents[1])
-    best = max(found, key=lambda way: float(found[way].score.mean()))
-    likelihood = plan.work.problem.likelihood
+            predicted = _predicted(model, plan, way, coords[held], values[held], extents[1])
+            found[way] = plan.work.problem.likelihood, predicted
+    best = max(found, key=lambda way: float(found[way][1].score.mean()))
+    likelihood, predicted = found[best]
     standing = Standing().after(likelihood, values[used], extent=extents[0])
-    return _Compared(best, standing.after(likelihood, values[held], found[best], extents[1]))
+    return _Compared(best, standing.after(likelihood, values[held], predicted, extents[1]))
 
 
 def _ways(model: BaseCP, n: int) -> list[Way]:

@@ -2,8 +2,8 @@
 
 Where a row has few entries, sweeps over all of them end surer of its factors than these make it: each message is made
 with what the others, by way of the row's partners, have from itself. A pass that takes every batch once keeps less of
-that. With the paper's prior, labels and counts of three entries per element are predicted better by it, more of them
-worse: which it is entries show that are left out. Real values are predicted worse by it.
+that. With the paper's prior simulated labels and counts (5,000 and 30,000 of 210 rows, rank 8) were predicted better by
+it, labels by 0.01 to 0.1 nats and counts by 0.1 to 0.3; real values were not.
 """
 
 from __future__ import annotations
