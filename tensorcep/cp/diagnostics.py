@@ -208,7 +208,7 @@ class Diagnostics(NamedTuple):
         constant = self.weights.get("constant", 0.0)
         weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
         equal = not weights or max(weights) == min(weights)
-        choices = (0 if equal else len(weights) - 1) + (0.0 < constant < 1.0)
+        choices = (0 if equal else len(weights) - 1) + (LEAST_FOUND < constant < 1.0)
         return choices / self.n_held_out if self.n_held_out else 0.0
 
     def _complaint_of_loss(self) -> str:

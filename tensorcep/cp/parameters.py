@@ -113,7 +113,7 @@ class Learned(NamedTuple):
             share = np.bincount(group, minlength=size) / np.maximum(every, 1)
             share[every == 0] = 1.0
         return self.parameter.law_of_marginals(  # type: ignore[misc]
-            y, m, v, share, self.prior, law.mean, used, group
+            y, m, v, share, self.prior, law.mean, used, group, self.parameter.earlier
         )
 
     def pooled(self, law: Gamma) -> tuple[Learned, Gamma]:
@@ -244,8 +244,9 @@ def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: f
     if known is None or parameter is None:
         return likelihood
     (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
-    prior = (p + weight * (a - p), q + weight * (b - q))
-    return likelihood._replace(parameter=parameter._replace(prior=prior, start=a / b))
+    earlier = weight * (b - q)
+    changed = parameter._replace(prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
+    return likelihood._replace(parameter=changed)
 
 
 def learned_parameter(problem: Problem, options: Any) -> Learned | None:

@@ -2,7 +2,8 @@
 
 Samplers and PG-VB count the tables of a Chinese restaurant (Zhou and Carin 2015). Where only Gaussian marginals of the
 latent values are known, `law_of_dispersion` fits r to them together with one shift c of all its f, since the mean count
-r e^f stays where it was only if f follows r, which takes the rows several sweeps.
+r e^f stays where it was only if f follows r, which takes the rows several sweeps. Earlier entries, which the prior of a
+batch speaks for, have said as much of the level of f as of r, and c is as little free.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def law_of_dispersion(
     start: np.ndarray | float,
     used: np.ndarray | float = 1.0,
     group: np.ndarray | None = None,
+    earlier: float = 0.0,
 ) -> Gamma:
     """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
 
@@ -105,6 +107,8 @@ def law_of_dispersion(
         How far each count is one of this law.
     group : (n,) int64, optional
         Which r each count has; None where there is but one.
+    earlier : float
+        The part of the prior's rate that earlier entries have added.
     """
     start = np.atleast_1d(start)
     entries = _Entries(y, m, np.sqrt(v), share, used, group, *_alike(y, used, group))
@@ -112,7 +116,7 @@ def law_of_dispersion(
     log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
     curvature = np.full(n, LEAST_CURVATURE)
     for _ in range(MAX_NEWTON):
-        slope, slope_c, bend, cross, bend_c = _derivatives(entries, shift, np.exp(log_r), prior)
+        slope, slope_c, bend, cross, bend_c = _derivatives(entries, shift, np.exp(log_r), prior, earlier)
         bend_c = np.maximum(bend_c, LEAST_CURVATURE)
         curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
         # elsewhere the best c is not known yet, nor what r would gain
@@ -153,7 +157,7 @@ def _alike(y: np.ndarray, used: np.ndarray | float, group: np.ndarray | None) ->
 
 
 def _derivatives(
-    entries: _Entries, shift: np.ndarray, r: np.ndarray, prior: tuple[float, float]
+    entries: _Entries, shift: np.ndarray, r: np.ndarray, prior: tuple[float, float], earlier: float
 ) -> tuple[np.ndarray, ...]:
     """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
     y, group, counts, law = entries.y, entries.group, entries.counts, entries.law
@@ -171,8 +175,11 @@ def _derivatives(
     more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
     in_r = (of_counts(more[0]) - total(soft)) / entries.share + prior[0] / r - prior[1]
     twice_r = of_counts(more[1]) / entries.share + prior[0] / r**2
-    in_c, twice_c = total(y - mine * p) / entries.share, total(mine * pq) / entries.share
-    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c
+    told = r * r * of_counts(more[1]) / entries.share
+    twice_c = total(mine * pq) / entries.share
+    held = twice_c * r * earlier / np.maximum(told, LEAST_CURVATURE)
+    in_c = total(y - mine * p) / entries.share - held * shift
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c + held
 
 
 # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.

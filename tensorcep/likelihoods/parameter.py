@@ -77,9 +77,11 @@ class Parameter(NamedTuple):
         How the entries speak of it. None: it is a precision, by which their weights are multiplied, and an entry adds
         1/2 to the shape and (target - f)^2 / 2 to the rate of its law.
     law_of_marginals : callable or None
-        ``law_of_marginals(y, m, v, share, prior, start, used, group) -> Gamma``: its law where Gaussian marginals
-        N(m, v) of f are all that is known, those of a share of the entries, of which each counts as `used` says and,
-        where there are several, has that of its `group`.
+        ``law_of_marginals(y, m, v, share, prior, start, used, group, earlier) -> Gamma``: its law where Gaussian
+        marginals N(m, v) of f are all that is known, those of a share of the entries, of which each counts as `used`
+        says and, where there are several, has that of its `group`.
+    earlier : float
+        What earlier entries, of other batches, have added to the rate of the prior.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Parameter(NamedTuple):
     by_row: bool = False
     counting: Counting | None = None
     law_of_marginals: Callable[..., Gamma] | None = None
+    earlier: float = 0.0
 
     @property
     def is_precision(self) -> bool:

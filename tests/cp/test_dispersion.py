@@ -148,6 +148,7 @@ def test_auto_is_poisson_only_where_counts_vary_no_more():
     )
 
 
+@pytest.mark.filterwarnings("ignore:nothing but the mean was found")  # nor is there anything else
 @pytest.mark.parametrize("n", [1000, 2000])
 def test_a_count_far_above_all_others_is_no_poisson_one_though_its_rows_could_explain_it(n):
     rng = np.random.default_rng(0)
@@ -200,6 +201,21 @@ def test_law_of_dispersion_is_that_of_the_expected_likelihood_with_its_level_fre
     assert law.a[0] == pytest.approx(1.0 / np.linalg.inv(curvature)[0, 0], rel=0.05)
     far = law_of_dispersion(y, m, v, share, prior, 100.0)
     assert far.mean[0] == pytest.approx(100.0 * np.exp(-MOST_STEP))
+
+
+def test_what_earlier_entries_said_of_the_dispersion_holds_the_level_too(rng):
+    """One huge count of rows that are not known raised the level of all counts of its batch: r fell to a third."""
+    m, v = rng.normal(0.1, 0.3, 500), np.full(500, 0.3)
+    y = rng.poisson(rng.gamma(1.1, 1.0, 500) * np.exp(m + 0.4)).astype(float)
+    y[0], m[0], v[0] = 1258.0, 5.8, 122.0
+    found = {}
+    for earlier in (0.0, 720.0):
+        r = 800.0 / 720.0
+        for _ in range(6):
+            r = law_of_dispersion(y, m, v, 1.0, (800.0, 720.0), r, earlier=earlier).mean
+        found[earlier] = float(r[0])
+    assert found[0.0] < 0.5
+    assert found[720.0] == pytest.approx(800.0 / 720.0, rel=0.15)
 
 
 def test_the_shell_learns_the_dispersion(tmp_path, capsys):

@@ -11,6 +11,7 @@ A stream that forgets chooses with its first batch, and keeps none.
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +31,6 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
-from tensorcep.likelihoods.record import Likelihood
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -41,9 +41,8 @@ PER_ELEMENT, MOST_KEPT = 20, 100_000
 GROWTH, NEAR_END = 2.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
 HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
-# Fits that are compared get one start without pilots, so many sweeps, and of many entries so many; the prior then
-# stays.
-SWEEPS, SETTLED = 50, 5000
+# Of many entries so many are fitted to compare priors, and the prior then stays.
+SETTLED = 5000
 PRIORS = ("fixed", "learned")
 # The log score of a fit that went astray.
 LEAST = -1e100
@@ -100,22 +99,32 @@ def begin_with(
         plan = _plan(model, entries, source, beside)
         return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), None)
     model._checked_targets(values, model._asked_likelihood())
+    run = None
     if prior is None and len(values) >= FEWEST:
-        found = _better_way(model, entries, source, beside, SETTLED)
-        if found.way.in_batches and len(values) > SETTLED:  # more of them are likelier to be learned better together
-            found = _better_way(model, entries, source, beside, len(values))
-        way = found.way
-        plan = _plan(_as(model, way), entries, source, beside, prior=way.prior)
-        judged = {name: getattr(found.standing, name) for name in ("n", "gain", "square", "shares")}
+        one, plan, run = _learned(model, entries, source, beside)
+        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares")}
         standing = _begun(standing, plan, values, extent)._replace(**judged)
-        prior = way.prior if len(values) >= SETTLED and not way.in_batches else None
+        prior = one.way.prior if len(values) >= SETTLED and not one.way.in_batches else None
     else:
-        way = Way(prior or PRIORS[0])
-        plan = _plan(model, entries, source, beside, prior=way.prior)
+        plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
         standing = _begun(standing, plan, values, extent)
     kept = Kept(coords, values, len(values), prior, power, extent)
     stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
-    return Begun(plan, _run(model, plan.work, way), standing, kept if stays else None)
+    return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
+
+
+def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
+    """The entries learned in the way that predicts some of them best."""
+    tried, left_out = _tried(model, entries, source, beside, SETTLED)
+    if tried[0].way.in_batches and len(entries[1]) > SETTLED:  # more are likelier to be learned better together
+        tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
+    for one, other in itertools.zip_longest(tried, tried[1:]):
+        plan = _plan(_as(model, one.way), entries, source, beside, prior=one.way.prior)
+        run = _run(model, plan.work, one.way)
+        # a fit that is worse at what it was given than the other way was before has gone astray
+        if other is None or _predicted(model, plan, run, left_out).score.mean() >= other.score:
+            break
+    return one, plan, run
 
 
 def _run(model: BaseCP, work: Plan, way: Way) -> Run:
@@ -192,15 +201,20 @@ def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
     return len(kept.values) >= (end if wanted * NEAR_END > end else wanted)
 
 
-class _Compared(NamedTuple):
-    """The better way, and how the stream stands with the entries that were left out."""
+class _Tried(NamedTuple):
+    """A way, how the stream stands with the entries that were left out, and their mean log score."""
 
     way: Way
     standing: Standing
+    score: float
 
 
-def _better_way(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> _Compared:
-    """The way to learn that predicts entries better that were left out, of so many entries at most.
+# Coordinates, values and extents of entries.
+_LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> tuple[list[_Tried], _LeftOut]:
+    """The ways to learn, that which predicts entries best that were left out first; of so many entries at most.
 
     Which entries these are follows from what all of them are, not from their order.
     """
@@ -211,17 +225,18 @@ def _better_way(model: BaseCP, entries: Entries, source: Any, beside: Beside, mo
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
     extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    found: dict[Way, tuple[Likelihood, Predicted]] = {}
+    left_out, found = (coords[held], values[held], extents[1]), []
     for way in _ways(model, len(used)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(_as(model, way), some, source, apart, prior=way.prior)
-            predicted = _predicted(model, plan, way, coords[held], values[held], extents[1])
-            found[way] = plan.work.problem.likelihood, predicted
-    best = max(found, key=lambda way: float(found[way][1].score.mean()))
-    likelihood, predicted = found[best]
-    standing = Standing().after(likelihood, values[used], extent=extents[0])
-    return _Compared(best, standing.after(likelihood, values[held], predicted, extents[1]))
+            run = _run(model, plan.work._replace(callbacks=(), verbose=False), way)
+            predicted = _predicted(model, plan, run, left_out)
+        likelihood = plan.work.problem.likelihood
+        standing = Standing().after(likelihood, values[used], extent=extents[0])
+        standing = standing.after(likelihood, values[held], predicted, extents[1])
+        found.append(_Tried(way, standing, float(predicted.score.mean())))
+    return sorted(found, key=lambda one: -one.score), left_out
 
 
 def _ways(model: BaseCP, n: int) -> list[Way]:
@@ -247,19 +262,9 @@ def _as(model: BaseCP, way: Way) -> BaseCP:
     return known
 
 
-def _predicted(
-    model: BaseCP, plan: FitPlan, way: Way, coords: np.ndarray, values: np.ndarray, extent: np.ndarray | None
-) -> Predicted:
-    """Predictions of entries that are left out, with least log scores where a fit goes astray."""
-    sweeps = min(SWEEPS, plan.work.max_iter)
-    how: dict[str, Any] = {
-        "callbacks": (),
-        "verbose": False,
-        "max_iter": sweeps,
-        "starts": plan.work.starts[:1],
-        "pilots": (),
-    }
-    posterior: Any = _run(model, plan.work._replace(**how), way).posterior
+def _predicted(model: BaseCP, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
+    """Predictions of entries, with least log scores where a fit goes astray."""
+    (coords, values, extent), posterior = left_out, run.posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)
