@@ -205,11 +205,9 @@ class Diagnostics(NamedTuple):
 
     def _gain_by_choice(self) -> float:
         """What the weights are likely to add to the score of the entries that they were chosen by (Akaike)."""
-        constant = self.weights.get("constant", 0.0)
         weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
         equal = not weights or max(weights) == min(weights)
-        choices = (0 if equal else len(weights) - 1) + (LEAST_FOUND < constant < 1.0)
-        return choices / self.n_held_out if self.n_held_out else 0.0
+        return 0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out
 
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:

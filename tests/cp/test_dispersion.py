@@ -148,7 +148,6 @@ def test_auto_is_poisson_only_where_counts_vary_no_more():
     )
 
 
-@pytest.mark.filterwarnings("ignore:nothing but the mean was found")  # nor is there anything else
 @pytest.mark.parametrize("n", [1000, 2000])
 def test_a_count_far_above_all_others_is_no_poisson_one_though_its_rows_could_explain_it(n):
     rng = np.random.default_rng(0)

@@ -150,12 +150,10 @@ def test_complaints_of_predictions_that_are_no_better_than_a_constant():
         (found._replace(constant_score=-1.02), "mean log score -1 against -1.02"),
         # two of three weights were chosen to predict these entries
         (found._replace(constant_score=-1.055, weights=chosen), "mean log score -1 against -1.055"),
-        # and so was what the constant counts
-        (found._replace(constant_score=-1.053, weights={"chain 0": 0.5, "constant": 0.5}), "-1 against -1.053"),
     ]:
         (said,) = bad.complaints(200)
         assert said.startswith("nothing but the mean was found: gibbs predicts entries that were held out no better")
-        assert f"{how})" in said
+        assert f"({how})" in said
     equal = dict.fromkeys(chosen, 1.0 / 3.0)
     assert found._replace(explained=-0.01, explained_error=0.05).complaints(200) == []  # by chance
     assert found._replace(constant_score=-1.055, weights=equal).complaints(200) == []
