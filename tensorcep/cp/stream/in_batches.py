@@ -43,14 +43,14 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
         That of the last batch, with the posterior of all rows.
     """
     problem = work.problem
-    n = len(problem.entries.permutation)
+    n, coords = len(problem.entries.permutation), all_coords(problem.entries)
     first, *others = np.array_split(np.random.default_rng(n).permutation(n), -(-n // BATCH))
     one = run_plan(work._replace(problem=_some(problem, np.sort(first))))
     state, how = _begun(problem, one.posterior), {**work.how, "verbose": False, "bold": bold}
     for places in others:
         batch = batch_of(
             state,
-            all_coords(problem.entries)[places].astype(np.int64),
+            coords[places].astype(np.int64),
             problem.entries.y.ravel()[places],
             problem.likelihood,
             keep=1.0,

@@ -13,6 +13,7 @@ from scipy.stats import bernoulli, nbinom, poisson
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
+from tensorcep.cp.estimators import beginning
 from tensorcep.cp.stream.standing import Predicted, Standing
 from tensorcep.likelihoods import get_likelihood
 
@@ -65,6 +66,26 @@ def test_positive_rows_stand_for_values_above_the_least():
     assert (model.prior_, model.level_) == ("fixed", y[:60].min())
     named = tc.CPRegressor(8, prior="fixed", lower_limit=None, random_state=0).partial_fit(X[:60], y[:60])
     assert named.level_ == 0.0
+
+
+@quiet
+def test_a_fit_that_goes_astray_after_its_trial_gives_way_to_the_other(monkeypatch):
+    (X, y), _ = signed()
+    plain = tc.CPRegressor(2, random_state=0).partial_fit(X[:900], y[:900])
+    assert plain.prior_ == "learned"
+    run = beginning._run
+
+    def astray(model, work, way):
+        found = run(model, work, way)
+        whole = len(work.problem.entries.permutation) == 900
+        if way.prior == "fixed" or not whole:
+            return found
+        return found._replace(posterior=found.posterior._replace(eta=-found.posterior.eta))  # three modes: -f
+
+    monkeypatch.setattr(beginning, "_run", astray)
+    model = tc.CPRegressor(2, random_state=0).partial_fit(X[:900], y[:900])
+    assert model.prior_ == "fixed"
+    assert rmse(model, X[:900], y[:900]) < 1.05 * y[:900].std()
 
 
 @quiet
