@@ -122,7 +122,7 @@ def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tu
         plan = _plan(_as(model, one.way), entries, source, beside, prior=one.way.prior)
         run = _run(model, plan.work, one.way)
         # a fit that is worse at what it was given than the other way was before has gone astray
-        if other is None or _predicted(model, plan, run, left_out).score.mean() >= other.score:
+        if other is None or run.stopped or _predicted(model, plan, run, left_out).score.mean() >= other.score:
             break
     return one, plan, run
 
