@@ -3,7 +3,8 @@
 The same entries are fitted in every problem from the same start, of very many a part; those left out are a fifth, of
 few entries each fifth in turn. The problem that predicts them best by the mean log score is taken if it beats the first
 by more than chance: two standard errors of the difference. A problem that after some fits is behind the best one by far
-more is not fitted to the others.
+more is not fitted to the others. One whose means are far off is not taken whatever its scores: the logarithm of values
+between two bounds says well how small ones differ, and predicts some large ones ten times too high.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorcep.cp.choice import best_by_score
 from tensorcep.cp.extents import some_entries
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.predict import observed_logpdf
+from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 
@@ -32,6 +33,8 @@ FOLDS, ENOUGH, FEWEST, MOST = 5, 4000, 100, 100_000
 MOST_WORSE = 10.0
 # A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
 BEHIND, FITS = 4.0, 2
+# A problem is given up when the mean square of its errors is so many times that of the first.
+MOST_OFF = 2.0
 
 
 def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Settings, **how: Any) -> int:
@@ -56,19 +59,24 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
         part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
         problems = [one._replace(entries=some_entries(one, part)) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
-    for fit, place in enumerate(_folds(problems[0]), 1):
+    squares = np.zeros(len(problems))
+    folds = _folds(problems[0])
+    for fit, place in enumerate(folds, 1):
         new = np.full((len(problems), len(place)), -np.inf)
         for i in left:
             found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
             new[i] = _scores(found, problems[i], place)
+            squares[i] += _square(found, problems[i], place)
         scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
+        if fit >= FITS or fit == len(folds):
+            left = left[~(squares[left] > MOST_OFF * squares[0])] if left[0] == 0 else left
         if fit >= FITS:
             left = left[~far_behind(scores[left])]
         if len(left) == 1:
             return int(left[0])
     if not scores.size:
         return 0
-    return best_by_score(scores) if left[0] == 0 else int(left[np.argmax(scores[left].mean(axis=1))])
+    return int(left[best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
 
 
 def far_behind(scores: np.ndarray) -> np.ndarray:
@@ -100,3 +108,13 @@ def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray
     with np.errstate(all="ignore"):
         score = observed_logpdf(problem.likelihood, found.components(), rows, y) + problem.likelihood.log_slopes(y)
     return np.where(np.isfinite(score), score, -np.inf)
+
+
+def _square(found: Posterior, problem: Problem, place: np.ndarray) -> float:
+    """The sum of squares of what the means of the observations at these places are off."""
+    rows, z = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
+    likelihood, known = problem.likelihood, np.zeros(len(place))
+    with np.errstate(all="ignore"):
+        mean = observed_moments(likelihood, found.components(), rows)[0]
+        off = mean - likelihood.quantile(0.5, z, known, known + np.inf)  # the observation, of which z may be a power
+        return float(np.nan_to_num(off * off, nan=np.inf).sum())

@@ -28,7 +28,7 @@ TERMS = 10
 SERIES_BELOW = 1.0
 TINY = 1e-150
 # Tables of CRT up to here are drawn one by one; the longest step beyond, in logs; and as many as are drawn together.
-ONE_BY_ONE, FURTHEST, MANY = 512, 600.0, 1e4
+ONE_BY_ONE, FURTHEST, MANY = 512, 600.0, 100.0
 PI = math.pi
 SQRT_HALF = math.sqrt(0.5)
 # The probabilities of `_right_share` at so many z in every unit, below MOST_KNOWN. Lines between them are nearer to it

@@ -27,6 +27,7 @@ def chosen(rng, monkeypatch, gains, spread):
         return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place))
 
     monkeypatch.setattr(left_out, "_scores", scored)
+    monkeypatch.setattr(left_out, "_square", lambda *_: 1.0)
     return best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1), fits
 
 

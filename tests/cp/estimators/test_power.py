@@ -81,6 +81,21 @@ def test_by_default_other_values_are_fitted_as_they_are(change):
     np.testing.assert_array_equal(own.predict(X), model(power=1.0, max_iter=10, **how).fit(X, y).predict(X))
 
 
+def test_logarithms_whose_means_are_far_off_are_not_taken(rng):
+    """Shares of 100 look log-normal where most are small; a row whose shares are all large then has means of 1,000."""
+    u, v = rng.standard_normal((70, 2)), rng.standard_normal((50, 2))
+    X = np.argwhere(rng.random((70, 50)) < 0.4)
+    f = 1.5 * (u[X[:, 0]] * v[X[:, 1]]).sum(axis=1) - 2.0 + 0.3 * rng.standard_normal(len(X))
+    y = 100.0 / (1.0 + np.exp(-f))
+    new = rng.random(len(y)) < 0.3
+    assert max(powers.gain_of(p, y) for p in (0.5, 0.0)) > powers.LEAST_GAIN  # so that they are tried
+    found = model(power=None, random_state=1).fit(X[~new], y[~new])
+    assert found.power_ > 0.0
+    assert rmse(y[new], found.predict(X[new])) < 0.6 * y[new].std()
+    logs = model(power=0.0, random_state=1).fit(X[~new], y[~new])
+    assert rmse(y[new], logs.predict(X[new])) > 1.1 * y[new].std()
+
+
 @pytest.mark.parametrize("sd", [0.3, 0.8, 1.2])
 def test_gain_of_a_logarithm_is_that_of_log_normal_values(rng, sd):
     y = np.exp(sd * rng.standard_normal(400_000) - 3.0)
