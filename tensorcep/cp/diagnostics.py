@@ -183,9 +183,12 @@ class Diagnostics(NamedTuple):
     def _complaint_of_score(self) -> str:
         if self.score is None or self.constant_score is None or self.gain_error is None:
             return ""
-        # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it
+        # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it; but one of
+        # less than a nat for all of them is what a constant may gain by another spread
         tried = self.n_held_out and not self.n_chains and not self.weights
-        needed = min(self.gain_error, LEAST_GAIN) if tried else self.gain_error + self._gain_by_choice()
+        needed = self.gain_error + self._gain_by_choice()
+        if tried:
+            needed = min(max(self.gain_error, 1.0 / self.n_held_out), LEAST_GAIN)
         better, explained = self.score - self.constant_score >= needed, self.explained
         farther = explained is not None and explained + (self.explained_error or 0.0) <= 0.0
         if better and not farther and 1.0 - self.weights.get("constant", 0.0) > LEAST_FOUND:

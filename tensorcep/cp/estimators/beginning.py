@@ -40,7 +40,7 @@ PER_ELEMENT, MOST_KEPT = 20, 100_000
 # All are fitted again when there are so many times as many, and at the end; not within the last factor of the end.
 GROWTH, NEAR_END = 2.0, 2.0
 # Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
-HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 100
+HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 20
 # Of many entries so many are fitted to compare priors, and the prior then stays.
 SETTLED = 5000
 PRIORS = ("fixed", "learned")

@@ -9,9 +9,10 @@ from tensorcep.cp.problem import Problem
 from tensorcep.cp.stored import pieces
 
 # A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
-# its value. More than the last number say no more about a handful of chains.
-HELD_FRACTION, MOST_OF_SMALL, MOST_HELD = 0.1, 0.2, 50_000
-FEWEST_FOR_NOISE, FEWEST_HELD = 50, 10
+# its value. More than the last number say no more about a handful of chains. Of few entries up to a third, to have 10
+# that tell what was found from a constant: without them few entries are overfitted, and nothing says so.
+HELD_FRACTION, MOST_OF_SMALL, MOST_OF_FEW, MOST_HELD = 0.1, 0.2, 1.0 / 3.0, 50_000
+FEWEST_FOR_NOISE, FEWEST_TO_TELL, FEWEST_HELD = 50, 10, 4
 ROUNDING = 1e-6  # of a share of a number that should be whole
 # From so many entries on those that are left out are drawn by themselves, and not the first of all in any order.
 MANY = 500_000
@@ -37,6 +38,7 @@ def held_places(problem: Problem) -> np.ndarray:
 def _sizes(counts: list[int]) -> list[int]:
     """How many entries of each part to leave out, of parts of so many."""
     share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, min(counts, default=0)), MOST_OF_SMALL))
+    share = max(share, min(FEWEST_TO_TELL / max(1, sum(counts)), MOST_OF_FEW))
     share = min(share, MOST_HELD / max(1, sum(counts)))
     return [int(share * count + ROUNDING) for count in counts]
 

@@ -252,10 +252,10 @@ def test_a_bare_estimator_recovers_effects_and_products():
 def test_streams_are_learned_by_cep_and_keep_what_they_began_with_but_the_prior(name, tmp_path):
     X, y = entries(name)
     model = CLASSES[name](method=tc.CEP(anneal=0), tol=0.5, shape=SHAPE, random_state=0)
-    model.partial_fit(X[:90], y[:90])
+    model.partial_fit(X[:19], y[:19])
     began = [getattr(model, item) for item in FITTED]
     assert began == ["cep", 8, "fixed", {"main": 0, "pair": 0, "cp": 8}, 200]
-    model.partial_fit(X[90:], y[90:])  # by now there are enough entries to choose the prior by
+    model.partial_fit(X[19:], y[19:])  # by now there are enough entries to choose the prior by
     assert model.prior_ in ("fixed", "learned")
     assert [getattr(model, item) for item in FITTED if item != "prior_"] == [*began[:2], *began[3:]]
     chose = [getattr(model, item) for item in FITTED]

@@ -140,6 +140,14 @@ def test_complaints_begin_where_something_matters(change, sentence):
     assert [text[: len(sentence)] for text in found] == ([sentence] if sentence else [])
 
 
+def test_a_gain_of_less_than_a_nat_for_all_entries_left_out_is_none_however_sure():
+    tried = Diagnostics("cep", 90, True, {}, score=-1.3, constant_score=-1.3005, gain_error=2e-4, n_held_out=300)
+    (said,) = tried.complaints(200)
+    assert said.startswith("nothing but the mean was found: cep")
+    assert tried._replace(constant_score=-1.304).complaints(200) == []
+    assert tried._replace(n_held_out=30_000).complaints(200) == []
+
+
 def test_complaints_of_predictions_that_are_no_better_than_a_constant():
     found = HEALTHY._replace(score=-1.0, constant_score=-1.2, gain_error=0.05, n_held_out=200, explained=0.3)
     assert found.complaints(200) == []

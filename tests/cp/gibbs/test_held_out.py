@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from helpers.held import held_of
 from helpers.problems import build, cells, settings_of
+from sklearn.exceptions import ConvergenceWarning
 
+from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
@@ -232,11 +234,21 @@ def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
 
 
 @pytest.mark.parametrize(
-    ("n", "given"), [(49, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled", "weights": "equal"})]
+    ("n", "given"), [(11, {}), (600, {"burn_in": 0}), (600, {"noise": "sampled", "weights": "equal"})]
 )
 def test_few_entries_or_no_burn_in_leave_nothing_out(rng, n, given):
     coords, _, y = data(rng, n)
     assert sample(coords, y, 2, 2, **given).state.held is None
+
+
+@pytest.mark.parametrize("n", [16, 40])
+def test_few_values_of_noise_are_predicted_by_their_mean_and_it_is_said(n):
+    rng = np.random.default_rng(n)
+    X = rng.permutation(np.argwhere(np.ones((8, 7, 6))))[:n]
+    y = 5.0 + rng.standard_normal(n)
+    with pytest.warns(ConvergenceWarning, match="nothing but the mean was found"):
+        found = CPRegressor(random_state=0).fit(X, y)
+    assert np.abs(found.predict(X) - y.mean()).max() < 0.3
 
 
 def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):

@@ -196,7 +196,7 @@ def test_samplers_without_entries_draw_from_the_prior(rng, method, likelihood, K
 
 def test_samplers_keep_what_the_settings_say(rng):
     _, _, p = problem(rng, 3, 2, 30)
-    result = sample(p, "gibbs", 20, burn_in=8, thin=3, n_chains=3).posterior
+    result = sample(p, "gibbs", 20, burn_in=8, thin=3, n_chains=3, noise="sampled", weights="equal").posterior
     assert result.rows.shape == (3, 4, 15, 2)
     assert result.theta.shape == (3, 4, 1)
     assert result.theta_mode is None
