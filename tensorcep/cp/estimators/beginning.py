@@ -4,14 +4,14 @@ What the first posterior of a stream gets wrong later batches hardly mend, and a
 the factors. So entries are kept until there are enough, and a few times on the way all of them are fitted anew, as
 `fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
-Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`).
+Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
+neither finds anything, as products of five modes are hard to find, many quick starts are tried, too.
 A stream that forgets chooses with its first batch, and keeps none.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
+from tensorcep.cp.diagnostics import LEAST_EXPLAINED
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, with_power
@@ -44,8 +45,8 @@ HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 20
 # Of many entries so many are fitted to compare priors, and the prior then stays.
 SETTLED = 5000
 PRIORS = ("fixed", "learned")
-# The log score of a fit that went astray.
-LEAST = -1e100
+# The log score of a fit that went astray, and what the score of one that did not may lose.
+LEAST, LEAST_LOSS = -1e100, 0.1
 UNKNOWN = Standing()
 # How much each entry counts, and its extent.
 Beside = tuple[np.ndarray | None, ...]
@@ -53,10 +54,11 @@ PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials
 
 
 class Way(NamedTuple):
-    """A prior, and whether entries are learned with it batch by batch in place of together."""
+    """A prior, whether entries are learned with it batch by batch in place of together, and from many quick starts."""
 
     prior: str
     in_batches: bool = False
+    tries: bool = False
 
 
 class Begun(NamedTuple):
@@ -118,11 +120,17 @@ def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tu
     tried, left_out = _tried(model, entries, source, beside, SETTLED)
     if tried[0].way.in_batches and len(entries[1]) > SETTLED:  # more are likelier to be learned better together
         tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
-    for one, other in itertools.zip_longest(tried, tried[1:]):
-        plan = _plan(_as(model, one.way), entries, source, beside, prior=one.way.prior)
+    ways = [(one, tried[i + 1].score if i + 1 < len(tried) else LEAST) for i, one in enumerate(tried)]
+    if not tried[0].way.in_batches and not tried[0].way.tries:  # what a trial found may be missed from the same start
+        ways.insert(1, (tried[0]._replace(way=Way("learned", tries=True)), ways[0][1]))
+    for one, other in ways:
+        plan = _plan(_as(model, one.way), entries, source, beside, one.way.tries, prior=one.way.prior)
         run = _run(model, plan.work, one.way)
-        # a fit that is worse at what it was given than the other way was before has gone astray
-        if other is None or run.stopped or _predicted(model, plan, run, left_out).score.mean() >= other.score:
+        if run.stopped:
+            break
+        # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
+        found = _predicted(model, plan, run, left_out).score.mean()
+        if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
 
@@ -134,7 +142,7 @@ def _run(model: BaseCP, work: Plan, way: Way) -> Run:
     return run_in_batches(work, may_be_bold(settings_for(model.method, work.method.name)))
 
 
-def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: Any) -> FitPlan:
+def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, tries: bool = False, **how: Any) -> FitPlan:
     """The plan of a joint fit of a stream's entries, with how much they count and their extents.
 
     Raises
@@ -143,7 +151,8 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, **how: A
         If a parameter, a value or a weight is not allowed.
     """
     power, extent = beside
-    plan = _without_tries(plan_fit(model, entries, source, streaming=True, extent=extent, **how))
+    plan = plan_fit(model, entries, source, streaming=True, extent=extent, **how)
+    plan = plan if tries else _without_tries(plan)
     if model.revisit and extent is not None:
         fail_value(PLAIN_REVISITED)
     if power is None:
@@ -225,17 +234,22 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
     extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    left_out, found = (coords[held], values[held], extents[1]), []
-    for way in _ways(model, len(used)):
+    left_out: _LeftOut = (coords[held], values[held], extents[1])
+
+    def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = _plan(_as(model, way), some, source, apart, prior=way.prior)
+            plan = _plan(_as(model, way), some, source, apart, way.tries, prior=way.prior)
             run = _run(model, plan.work._replace(callbacks=(), verbose=False), way)
             predicted = _predicted(model, plan, run, left_out)
         likelihood = plan.work.problem.likelihood
         standing = Standing().after(likelihood, values[used], extent=extents[0])
         standing = standing.after(likelihood, values[held], predicted, extents[1])
-        found.append(_Tried(way, standing, float(predicted.score.mean())))
+        return _Tried(way, standing, float(predicted.score.mean()))
+
+    found = [trial(way) for way in _ways(model, len(used))]
+    if all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found):
+        found.append(trial(Way("learned", tries=True)))
     return sorted(found, key=lambda one: -one.score), left_out
 
 

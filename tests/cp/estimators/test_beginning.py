@@ -84,6 +84,17 @@ def test_few_entries_of_noise_are_mostly_not_taken_for_more():
 
 
 @quiet
+def test_products_of_five_modes_are_found():
+    """From one start CEP ends at the mean."""
+    shape = (12, 10, 8, 7, 6)
+    s = tc.simulate_cp(shape, 3, 2800, noise_precision=4.0, prior_mean=0.0, prior_sd=1.0, random_state=3)
+    X, y = s.tensor.coords, s.tensor.values
+    new = np.random.default_rng(0).random(len(y)) < 0.2
+    model = tc.CPRegressor(random_state=0).partial_fit(X[~new], y[~new])
+    assert rmse(model, X[new], y[new]) < 0.65
+
+
+@quiet
 def test_a_fit_that_goes_astray_after_its_trial_gives_way_to_the_other(monkeypatch):
     (X, y), _ = signed()
     plain = tc.CPRegressor(2, random_state=0).partial_fit(X[:900], y[:900])
