@@ -63,9 +63,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     power : float from 0 to 1, "auto" or None, default=None
         The power of y that is Gaussian about the latent value (Box and Cox 1964), 0 for its logarithm: for positive
         values whose noise grows with their level. Predictions, intervals and log scores are those of y. "auto": 1, 1/2
-        or 0, as predicts entries left out best by two standard errors. None: as "auto", but 1 at once unless all values
-        are positive and their root or logarithm is nearer normal by a quarter of a nat each (log-normal values whose
-        logarithms have a standard deviation of 0.58). But for 1, `fit` alone, one noise and no limit.
+        or 0, as predicts entries left out best by two standard errors, if the mean square of its errors is not twice
+        that of 1. None: as "auto", but 1 at once unless all values are positive and their root or logarithm is nearer
+        normal by a quarter of a nat each (log-normal values whose logarithms have a standard deviation of 0.58). But
+        for 1, `fit` alone, one noise and no limit.
     fit_intercept : bool or "auto", default="auto"
         Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
         it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
