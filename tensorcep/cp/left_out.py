@@ -33,7 +33,8 @@ FOLDS, ENOUGH, FEWEST, MOST = 5, 4000, 100, 100_000
 MOST_WORSE = 10.0
 # A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
 BEHIND, FITS = 4.0, 2
-# A problem is given up when the mean square of its errors is so many times that of the first.
+# A problem is given up when the mean square of its errors is so many times that of the first in every part, of two at
+# least: of values with long tails a single one may be so far off.
 MOST_OFF = 2.0
 
 
@@ -59,17 +60,19 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
         part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
         problems = [one._replace(entries=some_entries(one, part)) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
-    squares = np.zeros(len(problems))
+    squares: list[np.ndarray] = []
     folds = _folds(problems[0])
     for fit, place in enumerate(folds, 1):
         new = np.full((len(problems), len(place)), -np.inf)
+        off = np.full(new.shape, np.inf)
         for i in left:
             found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
             new[i] = _scores(found, problems[i], place)
-            squares[i] += _square(found, problems[i], place)
+            off[i] = _squares(found, problems[i], place)
         scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
-        if fit >= FITS or fit == len(folds):
-            left = left[~(squares[left] > MOST_OFF * squares[0])] if left[0] == 0 else left
+        squares += [part.sum(axis=1) for part in np.array_split(off, FITS if len(folds) < FITS else 1, axis=1)]
+        if len(squares) >= FITS and left[0] == 0:
+            left = left[~far_off(np.stack(squares, axis=1))[left]]
         if fit >= FITS:
             left = left[~far_behind(scores[left])]
         if len(left) == 1:
@@ -84,6 +87,11 @@ def far_behind(scores: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         loss = scores[np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf))] - scores
         return np.asarray(loss.mean(axis=1) > BEHIND * loss.std(axis=1) / np.sqrt(scores.shape[1]))
+
+
+def far_off(squares: np.ndarray) -> np.ndarray:
+    """Which of the sums of squared errors (m, k) of k parts are far above the first one's in all of them."""
+    return np.asarray((squares > MOST_OFF * squares[0]).all(axis=1))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:
@@ -110,11 +118,11 @@ def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray
     return np.where(np.isfinite(score), score, -np.inf)
 
 
-def _square(found: Posterior, problem: Problem, place: np.ndarray) -> float:
-    """The sum of squares of what the means of the observations at these places are off."""
+def _squares(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
+    """The squares of what the means of the observations at these places are off."""
     rows, z = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
     likelihood, known = problem.likelihood, np.zeros(len(place))
     with np.errstate(all="ignore"):
         mean = observed_moments(likelihood, found.components(), rows)[0]
         off = mean - likelihood.quantile(0.5, z, known, known + np.inf)  # the observation, of which z may be a power
-        return float(np.nan_to_num(off * off, nan=np.inf).sum())
+        return np.asarray(np.nan_to_num(off * off, nan=np.inf))

@@ -7,7 +7,7 @@ import pytest
 from helpers.problems import problem
 
 from tensorcep.cp import left_out
-from tensorcep.cp.left_out import FITS, FOLDS, best_problem, far_behind
+from tensorcep.cp.left_out import FITS, FOLDS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.names import SETTINGS
 
@@ -27,7 +27,7 @@ def chosen(rng, monkeypatch, gains, spread):
         return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place))
 
     monkeypatch.setattr(left_out, "_scores", scored)
-    monkeypatch.setattr(left_out, "_square", lambda *_: 1.0)
+    monkeypatch.setattr(left_out, "_squares", lambda *given: np.ones(len(given[-1])))
     return best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1), fits
 
 
@@ -49,6 +49,24 @@ def test_far_behind_is_told_from_noise_of_the_difference_not_of_the_scores(rng):
     hard = 5.0 * rng.standard_normal(400)
     near, far = hard - 0.01 + 0.1 * rng.standard_normal(400), hard - 0.05 + 0.1 * rng.standard_normal(400)
     np.testing.assert_array_equal(far_behind(np.stack([hard, near, far])), [False, False, True])
+
+
+def test_far_off_is_what_is_so_in_every_part():
+    squares = np.array([[4.0, 6.0], [9.0, 14.0], [400.0, 5.0], [1.0, 7.0]])
+    np.testing.assert_array_equal(far_off(squares), [False, True, False, False])
+
+
+@pytest.mark.parametrize("n_folds", [1, 5])
+def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, monkeypatch, n_folds):
+    monkeypatch.setattr(left_out, "ENOUGH", n_folds * N // FOLDS)
+    problems = [problem(rng, n=N, shape=SHAPE)[-1] for _ in range(2)]
+    first = problems[0].entries
+    monkeypatch.setattr(left_out, "_scores", lambda _, of, place: np.full(len(place), float(of.entries is not first)))
+    for off, best in [(1.0, 1), (3.0, 0)]:
+        monkeypatch.setattr(
+            left_out, "_squares", lambda _, of, place, off=off: np.where(of.entries is first, 1.0, off) + 0.0 * place
+        )
+        assert best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1) == best
 
 
 def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
