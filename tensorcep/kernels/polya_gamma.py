@@ -27,7 +27,8 @@ TERMS = 10
 # From here on to 1 the variance comes from a series, as its closed form cancels.
 SERIES_BELOW = 1.0
 TINY = 1e-150
-# Tables of CRT up to here are drawn one by one; the longest step beyond, in logs; and as many as are drawn together.
+# Tables of CRT up to here are drawn one by one; the longest step beyond, in logs; and as many as are drawn together,
+# as normal ones: their skewness is a tenth, and what is made of them are sums over all entries.
 ONE_BY_ONE, FURTHEST, MANY = 512, 600.0, 100.0
 PI = math.pi
 SQRT_HALF = math.sqrt(0.5)

@@ -5,7 +5,7 @@ the factors. So entries are kept until there are enough, and a few times on the 
 `fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
 Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
-neither finds anything, as products of five modes are hard to find, many quick starts are tried, too.
+neither finds anything, many quick starts are tried, too: products of more than three modes are hard to find.
 A stream that forgets chooses with its first batch, and keeps none.
 """
 
@@ -121,7 +121,8 @@ def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tu
     if tried[0].way.in_batches and len(entries[1]) > SETTLED:  # more are likelier to be learned better together
         tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
     ways = [(one, tried[i + 1].score if i + 1 < len(tried) else LEAST) for i, one in enumerate(tried)]
-    if not tried[0].way.in_batches and not tried[0].way.tries:  # what a trial found may be missed from the same start
+    # what a trial found may be missed from the same start
+    if _may_need_tries(model, entries) and not tried[0].way.in_batches and not tried[0].way.tries:
         ways.insert(1, (tried[0]._replace(way=Way("learned", tries=True)), ways[0][1]))
     for one, other in ways:
         plan = _plan(_as(model, one.way), entries, source, beside, one.way.tries, prior=one.way.prior)
@@ -248,9 +249,18 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
         return _Tried(way, standing, float(predicted.score.mean()))
 
     found = [trial(way) for way in _ways(model, len(used))]
-    if all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found):
+    nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
+    if nothing and _may_need_tries(model, entries):
         found.append(trial(Way("learned", tries=True)))
     return sorted(found, key=lambda one: -one.score), left_out
+
+
+def _may_need_tries(model: BaseCP, entries: Entries) -> bool:
+    """Whether many quick starts may find what one does not: products of more than three modes.
+
+    Of three, no stream was found that gained by them; of labels there are none.
+    """
+    return len(entries[2]) > 3 and model._asked_likelihood().observes not in ("labels", "levels")
 
 
 def _ways(model: BaseCP, n: int) -> list[Way]:
