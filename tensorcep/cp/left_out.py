@@ -33,8 +33,8 @@ FOLDS, ENOUGH, FEWEST, MOST = 5, 4000, 100, 100_000
 MOST_WORSE = 10.0
 # A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
 BEHIND, FITS = 4.0, 2
-# A problem is given up when the mean square of its errors is so many times that of the first in every part, of two at
-# least: of values with long tails a single one may be so far off.
+# A problem is given up when the mean square of its errors is so many times that of the first, in geometric mean over
+# two parts at least: of values with long tails a single one may be far off.
 MOST_OFF = 2.0
 
 
@@ -90,8 +90,9 @@ def far_behind(scores: np.ndarray) -> np.ndarray:
 
 
 def far_off(squares: np.ndarray) -> np.ndarray:
-    """Which of the sums of squared errors (m, k) of k parts are far above the first one's in all of them."""
-    return np.asarray((squares > MOST_OFF * squares[0]).all(axis=1))
+    """Which of the sums of squared errors (m, k) of k parts are far above the first one's."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(MOST_OFF))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:

@@ -51,9 +51,10 @@ def test_far_behind_is_told_from_noise_of_the_difference_not_of_the_scores(rng):
     np.testing.assert_array_equal(far_behind(np.stack([hard, near, far])), [False, False, True])
 
 
-def test_far_off_is_what_is_so_in_every_part():
-    squares = np.array([[4.0, 6.0], [9.0, 14.0], [400.0, 5.0], [1.0, 7.0]])
-    np.testing.assert_array_equal(far_off(squares), [False, True, False, False])
+def test_far_off_is_what_is_so_in_more_than_one_part():
+    squares = np.array([[4.0, 6.0], [9.0, 14.0], [160.0, 0.4], [5.0, 90.0], [np.inf, np.inf]])
+    np.testing.assert_array_equal(far_off(squares), [False, True, False, True, True])
+    np.testing.assert_array_equal(far_off(squares[::-1]), [False] * 5)  # nothing is farther off than what is lost
 
 
 @pytest.mark.parametrize("n_folds", [1, 5])

@@ -18,6 +18,8 @@ MAKERS: dict[str, Callable[[TensorSpec, int], Problem]] = {
 }
 FACTORS = {"zero": False, "positive": True}
 PUBLISHED_SHAPES = ((300, 200, 100), (500, 300, 200))
+FEW: dict[str, Any] = {"n": 40, "shape": (14, 12, 10)}
+FIVE_MODES: dict[str, Any] = {"order": 5, "shape": (12, 10, 8, 7, 6)}
 
 
 def drawn(observed: str, name: str, size: str = "small", model: str = "cp", **spec: Any) -> Cell:
@@ -82,6 +84,10 @@ def other_values() -> list[Cell]:
             for shape in PUBLISHED_SHAPES
         ),
         drawn("values", "thousands-of-rows", "large", n=50_000, shape=(30_000, 2_000, 20)),
+        drawn("values", "percentages", "large", percent=True, order=2, rank=2, noise=0.2, shape=(80, 60)),
+        drawn("values", "order-5", "large", **FIVE_MODES),
+        drawn("values", "entries-40-zero", "large", **FEW),
+        drawn("values", "entries-40-main-1.0", "large", main=1.0, **FEW),
         drawn("values", "entries-1000000-zero", "large", n=1_000_000, per_row=1000.0, rank=8),
         drawn("values", "entries-1000000-positive", "large", n=1_000_000, per_row=1000.0, rank=8, positive=True),
     ]
@@ -100,6 +106,7 @@ def labels() -> list[Cell]:
         *(drawn("labels", f"sampled-zeros-order-{order}", share=0.01, sampled=True, order=order) for order in (2, 3)),
         *(drawn("labels", f"rank-{rank}-entries-5000", "large", rank=rank, n=5000) for rank in (1, 8, 15)),
         drawn("labels", "entries-300", "smoke", n=300),
+        drawn("labels", "entries-40", "large", **FEW),
         drawn("labels", "positive", positive=True),
         drawn("labels", "main-1.0", main=1.0),
         drawn("labels", "per-row-5", "large", per_row=5.0),
@@ -124,6 +131,8 @@ def counts() -> list[Cell]:
     return [
         *cells,
         drawn("counts", "entries-300", "smoke", n=300),
+        drawn("counts", "entries-40", "large", **FEW),
+        drawn("counts", "mean-100000-overdispersed", "large", count=1e5, dispersion=20.0),
         drawn("counts", "order-2", order=2),
         drawn("counts", "order-4", "large", order=4),
         drawn("counts", "rank-8", "large", rank=8, n=5000),
@@ -145,6 +154,9 @@ def streams() -> list[Cell]:
             drawn("values", name, sizes.get(name, "small"), "stream", **{"n": 5000, **spec})
             for name, spec in {**shapes, **more}.items()
         ),
+        drawn("values", "order-5", "large", "stream", **FIVE_MODES),
+        drawn("values", "entries-40-zero", "large", "stream", **FEW),
+        drawn("counts", "entries-40", "large", "stream", **FEW),
         drawn("values", "rank-8-300x200x100", "large", "stream", n=100_000, rank=8, shape=PUBLISHED_SHAPES[0]),
         drawn("labels", "ones-0.5", "small", "stream", n=5000),
         drawn("labels", "ones-0.01", "small", "stream", n=5000, share=0.01),

@@ -14,6 +14,9 @@ from tensorcep import SparseTensor
 LEAST_TEST, MOST_TEST = 1000, 5000
 LABEL_SD, COUNT_SD = 2.0, 0.7  # of the latent value of labels (log odds) and counts (log rates)
 FULLEST = 0.8  # share of all cells that may be drawn
+# The mean over normal noise is this weighted sum.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class TensorSpec:
         Share of the values piled up at the least one.
     logs : float
         Values are e to the power of so many times what they else are; 0: they are not.
+    percent : bool
+        Values are 100 times the logistic function of 1.5 times what they else are, less 2: most small, none above 100.
     zipf : bool
         Row i of a mode is drawn in proportion to 1 / (i + 1).
     share : float
@@ -75,6 +80,7 @@ class TensorSpec:
     outliers: float = 0.0
     floor: float = 0.0
     logs: float = 0.0
+    percent: bool = False
     zipf: bool = False
     share: float = 0.5
     sampled: bool = False
@@ -158,7 +164,13 @@ def values(spec: TensorSpec, seed: int) -> Problem:
         f = limit + spec.noise * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
     if spec.logs > 0.0:
         y, f = np.exp(spec.logs * y), np.exp(spec.logs * f + 0.5 * (spec.logs * spec.noise) ** 2)
+    if spec.percent:
+        y, f = _percent(y), sum(w * _percent(f + spec.noise * z) for z, w in zip(NODES, WEIGHTS, strict=True))
     return split(spec, coords, y, f)
+
+
+def _percent(y: np.ndarray) -> np.ndarray:
+    return np.asarray(100.0 * expit(1.5 * y - 2.0))
 
 
 def labels(spec: TensorSpec, seed: int) -> Problem:
