@@ -37,7 +37,7 @@ def test_gauntlet_has_the_grid_that_was_asked_for():
     assert {cell.model for cell in GRID.values()} == {"cp", "stream", "pca", "fa", "gfa", "cmf"}
     assert {cell.observed for cell in GRID.values() if cell.model == "stream"} == {"values", "labels", "counts"}
     specs = [cell.make.args[0] for cell in SIMULATED]
-    assert {spec.order for spec in specs} == {2, 3, 4}
+    assert {spec.order for spec in specs} == {2, 3, 4, 5}
     assert {1, 3, 8, 15} <= {spec.rank for spec in specs}
     assert {0.1, 0.5, 2.0} <= {spec.noise for spec in specs}
     assert {5.0, 20.0, 100.0} <= {spec.per_row for spec in specs}

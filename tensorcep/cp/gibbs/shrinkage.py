@@ -31,6 +31,7 @@ from tensorcep.core.chance import beyond_chance
 from tensorcep.core.packing import offsets
 from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
+from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import CONSTANT, CONSTANT_OF_LABELS, evidence_of_shares, mean_share
@@ -68,7 +69,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     if likelihood.observes == "labels" or likelihood.censored or is_of_rates(likelihood):
         law = _law_of_others(held, problem)
         return held if law is None else _beside_law(held, law, problem)
-    law = ConstantLaw(0.0, 1.0 / max(float(np.mean(held.y**2)), np.finfo(float).tiny))
+    law = ConstantLaw(0.0, 1.0 / max(_square_about_constant(held, problem), np.finfo(float).tiny))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
     if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
         prior = problem.noise_prior.a, problem.noise_prior.b
@@ -76,6 +77,12 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
     return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), _slope(held.y, held.mean_of_all), nothing, law)
+
+
+def _square_about_constant(held: HeldOut, problem: Problem) -> float:
+    """The mean square of real values: of those left out, or of all where these are too few to tell it."""
+    y = held.y if len(held.y) >= FEWEST_FOR_NOISE else problem.entries.y.ravel()[: len(problem.entries.permutation)]
+    return float(np.mean(y**2))
 
 
 def _doubting(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:

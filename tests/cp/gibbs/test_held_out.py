@@ -251,6 +251,18 @@ def test_few_values_of_noise_are_predicted_by_their_mean_and_it_is_said(n):
     assert np.abs(found.predict(X) - y.mean()).max() < 0.3
 
 
+def test_intervals_of_few_values_predicted_by_their_mean_are_as_wide_as_all_of_them_tell():
+    """The ten that are left out may be much nearer to each other, or farther."""
+    ratios = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.permutation(np.argwhere(np.ones((8, 7, 6))))[:40], rng.standard_normal(40)
+        with pytest.warns(ConvergenceWarning, match="nothing but the mean was found"):
+            found = CPRegressor(random_state=0).fit(X, y)
+        ratios.append(found.predict(X[:5], return_std=True)[1] / y.std())
+    assert 0.9 < np.min(ratios) < np.max(ratios) < 1.2
+
+
 def test_noise_from_entries_left_out_has_the_same_bits_on_two_threads(rng):
     coords, _, y = data(rng)
     one, two = (sample(coords, y, 3, 6, threads, n_chains=2).posterior for threads in (1, 2))
