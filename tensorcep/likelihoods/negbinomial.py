@@ -73,6 +73,7 @@ def _mode(y, r, m, v):
     """Return where the log of the tilted density, which is concave, is largest: Newton kept inside a bracket."""
     low, high = m - r * v, m + y * v
     f = min(max(m, low), high)
+    before = 2.0 * (high - low)
     for _ in range(MAX_NEWTON):
         p, q, _ = logistic(f)
         slope = y * q - r * p - (f - m) / v
@@ -83,7 +84,10 @@ def _mode(y, r, m, v):
         step = slope / ((y + r) * p * q + 1.0 / v)
         new = f + step
         close = abs(step) <= 1e-7 * math.sqrt(v)  # a step that is lost in rounding ends at the bracket itself
-        f = new if close or low < new < high else 0.5 * (low + high)
+        # steps that do not shrink may go back and forth between the flat ends of the logistic function
+        newton = close or (low < new < high and abs(step) < 0.6 * before)
+        before = abs(step) if newton else high - low
+        f = new if newton else 0.5 * (low + high)
         if close or high - low <= 1e-12 * abs(f):
             break
     return f

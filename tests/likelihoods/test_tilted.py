@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.likelihood_cases import CASES
 from oracles import tilted as oracle
+from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
 from tensorcep.likelihoods import get_likelihood
@@ -227,3 +228,21 @@ def test_tilted_negbinomial_where_the_count_is_what_the_cavity_expects():
     for y, r in [(300.0, 2.0), (300.0, 80.0), (300.0, 1e4), (1e5, 2.0)]:
         points = [(y, np.log(y / r), v) for v in (1e-3, 0.05, 1.0, 5.0)]
         assert (worst_errors("negbinomial", points, theta=r) < 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "m", "v", "r"),
+    [
+        (478.0, -3.0680991879829436, 0.05617576511693446, 0.03733383645241194),
+        (17511.0, -2.7902666720790443, 0.0023822788928882965, 19.623101884807514),
+        (101008.0, -6.038154095503021, 0.00011861747576076015, 0.043586081346673015),
+        (4.0, 7.066404940477926, 0.005789062990461109, 2090.406873422883),
+    ],
+)
+def test_negbinomial_mass_where_plain_newton_steps_go_back_and_forth(y, m, v, r):
+    """Their ends are on either side of 0, where the logistic function is flat; the mass was infinite."""
+    f = np.linspace(m - r * v - 12.0 * np.sqrt(v), m + y * v + 12.0 * np.sqrt(v), 2_000_001)
+    log_w = y * f - (y + r) * np.logaddexp(0.0, f) - 0.5 * (f - m) ** 2 / v - 0.5 * np.log(2.0 * np.pi * v)
+    wanted = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0) + logsumexp(log_w) + np.log(f[1] - f[0])
+    found = get_likelihood("negbinomial").logpdf([y], [m], [v], [r])
+    np.testing.assert_allclose(found, [wanted], rtol=1e-9)
