@@ -104,7 +104,7 @@ def _scores(
         rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
     mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if told is None else told.score
     law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
-    mine = np.maximum(np.nan_to_num(mine, nan=LEAST_SCORE, neginf=LEAST_SCORE), LEAST_SCORE)
+    mine = np.fmax(mine, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     constant = law.logpdf(likelihood, y[place], own)
     if tails:
         constant = constant + gain_of_constant(told, law.f)
