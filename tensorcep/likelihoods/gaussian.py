@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from tensorcep.core.checks import check_fraction, check_values
 from tensorcep.core.jit import kernel
 from tensorcep.kernels.products import moments_over
+from tensorcep.kernels.roots import newton_or_middle
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, upper_tail
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
@@ -113,7 +114,8 @@ def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
         line = min(n, len(sd) - 1)
         widths, inverse = sd[line], inv_sd[line]
         low, high, now = _first_guess(q_normal, mean[n], widths)
-        narrowest = widths.min()
+        narrowest, before = widths.min(), 2.0 * (high - low)
+        close = QUANTILE_TOL * narrowest
         for _ in range(QUANTILE_STEPS):
             below, density, slope = _mixture_at(now, mean[n], inverse)
             excess = below - q
@@ -124,8 +126,8 @@ def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
             step = excess / density if density > 0.0 else np.inf
             bend = 1.0 - 0.5 * step * slope / density if density > 0.0 else 1.0
             step = step / bend if 0.5 < bend < 2.0 else step  # far from the quantile the bend misleads
-            now = now - step if low <= now - step <= high else 0.5 * (low + high)
-            if abs(step) <= QUANTILE_TOL * narrowest or high - low <= CLOSE * narrowest:
+            now, before = newton_or_middle(now, -step, low, high, before, close)
+            if abs(step) <= close or high - low <= CLOSE * narrowest:
                 break
         x[n] = now
 

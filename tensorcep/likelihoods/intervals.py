@@ -10,6 +10,7 @@ import math
 
 from tensorcep.core.jit import block_kernel, inlined, kernel
 from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
+from tensorcep.kernels.roots import newton_or_middle
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, log1p_unit, logistic, mills_excess
 from tensorcep.kernels.streams import interval_normal, start_stream
@@ -160,7 +161,7 @@ def logistic_loglik(y, f, theta, value, d1, d2):
 def _mode(a, b, m, v):
     """Return where the log of the tilted density, which is concave, is largest: log P has slopes between -1 and 1."""
     low, high = m - v, m + v
-    f = m
+    f, before, close = m, 4.0 * v, 1e-7 * math.sqrt(v)
     for _ in range(NEWTON):
         _, slope, curvature = logistic_between(a - f, b - f)
         slope -= (f - m) / v
@@ -169,10 +170,8 @@ def _mode(a, b, m, v):
         else:
             high = f
         step = slope / (curvature + 1.0 / v)
-        new = f + step
-        close = abs(step) <= 1e-7 * math.sqrt(v)
-        f = new if close or low < new < high else 0.5 * (low + high)
-        if close or high - low <= 1e-12 * (1.0 + abs(f)):
+        f, before = newton_or_middle(f, step, low, high, before, close)
+        if abs(step) <= close or high - low <= 1e-12 * (1.0 + abs(f)):
             break
     return f
 

@@ -21,6 +21,7 @@ from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.jit import block_kernel, kernel
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
+from tensorcep.kernels.roots import newton_or_middle
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, logistic
 from tensorcep.kernels.streams import start_stream
@@ -73,7 +74,7 @@ def _mode(y, r, m, v):
     """Return where the log of the tilted density, which is concave, is largest: Newton kept inside a bracket."""
     low, high = m - r * v, m + y * v
     f = min(max(m, low), high)
-    before = 2.0 * (high - low)
+    before, close = 2.0 * (high - low), 1e-7 * math.sqrt(v)
     for _ in range(MAX_NEWTON):
         p, q, _ = logistic(f)
         slope = y * q - r * p - (f - m) / v
@@ -82,13 +83,8 @@ def _mode(y, r, m, v):
         else:
             high = f
         step = slope / ((y + r) * p * q + 1.0 / v)
-        new = f + step
-        close = abs(step) <= 1e-7 * math.sqrt(v)  # a step that is lost in rounding ends at the bracket itself
-        # steps that do not shrink may go back and forth between the flat ends of the logistic function
-        newton = close or (low < new < high and abs(step) < 0.6 * before)
-        before = abs(step) if newton else high - low
-        f = new if newton else 0.5 * (low + high)
-        if close or high - low <= 1e-12 * abs(f):
+        f, before = newton_or_middle(f, step, low, high, before, close)
+        if abs(step) <= close or high - low <= 1e-12 * abs(f):
             break
     return f
 

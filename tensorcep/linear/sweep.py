@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import call_loglik, call_tilted, call_tilted2, kernel
+from tensorcep.kernels.roots import newton_or_middle
 from tensorcep.kernels.sites import cavity, damped, log_integral, site_from_tilted
 
 # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
@@ -126,15 +127,17 @@ def _add(first, last, chunk, rows, messages, sums):
 def laplace_modes(address, size, mode, work):
     """Write the modes s = m + v l'(s) of (likelihood x N(m, v)), with l' into work.alpha and -l'' into work.beta.
 
-    l' falls with s, so the mode lies between m and m + v l'(m): Newton's steps are kept inside a shrinking bracket.
+    l' falls with s, so the mode lies between m and m + v l'(m): Newton's steps are kept inside a shrinking bracket,
+    and cut where they go back and forth.
     """
     y, m, v, theta = work.y[:size], work.m[:size], work.v[:size], work.theta
     value, d1, d2 = work.logz[:size], work.alpha[:size], work.beta[:size]
-    low, high = work.alpha2, work.beta2
+    low, high, before = work.alpha2, work.beta2, work.rest
     call_loglik(address, y, m, theta, value, d1, d2)
     for j in range(size):
         bound = m[j] + v[j] * d1[j]
         low[j], high[j] = min(m[j], bound), max(m[j], bound)
+        before[j] = 2.0 * (high[j] - low[j])
         mode[j] = min(max(mode[j], low[j]), high[j])
     for _ in range(MAX_NEWTON):
         call_loglik(address, y, mode, theta, value, d1, d2)
@@ -145,8 +148,9 @@ def laplace_modes(address, size, mode, work):
                 high[j] = mode[j]
             else:
                 low[j] = mode[j]
-            new = mode[j] - excess / (1.0 - v[j] * d2[j])
-            new = new if low[j] <= new <= high[j] else 0.5 * (low[j] + high[j])
+            step = -excess / (1.0 - v[j] * d2[j])
+            close = NEWTON_TOL * (1.0 + abs(mode[j]))
+            new, before[j] = newton_or_middle(mode[j], step, low[j], high[j], before[j], close)
             worst = max(worst, abs(new - mode[j]) / (1.0 + abs(new)))
             mode[j] = new
         if worst < NEWTON_TOL:

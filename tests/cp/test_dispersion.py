@@ -163,6 +163,34 @@ def test_a_count_far_above_all_others_is_no_poisson_one_though_its_rows_could_ex
     assert model.log_score(coords[n:], y[n:])[5] > -150.0  # a Poisson count of the mean: -1100
 
 
+EVEN_COUNTS = {
+    "CPRegressor learns": lambda rng, mu: np.round(mu + 0.5 * rng.normal(size=len(mu)) * np.sqrt(mu)).clip(0.0),
+    "CPClassifier": lambda rng, mu: 1.0 * (rng.random(len(mu)) < np.minimum(mu / 6.0, 0.95)),
+    "if cells that are not given hold zeros": lambda rng, mu: np.where(mu < 6.0, 1.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("advice", EVEN_COUNTS)
+def test_counts_that_vary_less_than_poisson_ones_are_told_of(advice):
+    coords, _ = counts()
+    rng = np.random.default_rng(3)
+    mu = 5.0 * np.exp(sum(0.3 * rng.normal(size=n)[coords[:, k]] for k, n in enumerate(SHAPE)))
+    y = EVEN_COUNTS[advice](rng, mu)
+    model = tc.CPCountRegressor(1, interactions="main+cp", method="vmp", random_state=0)
+    with pytest.warns(UserWarning, match=rf"the counts vary less than Poisson ones.* too wide; .*{advice}"):
+        model.fit(coords[:N], y[:N])
+    low, high = model.predict_interval(coords[N:], 0.9).T
+    assert np.mean((low <= y[N:]) & (y[N:] <= high)) > 0.97
+
+
+@pytest.mark.parametrize("mean", [0.05, 1.0, 300.0])
+@pytest.mark.parametrize("n", [40, 400, N])
+def test_poisson_counts_are_not_said_to_vary_less(mean, n):
+    for seed in range(20):
+        coords, y = counts(None, mean, seed)
+        assert overdispersion_of(coords[:n], y[:n]).spread == 1.0
+
+
 def test_a_wild_count_is_told_of_and_spoils_no_other():
     coords, _ = counts()
     y = np.ones(N)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.likelihood_cases import CASES, TESTS_OF_THEIR_OWN
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
@@ -254,6 +254,18 @@ def test_logpdf_leaves_its_arguments_alone():
     for name in LIKELIHOODS:
         get_likelihood(name).logpdf(np.ones(5, dtype=int), m, 0.3, 1.0)
     np.testing.assert_array_equal(m, np.linspace(-1, 1, 5))
+
+
+def test_quantile_of_a_mixture_of_normals_of_unlike_widths(rng):
+    """Newton's steps alone go back and forth between the flat parts of such mixtures, at one in some thousands."""
+    for q in (0.001, 0.05, 0.25, 0.5, 0.95):
+        for parts in (2, 5, 30):
+            m = rng.normal(size=(parts, 2000)) * 10.0 ** rng.uniform(-2.0, 2.0, 2000)
+            sd = 10.0 ** rng.uniform(-3.0, 0.5, (parts, 2000))
+            x = get_likelihood("gaussian").mixture_quantile(q, m, 0.5 * sd**2, 2.0 / sd**2)
+            below, above = (ndtr((x + side * sd.min(axis=0) - m) / sd).mean(axis=0) for side in (-0.001, 0.001))
+            assert (below <= q + 1e-15).all()
+            assert (above >= q - 1e-15).all()
 
 
 @pytest.mark.parametrize("name", ["poisson", "negbinomial"])

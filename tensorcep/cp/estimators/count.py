@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.options import matching_scale
 from tensorcep.cp.estimators.overdispersion import (
     log_dispersion,
     overdispersion_of,
+    warn_of_even_counts,
     warn_of_wild_count,
     with_dispersion,
 )
@@ -205,6 +206,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
         warn_of_wild_count(y)
+        warn_of_even_counts(y, found)
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return self._with_zeros(record, inflated, found.share), told
 
