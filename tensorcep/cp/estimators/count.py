@@ -151,7 +151,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         --------
         >>> import pandas as pd
         >>> from tensorcep import CPCountRegressor
-        >>> calls = [(f"u{a}", f"d{b}", 1 + a * b, 1.0 + b) for a in range(5) for b in range(5)]
+        >>> calls = [(f"u{a}", f"d{b}", (7 * a + 4 * b * b) % 9, 1.0 + b) for a in range(5) for b in range(5)]
         >>> table = pd.DataFrame(calls, columns=["user", "day", "calls", "hours"])
         >>> model = CPCountRegressor(1, random_state=0).fit(table, value="calls", exposure="hours")
         >>> model.predict(table[["user", "day", "hours"]]).shape
