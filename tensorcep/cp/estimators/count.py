@@ -93,7 +93,8 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
     (2, 2)
     >>> import numpy as np
-    >>> sold = np.where(np.random.default_rng(0).random(120) < 0.4, 0, 3 + counts)
+    >>> rng = np.random.default_rng(0)
+    >>> sold = np.where(rng.random(120) < 0.4, 0, rng.poisson(3 + counts))
     >>> model = CPCountRegressor(1, likelihood="poisson", zero_inflation=True, random_state=0).fit(entries.coords, sold)
     >>> 0.3 < model.zero_share_ < 0.5
     True
@@ -151,7 +152,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         --------
         >>> import pandas as pd
         >>> from tensorcep import CPCountRegressor
-        >>> calls = [(f"u{a}", f"d{b}", (7 * a + 4 * b * b) % 9, 1.0 + b) for a in range(5) for b in range(5)]
+        >>> calls = [(f"u{a}", f"d{b}", 1 + a * b, 1.0 + b) for a in range(5) for b in range(5)]
         >>> table = pd.DataFrame(calls, columns=["user", "day", "calls", "hours"])
         >>> model = CPCountRegressor(1, random_state=0).fit(table, value="calls", exposure="hours")
         >>> model.predict(table[["user", "day", "hours"]]).shape
