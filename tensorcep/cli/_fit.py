@@ -96,8 +96,8 @@ def add_rank_option(group: Any) -> None:
         type=whole_or_auto,
         default="auto",
         metavar="R",
-        help="number of components, or auto: by the numbers of entries and rows, 3 to 20; 40 where entries left out "
-        "ask for so many (default: auto)",
+        help="number of components, or auto: by the numbers of entries and rows, 3 to 20; more where entries left "
+        "out ask for them (default: auto)",
     )
 
 

@@ -16,8 +16,8 @@ from tensorcep.cp.plan import PILOTS, Plan
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
 
-# More components than RANKS has are tried where a sweep then sums at most so many products of two numbers per mode:
-# those of 25,000 entries and 40 components, some seconds for a fit.
+# More components than a fit begins with are tried where a sweep then sums at most so many products of two numbers per
+# mode: those of 25,000 entries and 40 components, some seconds for a fit.
 MOST_PRODUCTS = 4e7
 
 
@@ -39,8 +39,8 @@ def with_best_columns(
         n_used = several[best].rank if found is None else components_in_use(found)
         return next((one for one in narrower(model, several[best], n_used) if able(one)), chosen)
     wider = wider_fit(model, chosen, n_entries, shape)
-    if wider is not None and able(wider) and needs_more_components(plan_of(chosen), plan_of(wider)):
-        return wider
+    while wider is not None and able(wider) and needs_more_components(plan_of(chosen), plan_of(wider)):
+        chosen, wider = wider, wider_fit(model, wider, n_entries, shape)
     return chosen
 
 
@@ -76,7 +76,7 @@ def wider_fit(model: BaseCP, chosen: Chosen, n_entries: int, shape: Sequence[int
     columns than the data need.
     """
     rank, robust = 2 * chosen.rank, METHODS[chosen.method].sampler or chosen.method in PILOTS
-    if not (robust and is_auto(model.rank) and len(shape) > 2 and chosen.rank == RANKS[1]):
+    if not (robust and is_auto(model.rank) and len(shape) > 2):
         return None
     enough = rank <= min(n_entries // max(1, sum(shape)), math.prod(sorted(shape)[:-1]))
     if not enough or n_entries * rank**2 > MOST_PRODUCTS:
