@@ -10,8 +10,8 @@ from tensorcep.cp.estimators.examples import EXAMPLES
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, at most the
         rows of the second largest mode; in streams 8, with a Series or a Graph 8 at least. With three modes or more it
-        is doubled, and doubled again, where entries left out ask for it, rows have as many entries, and N rank^2 is at most
-        4e7 (25,000 entries at rank 40). "cep" and "laplace" take no more than entries left out ask for (`rank_`).
+        is doubled, and doubled again, where entries left out ask for it, rows have as many entries, and N rank^2 is at
+        most 4e7 (25,000 entries at rank 40). "cep" and "laplace" take no more than entries left out ask for (`rank_`).
     method : str or record of settings, default="auto"
         How to infer: "cep", "gibbs", "pg-gibbs", "vmp", "pg-vb", "laplace", "wopt", or a record of `tensorcep.methods`
         with what belongs to one of them alone: ``CEP(order=2, damping=0.5)``. "auto" is "gibbs" for real values,
