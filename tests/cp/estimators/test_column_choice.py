@@ -46,7 +46,7 @@ def test_a_fit_of_as_many_components_as_a_mode_has_rows_may_be_wider():
         (6000, SHAPE, {"method": "cep"}),  # harmed by more columns than there are components
         (2999, SHAPE, {}),  # 39 entries for a row
         (6000, (60, 70), {}),  # a matrix with more than a mode's rows
-        (500, (12, 10, 8), {}),  # fewer components to begin with
+        (500, (12, 10, 8), {}),  # 16 entries for a row, 10 components to begin with
         (25_001, SHAPE, {}),  # takes long
     ],
 )
