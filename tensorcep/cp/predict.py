@@ -267,12 +267,12 @@ def observed_levels(
 
 
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (n,) of a mixture of components with means and variances (C, n)."""
+    """Mean and variance (n,) of a mixture of components with means and variances (C, n); infinite with a mean."""
     n = mean.shape[1]
     pooled, spread, within, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     moments_over(np.ascontiguousarray(mean), pooled, spread)
     moments_over(np.ascontiguousarray(variance), within, unused)
-    return pooled, within + spread
+    return pooled, np.where(np.isinf(pooled), np.inf, within + spread)
 
 
 def _each(function: Callable[..., tuple[np.ndarray, ...]], *arrays: np.ndarray) -> list[np.ndarray]:

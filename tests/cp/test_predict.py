@@ -142,6 +142,16 @@ def test_quantiles_of_draws_cover_what_they_say(rng):
         np.testing.assert_allclose(np.mean(f < latent_quantiles(belief, ROWS, [q])[:, 0], axis=0), q, atol=2e-3)
 
 
+def test_a_mean_beyond_float64_in_one_draw_makes_mean_and_variance_infinite():
+    rows = np.ones((1, 4, 12, 3))
+    rows[0, 1, 0] = 300.0  # of the first row of the first mode: f = 900 there and 3 elsewhere
+    draws = Draws(SHAPE, 3, rows, np.ones((1, 4, 1)), None, np.ones(12, dtype=bool))
+    places = np.array([[0, 5, 9], [1, 5, 9]])
+    mean, variance = observed_moments(get_likelihood("poisson"), draws.components(UNSEEN), places)
+    np.testing.assert_allclose(mean, [np.inf, np.exp(3.0)])
+    np.testing.assert_allclose(variance, [np.inf, np.exp(3.0)])
+
+
 @pytest.mark.parametrize("name", ["gaussian", "logit", "negbinomial"])
 def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 5)[0].components(UNSEEN)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ import tensorcep as tc
 from scripts.lib.fuzz.changes import Rng, in_archive, in_bytes, in_table, in_tree, pick
 from scripts.lib.fuzz.seeds import SEPARATORS, STREAM
 from tensorcep.cli import main
-from tensorcep.core.checks.messages import PACKAGE
+from tensorcep.core.checks.messages import INFINITE, PACKAGE
 from tensorcep.entries.io import read_batches
 
 Files = dict[str, bytes]
@@ -132,10 +133,15 @@ def _asked(model: Any) -> str | None:
         answers = {"transform": lambda: model.transform(X.astype(float))}
     answers["save"] = lambda: model.save(os.devnull)
     for what, ask in answers.items():
-        found, fault = attempt(ask)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found, fault = attempt(ask)
         if fault is not None:
             return f"{what} of a model that loaded: {fault}"
-        if found is not None and not all(np.isfinite(part).all() for part in np.atleast_1d(found)):
+        told = any(INFINITE in str(item.message) for item in said)  # of means beyond float64
+        if found is not None and not all(
+            (np.isfinite(part) | (told & np.isposinf(part))).all() for part in np.atleast_1d(found)
+        ):
             return f"{what} of a model that loaded: not finite"
     return None
 

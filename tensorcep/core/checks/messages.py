@@ -7,6 +7,9 @@ import sys
 import warnings
 from typing import NoReturn
 
+import numpy as np
+
+INFINITE = "are infinite: beyond the range of float64"
 LONGEST_REASON = 300  # characters
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -27,3 +30,11 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_of_infinite(mean: np.ndarray) -> None:
+    """Warn of predicted means (n,) beyond the range of float64, as those of exp(f) are where f is hardly known."""
+    infinite = np.isinf(mean)
+    if infinite.any():
+        which = f"{int(infinite.sum())} of {mean.size} predicted means (the first is entry {int(np.argmax(infinite))})"
+        warn_user(f"{which} {INFINITE}; predict_interval tells what is likely there.", UserWarning)

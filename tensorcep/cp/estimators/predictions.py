@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
+from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
@@ -153,6 +154,7 @@ class CPPredictions(CPComponents):
         if return_std:
             self._check_has_uncertainty("return_std=True")
         mean, variance = self._observed(X, **extent)
+        warn_of_infinite(mean)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def _latent_interval(self, X: Any, coverage: float) -> np.ndarray:

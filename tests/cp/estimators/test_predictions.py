@@ -255,3 +255,13 @@ def test_decision_function_ranks_as_the_probabilities_do():
     X, _ = entries("classifier")
     model = fitted("classifier")
     assert (np.argsort(model.decision_function(X)) == np.argsort(model.predict_proba(X)[:, 1])).mean() > 0.99
+
+
+def test_means_beyond_float64_are_told_of_and_have_no_nan_beside_them():
+    X, y = entries("counts")
+    model = new("counts").fit(X, y, exposure=np.ones(len(y)))
+    with pytest.warns(UserWarning, match=r"1 of 2 predicted means \(the first is entry 1\) are infinite") as caught:
+        mean, sd = model.predict(X[:2], return_std=True, exposure=[1.0, 1.7e308])
+    assert caught[0].filename == __file__
+    assert np.isfinite([mean[0], sd[0]]).all()
+    assert mean[1] == sd[1] == np.inf
