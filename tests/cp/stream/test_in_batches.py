@@ -68,7 +68,7 @@ def test_weights_and_exposures_go_with_their_entries(beside):
     X, y = counted(2 * BATCH, 2)
     model = tc.CPCountRegressor(2, method="cep", prior="fixed", likelihood="poisson", shape=SHAPE, random_state=0)
     order, much = order_of(plan_of(model, X, y)), np.ones(len(y))
-    much[order[BATCH:]] = 1e-9
+    much[order[BATCH:]] = 1e-15
     if beside == "weights":
         work = with_power(plan_of(model, X, y), much)
     else:
