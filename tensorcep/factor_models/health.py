@@ -43,8 +43,9 @@ def health_line(model: Any, relations: Sequence[Relation]) -> str:
     """Of a sampler whether the halves of its chain agree; of others the bound, and the last change if not converged."""
     draws = model.posterior_.draws
     if draws is None:
-        last = model.trace_.get("change", np.array([np.nan]))[-1]
-        ending = "" if model.converged_ else f", the last sweep changed {last:.2g} of the latent values"
+        changes = model.trace_.get("change", ())
+        told = len(changes) and not model.converged_  # a file may hold no changes
+        ending = f", the last sweep changed {changes[-1]:.2g} of the latent values" if told else ""
         return f"lower bound {model.lower_bound_:.6g}{ending}"
     rng, found = np.random.default_rng(0), []
     for relation in relations:

@@ -78,3 +78,14 @@ def test_weights_give_the_components_back_and_a_sampler_says_how_it_mixed(rng):
     assert "dispersion   X r " in text
     assert "health       largest R-hat " in text
     assert "effective draws" in text
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_summary_of_a_model_without_changes_says_what_it_knows(rng):
+    """As in a file whose trace was cut to nothing, which `tensorcep info` ended on with an IndexError."""
+    model = tc.BayesianPCA(1, max_iter=2, random_state=0).fit(rng.standard_normal((20, 4)))
+    assert not model.converged_
+    assert "the last sweep changed 0." in str(model.summary())
+    model.trace_ = {name: column[:0] for name, column in model.trace_.items()}
+    assert "the last sweep changed" not in str(model.summary())
+    assert "health       lower bound" in str(model.summary())
