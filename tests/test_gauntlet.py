@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.source_graph import ROOT
 from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.children import in_child
@@ -287,3 +288,11 @@ def test_gauntlet_children_end_alone():
     assert in_child(bytearray, (10**11,), 5, 2).status.startswith("error: MemoryError")
     assert in_child(os.abort, (), 5, 2).status == "crash: signal 6"
     assert in_child(sum, (range(10**12),), 1, 2).status == "time limit"
+
+
+def test_gauntlet_kept_oracle_has_a_named_fit_of_every_small_problem():
+    kept = runs.read(ROOT / "data" / "measured" / "gauntlet-oracle.csv")
+    assert [r["cell"] for r in kept] == [name for name, cell in GRID.items() if cell.size in PARTS["small"]]
+    for r in kept:
+        models.estimator(GRID[r["cell"]], r["fit"], 0)
+        assert r["status"] == "ok"
