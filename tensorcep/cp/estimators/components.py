@@ -117,7 +117,8 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         It has all columns: main effects and pairs are components whose other modes are constant. Its full tensor is
         that of the latent values at the posterior means of the factors. With ``interactions="cp"`` and real values,
         `level_` (and a lower limit, if there is one) plus this tensor is what `predict` says, but for what the factors
-        of a component share beyond their means: nothing in the posterior of "cep" or "vmp", little in a sampler's.
+        of a component share beyond their means: nothing in the posterior of "cep" or "vmp", little in a sampler's where
+        its chains agree, and much where they do not (`diagnostics_` tells R-hat): compare the two before use.
 
         Examples
         --------
