@@ -2,8 +2,9 @@
 
 Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
 part of more modes get the order in which they are most congruent with those of the reference, and its signs. Draws that
-lie around different solutions, as those of chains can, have no components in common: the largest group of like draws is
-then what components are made of.
+lie around different solutions, as those of chains can, have no components in common: a group of like draws is then what
+components are made of. How like, is told by the latent values: those of the components are to be what all draws say on
+average, and where they are not, the next stricter group is tried.
 
 Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
 Schoenemann (1966), Psychometrika 31, p. 1.
@@ -12,6 +13,7 @@ Schoenemann (1966), Psychometrika 31, p. 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +32,12 @@ from tensorcep.cp.standard_form import (
 
 # Numbers of the draws that are aligned at a time.
 CHUNK = 1 << 21
-# Columns whose cosine is 0.85 or more count as fairly similar (Lorenzo-Seva and ten Berge 2006).
+# Columns whose cosine is 0.85 or more count as fairly similar, from 0.95 on as equal (Lorenzo-Seva and ten Berge 2006).
 FAIR = 0.85
+STRICTER = (0.9, 0.95, 0.98)
+# Cells at which latent values of components and of draws are compared, and the share of the draws' variance that their
+# mean square difference may have without a look at stricter groups: half a standard deviation.
+CELLS, NEAR = 512, 0.25
 # What components may fall short of that, weighted by their shares of the latent values, before it is said.
 NOTICED = 0.01
 # Draws, spread over all, of which the most typical one is the first reference; rounds that look for those like it.
@@ -105,6 +111,9 @@ class Aligned(NamedTuple):
         Mean cosine of these draws' components with the reference.
     like : (n,) bool
         The draws that have these components.
+    apart : float
+        Mean square over cells of what the products of `mean` differ by from the mean product of all draws, likes or
+        not, over the variance of these products: from 1 on the components do not say what the draws say.
     """
 
     reference: np.ndarray
@@ -112,10 +121,11 @@ class Aligned(NamedTuple):
     variance: np.ndarray
     congruence: np.ndarray
     like: np.ndarray
+    apart: float = 0.0
 
     def unlike(self, layout: Layout) -> np.ndarray:
         """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
-        fair, weight = _expected(layout), relevance(self.mean, layout, self.variance) * _shared(layout)
+        fair, weight = _expected(layout, FAIR), relevance(self.mean, layout, self.variance) * _shared(layout)
         if weight @ (fair - self.congruence) < NOTICED:
             return np.zeros(0, dtype=int)
         return np.argsort(weight * (self.congruence - fair), kind="stable")
@@ -126,30 +136,61 @@ def _shared(layout: Layout) -> np.ndarray:
     return np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes) > 1) for b in layout.blocks])
 
 
-def _expected(layout: Layout) -> np.ndarray:
-    """The cosines of components that are fairly similar in every mode, (R,)."""
-    return np.concatenate([np.full(b.columns.stop - b.columns.start, FAIR ** len(b.modes)) for b in layout.blocks])
+def _expected(layout: Layout, cosine: float) -> np.ndarray:
+    """The cosines of components that have this one in every mode, (R,)."""
+    return np.concatenate([np.full(b.columns.stop - b.columns.start, cosine ** len(b.modes)) for b in layout.blocks])
 
 
 def align(draws: np.ndarray, layout: Layout) -> Aligned:
-    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean."""
+    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean.
+
+    Draws around different solutions can be fairly similar all the same, and their mean like none of them: like draws
+    are then more and more similar ones, until the latent values of their mean are those of all draws. If they never
+    are, the ones that come nearest are taken.
+    """
     spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
-    reference = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
+    typical = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
+    cells = _some_cells(layout)
+    said = np.concatenate([_latent(part, cells) for part in _chunks(draws)])
+    mean, variance = said.mean(axis=0), max(float(said.var(axis=0).mean()), TINY)
+    groups: list[Aligned] = []
+    for cosine in (FAIR, *STRICTER):
+        found = _aligned_like(draws, typical, layout, cosine)
+        off = _latent(found.mean[None], cells)[0] - mean
+        groups.append(found._replace(apart=float(np.mean(off**2)) / variance))
+        if groups[-1].apart <= NEAR:
+            break
+    return min(groups, key=lambda group: group.apart)
+
+
+def _some_cells(layout: Layout) -> list[np.ndarray]:
+    """Packed rows (n,) in every mode of cells at random, the same in every call, among the rows with entries."""
+    rng = np.random.default_rng(0)
+    return [rng.choice(seen, CELLS) for seen in layout.seen]
+
+
+def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
+    """Sums over the columns of the products over the modes of draws (n, n_rows, R) at some cells, (n, n_cells)."""
+    return np.asarray(reduce(np.multiply, (draws[:, rows] for rows in cells)).sum(axis=2))
+
+
+def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> Aligned:
+    """Align the draws that are like a reference, and then like those, to their mean."""
     like = np.ones(len(draws), dtype=bool)
     for _ in range(ROUNDS):
-        like = _like(draws, reference, layout)
+        like = _like(draws, reference, layout, cosine)
         reference = reference_from(_moments(draws, like, reference, layout).mean, layout)
     return _moments(draws, like, reference, layout)
 
 
-def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
-    """The draws (n,) whose components are on average fairly similar to those of the reference; all if hardly any is.
+def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> np.ndarray:
+    """The draws (n,) whose components have this cosine, on average, with the reference's; all if hardly any has.
 
     Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
     """
     weight = relevance(reference, layout) * _shared(layout)
     found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
-    like: np.ndarray = np.concatenate(found) @ weight > _expected(layout) @ weight - NOTICED
+    like: np.ndarray = np.concatenate(found) @ weight > _expected(layout, cosine) @ weight - NOTICED
     return like if like.sum() > 1 else np.ones_like(like)
 
 

@@ -158,3 +158,32 @@ def test_components_are_those_of_the_largest_group_of_like_draws(rng):
     assert np.array_equal(aligned.like, np.repeat([False, True, False], [4, len(many), 4]))
     assert aligned.unlike(found).size == 0
     np.testing.assert_allclose(np.abs(aligned.mean), np.abs(align(many, found).mean), atol=1e-6)
+
+
+def test_draws_of_two_solutions_that_resemble_each_other_are_not_averaged(rng):
+    """Two components with one column in common, whose others can be rotated: the same values by other components."""
+    parts, angle = {"main": 0, "pair": 0, "cp": 2}, np.deg2rad(36.0)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    one = np.ones((sum(SHAPE), 2)) * rng.standard_normal((sum(SHAPE), 1))
+    for own in (slice(14, 25), slice(25, 34)):
+        one[own] = np.sqrt(own.stop - own.start) * np.linalg.qr(rng.standard_normal((own.stop - own.start, 2)))[0]
+    other = np.concatenate([one[:14], one[14:] @ turn])
+    right = latent(one[None])
+    np.testing.assert_allclose(latent(other[None]), right, atol=1e-12)
+    draws = np.repeat([one, other], (12, 8), axis=0) + 0.02 * rng.standard_normal((20, *one.shape))
+    aligned = align(draws[rng.permutation(20)], layout(parts))
+    assert aligned.like.sum() == 12
+    assert np.sqrt(np.mean((latent(aligned.mean[None]) - right) ** 2) / np.mean(right**2)) < 0.02
+    assert aligned.apart < 0.25
+    alike = align(draws[:12], layout(parts))
+    assert alike.like.all()
+    assert alike.apart < 0.25
+
+
+def test_how_far_the_latent_values_of_the_components_are_from_those_of_the_draws(rng):
+    one, _ = some_draws(rng, CP, n=12)
+    two, _ = some_draws(rng, CP, n=8)
+    aligned = align(np.concatenate([one, two]), layout(CP))
+    assert aligned.like.sum() == 12
+    # components of the 12 are 0.4 of the way between both from the mean of all, whose variance is 0.6 * 0.4 of that way
+    np.testing.assert_allclose(aligned.apart, 0.4**2 / 0.24, rtol=0.05)

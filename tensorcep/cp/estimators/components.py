@@ -20,8 +20,9 @@ from tensorcep.cp.standard_form import Layout, layout_of, reference_from, releva
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
-# The share of like draws below which components say little of the fit.
-MAJORITY = 0.5
+# The share of like draws up to which components say little of the fit, and the mean square, in posterior variances,
+# from which on their latent values are not those of the predictions.
+MAJORITY, BEYOND = 0.5, 1.0
 # Attributes that are made of the belief when somebody asks for them, and then kept.
 MADE = ("_aligned", "factors_", "factor_covs_", "feature_effects_")
 
@@ -69,8 +70,10 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         worst, share = found.unlike(self._layout()), float(found.like.mean())
         if worst.size:
             which = "cosine with their mean: " + ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
-        elif share < MAJORITY:
-            which = f"the largest group of like ones, of which factors_ is made, holds {100 * share:.0f} % of them"
+        elif found.apart > BEYOND:
+            which = f"their latent values are {found.apart**0.5:.1f} standard deviations from the predicted ones"
+        elif share <= MAJORITY:
+            which = f"the group of like ones, of which factors_ is made, holds {100 * share:.0f} % of them"
         else:
             return
         warn_user(
@@ -115,10 +118,11 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         """The posterior means as a TensorLy CPTensor: factors with columns of norm 1, the largest weight first.
 
         It has all columns: main effects and pairs are components whose other modes are constant. Its full tensor is
-        that of the latent values at the posterior means of the factors. With ``interactions="cp"`` and real values,
-        `level_` (and a lower limit, if there is one) plus this tensor is what `predict` says, but for what the factors
-        of a component share beyond their means: nothing in the posterior of "cep" or "vmp", little in a sampler's where
-        its chains agree, and much where they do not (`diagnostics_` tells R-hat): compare the two before use.
+        that of the latent values at the posterior means of the factors: of real values, `level_` (and a limit, if there
+        is one) plus this tensor is the mean of `predict_latent`, which without a limit or a power is `predict`. They
+        differ by what the factors of a component share beyond their means: nothing in the posterior of "cep" or "vmp"
+        (with ``n_ensemble`` it is that of the best fit), and in a sampler's, where all is well, less than a posterior
+        standard deviation; a warning says where it is more, or where half of the draws have other components.
 
         Examples
         --------

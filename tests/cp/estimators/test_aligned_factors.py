@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -126,6 +127,41 @@ def test_draws_that_do_not_agree_are_warned_of_once(sampled, rng):
     assert model.factors_ is factors
     assert model.congruence_.max() < 0.5
     model.components_frame(0)
+
+
+def test_components_of_half_of_the_draws_are_warned_of(sampled):
+    model, rows = pickle.loads(pickle.dumps(sampled)), sampled.posterior_.rows.copy()
+    turn = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    rows[2:, :, 36:] = rows[2:, :, 36:] @ turn  # the same columns, which belong to other ones now
+    model.posterior_ = sampled.posterior_._replace(rows=rows)
+    model._set_moments()
+    with pytest.warns(UserWarning, match=r"do not agree .* \(the group of like ones, .*, holds 50 % of them\)"):
+        assert len(model.factors_) == 3
+    taken = model._aligned.like.reshape(4, -1)
+    assert (taken == taken[:, :1]).all()  # whole chains: those that were turned, or the others
+    assert taken[0, 0] == taken[1, 0] != taken[2, 0] == taken[3, 0]
+
+
+def test_factors_whose_latent_values_are_not_the_predicted_ones_are_warned_of(sampled):
+    model = pickle.loads(pickle.dumps(sampled))
+    found = model._aligned
+    model._warn_of_unlike(found._replace(apart=1.0))
+    with pytest.warns(UserWarning, match="their latent values are 2.0 standard deviations from the predicted ones"):
+        model._warn_of_unlike(found._replace(apart=4.0))
+
+
+@pytest.mark.parametrize("split", [0, 1])
+@pytest.mark.parametrize("interactions", ["cp", "auto"])
+def test_factors_of_chains_at_unlike_solutions_say_what_predictions_say(split, interactions):
+    """IL-2 at a low rank, where chains stay at different solutions: means of all draws had twice the error."""
+    train, test = tc.datasets.load_il2().train_test_split(test_size=0.2, random_state=split)
+    model = tc.CPRegressor(3, interactions=interactions, random_state=split)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of chains that disagree, and of half of the draws
+        found = (model.fit(train).to_tensorly().to_tensor() + model.level_)[tuple(test.coords.T)]
+    mean, variance = model.predict_latent(test)
+    assert np.mean((found - mean) ** 2) < variance.mean()
+    assert tc.metrics.rmse(test.values, found) < 1.1 * tc.metrics.rmse(test.values, mean)
 
 
 def test_factor_draws_of_several_fits_are_aligned_to_the_best(planted):
