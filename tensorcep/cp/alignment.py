@@ -3,8 +3,8 @@
 Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
 part of more modes get the order in which they are most congruent with those of the reference, and its signs. Draws that
 lie around different solutions, as those of chains can, have no components in common: a group of like draws is then what
-components are made of. How like, is told by the latent values: those of the components are to be what all draws say on
-average, and where they are not, the next stricter group is tried.
+components are made of. How alike they must be is told by the latent values: those of the components are to be what all
+draws say on average, and where they are not, the next stricter group is tried.
 
 Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
 Schoenemann (1966), Psychometrika 31, p. 1.
@@ -164,9 +164,10 @@ def align(draws: np.ndarray, layout: Layout) -> Aligned:
 
 
 def _some_cells(layout: Layout) -> list[np.ndarray]:
-    """Packed rows (n,) in every mode of cells at random, the same in every call, among the rows with entries."""
+    """Packed rows (n,) in every mode of cells at random, the same in every call, of rows with entries if there are."""
     rng = np.random.default_rng(0)
-    return [rng.choice(seen, CELLS) for seen in layout.seen]
+    among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
+    return [rng.choice(rows, CELLS) for rows in among]
 
 
 def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:

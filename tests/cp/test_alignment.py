@@ -130,6 +130,15 @@ def test_rows_without_entries_have_no_say(rng):
     assert np.abs(two.mean[~seen] - one.mean[~seen]).max() > 0.1
 
 
+def test_a_mode_without_entries_does_no_harm(rng):
+    seen = np.ones(sum(SHAPE), dtype=bool)
+    seen[:14] = False
+    draws, _ = some_draws(rng, CP)
+    aligned = align(draws, layout(CP, seen=seen))
+    assert np.isfinite(aligned.mean).all()
+    assert np.isfinite(aligned.apart)
+
+
 def test_columns_that_are_off_do_no_harm(rng):
     parts = PARTS[2]
     draws, _ = some_draws(rng, parts)
