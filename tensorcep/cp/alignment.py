@@ -110,7 +110,9 @@ class Aligned(NamedTuple):
     congruence : (R,) float64
         Mean cosine of these draws' components with the reference.
     like : (n,) bool
-        The draws that have these components.
+        The draws that have these components, and that all but the reference are made of.
+    alike : float
+        Share of all draws whose components are fairly similar to those of a typical one.
     apart : float
         Mean square over cells of what the products of `mean` differ by from the mean product of all draws, likes or
         not, over the variance of these products: from 1 on the components do not say what the draws say.
@@ -121,6 +123,7 @@ class Aligned(NamedTuple):
     variance: np.ndarray
     congruence: np.ndarray
     like: np.ndarray
+    alike: float = 1.0
     apart: float = 0.0
 
     def unlike(self, layout: Layout) -> np.ndarray:
@@ -160,7 +163,7 @@ def align(draws: np.ndarray, layout: Layout) -> Aligned:
         groups.append(found._replace(apart=float(np.mean(off**2)) / variance))
         if groups[-1].apart <= NEAR:
             break
-    return min(groups, key=lambda group: group.apart)
+    return min(groups, key=lambda group: group.apart)._replace(alike=float(groups[0].like.mean()))
 
 
 def _some_cells(layout: Layout) -> list[np.ndarray]:

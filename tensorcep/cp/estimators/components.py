@@ -67,13 +67,13 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         return layout_of(self.shape_, self.column_modes_, self.posterior_.seen)
 
     def _warn_of_unlike(self, found: Aligned) -> None:
-        worst, share = found.unlike(self._layout()), float(found.like.mean())
+        worst = found.unlike(self._layout())
         if worst.size:
             which = "cosine with their mean: " + ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
         elif found.apart > BEYOND:
             which = f"their latent values are {found.apart**0.5:.1f} standard deviations from the predicted ones"
-        elif share <= MAJORITY:
-            which = f"the group of like ones, of which factors_ is made, holds {100 * share:.0f} % of them"
+        elif found.alike <= MAJORITY:
+            which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
         warn_user(

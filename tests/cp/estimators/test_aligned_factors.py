@@ -135,7 +135,7 @@ def test_components_of_half_of_the_draws_are_warned_of(sampled):
     rows[2:, :, 36:] = rows[2:, :, 36:] @ turn  # the same columns, which belong to other ones now
     model.posterior_ = sampled.posterior_._replace(rows=rows)
     model._set_moments()
-    with pytest.warns(UserWarning, match=r"do not agree .* \(the group of like ones, .*, holds 50 % of them\)"):
+    with pytest.warns(UserWarning, match=r"do not agree .* \(50 % of them are like a typical one\)"):
         assert len(model.factors_) == 3
     taken = model._aligned.like.reshape(4, -1)
     assert (taken == taken[:, :1]).all()  # whole chains: those that were turned, or the others
