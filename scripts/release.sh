@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel and the source archive into dist/, checks both, installs the wheel into an empty environment away from
+# Builds the wheel, with kernels compiled for all levels of this machine's processor, and the source archive into dist/,
+# checks both, installs the wheel into an empty environment away from
 # the sources and runs the README's lines and the demonstration there, and writes the recipe for conda-forge beside them.
 # With --tests it also unpacks the source archive and runs the fast tests in it. Publishes nothing.
 set -euo pipefail
@@ -11,9 +12,10 @@ check_interpreter "$base"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 "$base" -m venv "$work/tools"
-"$work/tools/bin/python" -m pip install --quiet --disable-pip-version-check build twine
-rm -rf dist
-"$work/tools/bin/python" -m build --outdir dist .
+"$work/tools/bin/python" -m pip install --quiet --disable-pip-version-check build twine "$root"
+rm -rf dist tensorcep/_compiled
+"$work/tools/bin/python" -m tensorcep.warming tensorcep/_compiled
+"$work/tools/bin/python" -m build --sdist --wheel --outdir dist .
 "$work/tools/bin/python" -m twine check --strict dist/*
 
 "$base" -m venv "$work/user"

@@ -1,21 +1,26 @@
-"""Compile the usual kernels before they are needed: small fits in processes of their own, which fill numba's cache.
+"""Compile the usual kernels before they are needed: small fits in processes of their own, which fill a cache.
 
-The very first fit on a machine waits for its kernels to be compiled; any later one, in whatever process, loads them.
+Where no compiled kernels came with the package, the very first fit on a machine waits for its kernels to be compiled;
+any later one, in whatever process, loads them. ``python -m tensorcep.warming FOLDER`` fills a folder with the kernels
+of every level that this processor has: a wheel is built with that of `tensorcep.core.kernel_cache.SHIPPED`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
+from tensorcep.core.cpu import available_levels
 from tensorcep.core.jit import AS_PYTHON
 from tensorcep.core.kernel_cache import first_problem
 
@@ -49,8 +54,8 @@ def _regressor(**settings: Any) -> None:
     model.predict_interval(coords)
 
 
-def _classifier() -> None:
-    model, coords = _fit("CPClassifier", lambda y: (y > 0.0).astype(int))
+def _classifier(**settings: Any) -> None:
+    model, coords = _fit("CPClassifier", lambda y: (y > 0.0).astype(int), **settings)
     model.predict_proba(coords)
 
 
@@ -86,6 +91,29 @@ def _matrices() -> None:
     tensorcep.GroupFactorAnalysis(n_components=2, max_iter=5, random_state=0).fit([X[:, :3], X[:, 3:]])
 
 
+def _features() -> tuple[Any, Any]:
+    import numpy as np
+
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    return X, (X[:, 0] + X[:, 1] > 0.0).astype(int)
+
+
+def _linear() -> None:
+    import tensorcep
+
+    X, y = _features()
+    for name in ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesPointMachine"):
+        getattr(tensorcep, name)().fit(X, y).predict_proba(X)
+
+
+def _gaussian_processes() -> None:
+    import tensorcep
+
+    X, y = _features()
+    tensorcep.GaussianProcessClassifier().fit(X, y).predict_proba(X)
+    tensorcep.GaussianProcessCountRegressor().fit(X, y).predict(X)
+
+
 # Those that take longest come first, so that two at a time end together.
 KINDS: dict[str, Callable[[], None]] = {
     "streams": _streams,
@@ -94,8 +122,11 @@ KINDS: dict[str, Callable[[], None]] = {
     "counts": _counts,
     "cep": lambda: _regressor(method="cep"),
     "vmp": lambda: _regressor(method="vmp"),
+    "pg-vb": lambda: _classifier(method="pg-vb"),
     "matrices": _matrices,
     "levels": _levels,
+    "linear": _linear,
+    "gaussian-processes": _gaussian_processes,
 }
 
 
@@ -114,8 +145,9 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     ----------
     kinds : sequence of str, optional
         Among "regressor", "classifier", "counts" and "levels" (`fit` and predictions of the CP estimators by default),
-        "cep" and "vmp" (CPRegressor by these methods), "streams" (`partial_fit` of real values and labels) and
-        "matrices" (factor models); by default all of them.
+        "cep" and "vmp" (CPRegressor by these methods), "pg-vb" (CPClassifier by it), "streams" (`partial_fit` of real
+        values and labels), "matrices" (factor models), "linear" (logistic and probit regression, the Bayes point
+        machine) and "gaussian-processes"; by default all of them.
     n_processes : int, default=2
         Kinds that are compiled at a time, each in a process of its own.
     verbose : bool, default=False
@@ -145,23 +177,38 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     check_int("n_processes", n_processes)
     if AS_PYTHON:
         fail_value("NUMBA_DISABLE_JIT is set, so kernels run as Python and none is compiled; unset it.")
-    waiting = [kind for kind in KINDS if kind in wanted]
+    with tqdm(total=len(wanted), desc="compiling", unit="kind", disable=not verbose) as bar:
+        return _run([(kind, {}) for kind in KINDS if kind in wanted], n_processes, bar)
+
+
+def fill(folder: str | os.PathLike[str], n_processes: int = 2, verbose: bool = False) -> None:
+    """Compile all kinds into a folder, for every level that this processor has."""
+    folder = str(Path(folder).resolve())
+    jobs = [
+        (kind, {"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": level}) for level in available_levels() for kind in KINDS
+    ]
+    with tqdm(total=len(jobs), desc="compiling", unit="kind", disable=not verbose) as bar:
+        _run(jobs, n_processes, bar)
+
+
+def _run(jobs: Sequence[tuple[str, Mapping[str, str]]], n_processes: int, bar: Any) -> dict[str, float]:
+    """Run kinds, each in a process of its own and with its own settings of the environment; seconds by the clock."""
+    waiting = [*jobs]
     seconds: dict[str, float] = {}
     running: list[_Child] = []
     try:
-        with tqdm(total=len(waiting), desc="compiling", unit="kind", disable=not verbose) as bar:
-            while waiting or running:
-                while waiting and len(running) < n_processes:
-                    running.append(_started(waiting.pop(0)))
-                bar.set_postfix_str(", ".join(child.kind for child in running))
-                ended = [child for child in running if child.process.poll() is not None]
-                for child in ended:
-                    running.remove(child)
-                    _check_end(child)
-                    seconds[child.kind] = time.perf_counter() - child.begin
-                    bar.update()
-                if not ended:
-                    time.sleep(WAIT)
+        while waiting or running:
+            while waiting and len(running) < n_processes:
+                running.append(_started(*waiting.pop(0)))
+            bar.set_postfix_str(", ".join(child.kind for child in running))
+            ended = [child for child in running if child.process.poll() is not None]
+            for child in ended:
+                running.remove(child)
+                _check_end(child)
+                seconds[child.kind] = time.perf_counter() - child.begin
+                bar.update()
+            if not ended:
+                time.sleep(WAIT)
     finally:
         for child in running:  # of a failure or an interrupt
             child.process.kill()
@@ -169,9 +216,10 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     return seconds
 
 
-def _started(kind: str) -> _Child:
+def _started(kind: str, environment: Mapping[str, str]) -> _Child:
     command = [sys.executable, "-c", CHILD, kind, *(path or os.getcwd() for path in sys.path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    env = {**os.environ, **environment}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     return _Child(kind, process, time.perf_counter())
 
 
@@ -193,3 +241,18 @@ def warm(kind: str) -> str:
         warnings.simplefilter("ignore")  # so few sweeps do not converge
         KINDS[kind]()
     return first_problem()
+
+
+def main() -> None:
+    """Fill a folder with kernels for all levels that this processor has."""
+    parser = argparse.ArgumentParser(prog="python -m tensorcep.warming", description=main.__doc__)
+    parser.add_argument("folder", help="where the kernels go; those of a wheel lie in tensorcep/_compiled")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="kinds at a time (default: all cores)"
+    )
+    args = parser.parse_args()
+    fill(args.folder, args.processes, verbose=True)
+
+
+if __name__ == "__main__":
+    main()

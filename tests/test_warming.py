@@ -37,7 +37,7 @@ print(compiled)
 def test_only_what_is_asked_for_is_compiled_in_other_processes(monkeypatch):
     started = []
     begin = warming._started
-    monkeypatch.setattr(warming, "_started", lambda kind: started.append(kind) or begin(kind))
+    monkeypatch.setattr(warming, "_started", lambda kind, env: started.append(kind) or begin(kind, env))
     seconds = warmup(["matrices"])
     assert started == ["matrices"]
     assert [*seconds] == ["matrices"]

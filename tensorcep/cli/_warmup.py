@@ -8,8 +8,9 @@ from tensorcep.cli._command import Command, add_talk_options, say, shows_progres
 from tensorcep.core.checks import check_int
 
 DESCRIPTION = """\
-Compile the usual kernels into numba's cache (NUMBA_CACHE_DIR), so that the first fit of every process is quick. KIND is
-regressor, classifier, counts or levels (fits by default), cep, vmp, streams or matrices; without any, all of them."""
+Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every process is quick;
+a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp, pg-vb,
+streams, matrices, linear or gaussian-processes; without any, all of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,12 +18,12 @@ from typing import Any
 
 from llvmlite import binding as llvm
 from numba.core import compiler, dispatcher
-from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
 
-from tensorcep.core.kernel_cache import ForgivingCache, cached
+from tensorcep.core.cpu import codegen
+from tensorcep.core.kernel_cache import KernelCache
 
 
 @contextlib.contextmanager
@@ -77,9 +77,9 @@ class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         return self.name, "part", self._get_module_for_linking().as_bitcode()
 
     @classmethod
-    def loaded(cls, codegen: Any, name: str, bitcode: bytes) -> PartLibrary:
+    def loaded(cls, generator: Any, name: str, bitcode: bytes) -> PartLibrary:
         """The library that was saved."""
-        library = cls(codegen, name)
+        library = cls(generator, name)
         library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
         library._finalized = True
         return library
@@ -98,7 +98,7 @@ class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-define
         flags = Flags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
         context = self.targetdescr.target_context
-        library = self.library(context.codegen(), self.py_func.__qualname__)
+        library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
         return compiler.compile_extra(
             self.targetdescr.typing_context,
@@ -130,10 +130,13 @@ class _PartCompiler(_Compiler):
         return result
 
 
-class _PartRecords(CompileResultCacheImpl):  # type: ignore[misc]
-    """Parts as they are saved and loaded."""
+class PartCache(KernelCache):
+    """The kept intermediate code of a part."""
+
+    kind = "part"
 
     def rebuild(self, target_context: Any, payload: Any) -> CompileResult:
+        """The code as callers link it."""
         (name, _, bitcode), fndesc, environment, signature, *_, reload_init, environments = payload
         for load in reload_init:
             load()
@@ -144,19 +147,12 @@ class _PartRecords(CompileResultCacheImpl):  # type: ignore[misc]
             signature=signature,
             objectmode=False,
             fndesc=fndesc,
-            library=PartLibrary.loaded(target_context.codegen(), name, bitcode),
+            library=PartLibrary.loaded(codegen(), name, bitcode),
             environment=environment,
             reload_init=reload_init,
             referenced_envs=environments,
             typing_error=None,
         )
-
-
-class PartCache(ForgivingCache):
-    """The cache of parts, in the files of the kernels that they are parts of."""
-
-    _impl_class = _PartRecords
-    kind = "part"
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
@@ -167,6 +163,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
     def __init__(self, python: Callable[..., Any], options: dict[str, Any]) -> None:
         super().__init__(python, {}, options)
         self._compiler = _PartCompiler(python, self.targetdescr, options, self.locals, self._compiler.pipeline_class)
+        self._cache = PartCache(python)
 
     def add_overload(self, result: CompileResult) -> None:
         """Keep it for callers; there is nothing that Python could call."""
@@ -184,6 +181,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         self._compiler = _EntryCompiler(
             python, self.targetdescr, targetoptions, self.locals, self._compiler.pipeline_class
         )
+        self._cache = KernelCache(python)
 
     def compile(self, sig: Any) -> Any:
         """Compile the kernel for a signature, or load it."""
@@ -194,7 +192,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     def part(self) -> Part:
         """The kernel that other kernels call."""
         if self._part is None:
-            self._part = cached(Part(self.py_func, self.targetoptions), PartCache)
+            self._part = Part(self.py_func, self.targetoptions)
         return self._part
 
     def get_call_template(self, args: Any, kws: Any) -> Any:  # asked where a kernel that calls this one is typed

@@ -17,7 +17,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from tensorcep.core.dispatch import Kernel
-from tensorcep.core.kernel_cache import cached
 
 # Re-association and contraction let reductions vectorise. NaN and infinity keep their meaning (no "nnan", "ninf"),
 # because the sweeps detect a failed update by testing for them. A loop that adds up writes no array: if it does, LLVM
@@ -33,7 +32,7 @@ AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHE
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator of kernels of one kind."""
     options |= {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
-    return lambda python: python if AS_PYTHON else cached(Kernel(python, targetoptions=options))
+    return lambda python: python if AS_PYTHON else Kernel(python, targetoptions=options)
 
 
 kernel = _compiled()

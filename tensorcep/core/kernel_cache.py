@@ -1,7 +1,13 @@
-"""Numba's cache of compiled kernels, whose failures cost time and never a fit.
+"""Compiled kernels on the disk: those that came with the package, then the user's; failures cost time and never a fit.
 
-numba raises where its cache cannot be written, is full or is damaged. Here each of these is a miss: the kernel is
-compiled in this process, and one warning says so through the logger "tensorcep".
+A folder of kernels is named by all that its code depends on: the content of every source that can get into a kernel,
+the processor's level, Python, numba and its settings. So a kernel is never older than what it was compiled from, a
+change in another file that is inlined into it included, and folders of different versions lie side by side. A wheel
+brings folders for several levels (`python -m tensorcep.warming` fills them); what they lack is compiled into
+NUMBA_CACHE_DIR, or else the user's folder of caches.
+
+Where nothing can be written, or what is there is damaged, the kernel is compiled in this process, and one warning says
+so through the logger "tensorcep".
 """
 
 from __future__ import annotations
@@ -9,13 +15,34 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import logging
-from collections.abc import Callable, Iterator
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import llvmlite
+import numba
 from numba.core import caching
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
+
+from tensorcep.core.cpu import target
 
 logger = logging.getLogger("tensorcep")
+
+PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED = PACKAGE / "_compiled"
+PREFIX = "tensorcep-"
+KEPT = 8  # folders of other versions that stay in the user's cache, so that switching between them stays fast
+
+# numba's settings that change the code.
+SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "LLVM_REFPRUNE_PASS")
 
 # What reading a damaged cache can raise: whatever unpickling and linking of arbitrary bytes can.
 DAMAGE = (
@@ -31,52 +58,138 @@ DAMAGE = (
     ValueError,
 )
 
-
-class Files(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """An index and its data; numba's own number the data by the index and write the index first.
-
-    Of two processes that compile a kernel for two signatures at once, each would take the same number: the code of one
-    would be loaded for the other. A name of the signature's own, and the data first, cost a miss at worst.
-    """
-
-    def save(self, key: Any, data: Any) -> None:
-        name = self._data_name(int(hashlib.sha256(self._dump(key)).hexdigest()[:16], 16))
-        self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})
+KERNEL = re.compile(rb"^@(?:kernel|block_kernel|inlined|emitted_by)\b", re.MULTILINE)
+IMPORT = re.compile(rb"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
 
 
-class ForgivingCache(caching.FunctionCache):  # type: ignore[misc]
-    """A cache of one kernel for which an error is a miss; what is damaged is emptied, so it is mended by the next."""
+def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
+    """Sources that can change a kernel, by module: those that define kernels, and what they import when loaded."""
+    paths = {_module_name(path, package): path for path in package.rglob("*.py")}
+    sources = {name: path.read_bytes() for name, path in paths.items()}
+    found: dict[str, bytes] = {}
+    todo = [name for name, source in sources.items() if KERNEL.search(source)]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found[name] = sources[name]
+            todo += [other for other in _imported(sources[name]) if other in sources]
+    return dict(sorted(found.items()))
 
-    kind = "entry"  # of code, told apart from numba's own and from parts (`tensorcep.core.dispatch`)
+
+def _module_name(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(source: bytes) -> list[str]:
+    """Modules that a source may import at its top level, and names of things in them, which are no modules."""
+    result = []
+    for base, names, module in IMPORT.findall(source):
+        result += [
+            (base or module).decode(),
+            *(f"{base.decode()}.{name.decode()}" for name in re.findall(rb"\w+", names)),
+        ]
+    return result
+
+
+@functools.cache
+def folder_name() -> str:
+    """Of the folder whose kernels this process can use."""
+    digest = hashlib.sha256()
+    for name, source in compiled_sources().items():
+        digest.update(f"{name}\0{len(source)}\0".encode() + source)
+    digest.update("".join(f"{name}={getattr(numba.config, name, None)}\0" for name in SETTINGS).encode())
+    versions = f"py{sys.version_info[0]}.{sys.version_info[1]}-numba{numba.__version__}-llvmlite{llvmlite.__version__}"
+    system = f"{platform.system()}-{target().name}".lower()
+    return f"{PREFIX}{digest.hexdigest()[:16]}-{system}-{versions}"
+
+
+def user_folder() -> Path:
+    """Where this process keeps what it compiles."""
+    return Path(numba.config.CACHE_DIR or AppDirs("tensorcep", appauthor=False).user_cache_dir) / folder_name()
+
+
+@functools.cache
+def made_user_folder() -> Path:
+    """The same, made where it is missing; of the folders of other versions few are kept."""
+    folder = user_folder()
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        others = sorted((p for p in folder.parent.glob(PREFIX + "*") if p != folder), key=lambda p: p.stat().st_mtime)
+        for old in others[: -KEPT or None]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+class KernelCache(caching._Cache):  # type: ignore[misc]
+    """The kept code of one kernel, a file for each signature; an error is a miss."""
+
+    kind = "entry"  # of code, told apart from parts (`tensorcep.core.dispatch`)
 
     def __init__(self, python: Callable[..., Any]) -> None:
-        super().__init__(python)
-        place = self._impl
-        self._cache_file = Files(self._cache_path, place.filename_base, place.locator.get_source_stamp())
+        self._python = python
 
-    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(signature, codegen), self.kind)
+    @property
+    def cache_path(self) -> str:
+        return str(user_folder())
 
-    @contextlib.contextmanager
-    def _guard_against_spurious_io_errors(self) -> Iterator[None]:  # numba's name: around every load and every save
+    def enable(self) -> None:
+        """Always enabled; numba asks for the method."""
+
+    def disable(self) -> None:
+        """Never disabled; numba asks for the method."""
+
+    def flush(self) -> None:
+        """Forget nothing: folders are never stale."""
+
+    def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
+        """The code for a signature, linked into this process; None where there is none."""
+        target_context.refresh()
+        name = self._name(signature)
+        for place in (SHIPPED / folder_name(), user_folder()):
+            try:
+                key, payload = caching.IndexDataCacheFile(str(place), "", "")._load_data(name)
+                if key == signature:
+                    return self.rebuild(target_context, payload)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                warn_once(f"the cache of compiled kernels cannot be used ({error})")
+            except DAMAGE as error:
+                warn_once(f"the cache of compiled kernels in '{place}' is damaged ({error}) and is made anew")
+        return None
+
+    def save_overload(self, signature: Any, result: CompileResult) -> None:
+        """Keep the code for a signature."""
+        if result.library.has_dynamic_globals:
+            return
         try:
-            yield
+            place = str(made_user_folder())
+            caching.IndexDataCacheFile(place, "", "")._save_data(self._name(signature), (signature, result._reduce()))
         except OSError as error:
-            warn_once(f"the cache of compiled kernels in '{self.cache_path}' cannot be used ({error})")
-        except DAMAGE as error:
-            warn_once(f"the cache of compiled kernels in '{self.cache_path}' is damaged ({error}) and is made anew")
+            warn_once(f"the cache of compiled kernels cannot be used ({error})")
+
+    def rebuild(self, target_context: Any, payload: Any) -> CompileResult:
+        """The code as a process uses it."""
+        return CompileResult._rebuild(target_context, *payload)
+
+    def _name(self, signature: Any) -> str:
+        digest = hashlib.sha256(f"{signature}\0{self._own_source}".encode()).hexdigest()[:16]
+        python = self._python
+        name = re.sub(r"[^\w.]", "", f"{python.__module__.removeprefix('tensorcep.')}.{python.__qualname__}")
+        return f"{name}-{digest}.{self.kind}"
+
+    @functools.cached_property
+    def _own_source(self) -> str:
+        """What the folder's name does not tell of the kernel: a file outside the package, and what a closure holds."""
+        python = self._python
+        digest = hashlib.sha256(dumps([cell.cell_contents for cell in python.__closure__ or ()]))
+        digest.update(python.__code__.co_code)
+        path = Path(inspect.getfile(python))
+        if PACKAGE not in path.resolve().parents:
             with contextlib.suppress(OSError):
-                self.flush()
-
-
-def cached(dispatcher: Any, kind: type[ForgivingCache] = ForgivingCache) -> Any:
-    """Return the kernel with a cache on the disk, or as it is where no folder for one can be written."""
-    try:
-        dispatcher._cache = kind(dispatcher.py_func)
-    except (RuntimeError, OSError) as error:  # numba found no place, or lost it between asking and using it
-        warn_once(f"no cache of compiled kernels can be kept ({error})")
-    return dispatcher
+                digest.update(path.read_bytes() if path.is_file() else inspect.getsource(python).encode())
+        return digest.hexdigest()
 
 
 @functools.cache

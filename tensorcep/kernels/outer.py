@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from tensorcep.core.cpu import target
 from tensorcep.core.jit import block_kernel, emitted_by
 from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_product
 
 # A tile has ROWS x COLUMNS numbers: eight registers, which leaves half of AVX2's for the operands. Every number is
 # summed over the vectors in their order, whatever the tile.
 COLUMNS = 8
-ROWS = 8 if binding.get_host_cpu_features().get("avx512f") else 4
+ROWS = 8 if target().wide else 4
 VECTOR = ir.VectorType(ir.DoubleType(), COLUMNS)
 
 
