@@ -15,8 +15,6 @@ from scipy.special import ndtr, ndtri
 from sklearn import metrics as sk
 
 from tensorcep.core import checks as _checks
-from tensorcep.core.examples import add_examples as _add_examples
-from tensorcep.core.metric_examples import EXAMPLES as _EXAMPLES
 
 Bins = Literal["uniform", "quantile"]
 COVERAGE_LEVELS = (0.5, 0.8, 0.95)
@@ -31,6 +29,12 @@ class ReliabilityCurve(NamedTuple):
     predicted : (B,) float64, mean predicted probability in the bin
     observed : (B,) float64, share of ones in the bin
     weight : (B,) float64, number of entries (or their total weight) in the bin
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.reliability_curve([0, 1, 1], [0.2, 0.8, 0.9], n_bins=2).weight.tolist()
+    [1.0, 2.0]
     """
 
     predicted: np.ndarray
@@ -42,13 +46,27 @@ class ReliabilityCurve(NamedTuple):
 
 
 def rmse(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Root mean squared error."""
+    """Root mean squared error.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.rmse([1.0, 2.0], [1.0, 4.0])
+    1.4142135623730951
+    """
     (y, prediction), weights = _inputs(weights, y=y, prediction=prediction)
     return float(sk.root_mean_squared_error(y, prediction, sample_weight=weights))
 
 
 def mae(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Mean absolute error."""
+    """Mean absolute error.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.mae([1.0, 2.0], [1.0, 4.0])
+    1.0
+    """
     (y, prediction), weights = _inputs(weights, y=y, prediction=prediction)
     return float(sk.mean_absolute_error(y, prediction, sample_weight=weights))
 
@@ -63,6 +81,12 @@ def auc(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> flo
     ------
     ValueError
         When `y` has values other than 0 and 1, or only one of them.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
     """
     (y, score), weights = _inputs(weights, y=y, score=score)
     _checks.check_both_classes("y", y)
@@ -70,26 +94,54 @@ def auc(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> flo
 
 
 def average_precision(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Average precision, the area under the step-wise precision-recall curve; higher is better."""
+    """Average precision, the area under the step-wise precision-recall curve; higher is better.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 3)
+    0.833
+    """
     (y, score), weights = _inputs(weights, y=y, score=score)
     _checks.check_both_classes("y", y)
     return float(sk.average_precision_score(y, score, sample_weight=weights))
 
 
 def accuracy(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None, *, threshold: float = 0.5) -> float:
-    """Share of labels that equal the one predicted by p > threshold; higher is better."""
+    """Share of labels that equal the one predicted by p > threshold; higher is better.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.accuracy([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
     y, p, weights = _binary(y, p, weights)
     return float(sk.accuracy_score(y, p > threshold, sample_weight=weights))
 
 
 def log_loss(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Mean negative log probability of the labels; probabilities are kept a machine epsilon away from 0 and 1."""
+    """Mean negative log probability of the labels; probabilities are kept a machine epsilon away from 0 and 1.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.log_loss([0, 1], [0.1, 0.8]), 3)
+    0.164
+    """
     y, p, weights = _binary(y, p, weights)
     return float(sk.log_loss(y, p, sample_weight=weights, labels=[0.0, 1.0]))
 
 
 def brier(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Brier score: mean squared difference between probability and label."""
+    """Brier score: mean squared difference between probability and label.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.brier([0, 1], [0.1, 0.8]), 3)
+    0.025
+    """
     y, p, weights = _binary(y, p, weights)
     return float(np.average((p - y) ** 2, weights=weights))
 
@@ -108,6 +160,13 @@ def reliability_curve(
         Number of bins; empty ones are left out of the result.
     bins : {"uniform", "quantile"}
         Bins of equal width, or bins that hold about the same number of entries. A bin includes its lower edge.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> curve = metrics.reliability_curve([0, 1, 1], [0.2, 0.8, 0.9], n_bins=2)
+    >>> curve.observed.tolist()
+    [0.0, 1.0]
     """
     y, p, weights = _binary(y, p, weights)
     _checks.check_int("n_bins", n_bins)
@@ -127,6 +186,12 @@ def expected_calibration_error(
     """Mean over bins, by weight, of the gap between the mean probability and the share of ones.
 
     Parameters are those of `reliability_curve`.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.expected_calibration_error([0, 1, 1], [0.2, 0.8, 0.9], n_bins=2), 3)
+    0.167
     """
     curve = reliability_curve(y, p, weights, n_bins=n_bins, bins=bins)
     return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weight))
@@ -136,7 +201,14 @@ def expected_calibration_error(
 
 
 def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Mean log density of y under N(mean, sd^2); higher is better. `sd` > 0."""
+    """Mean log density of y under N(mean, sd^2); higher is better. `sd` > 0.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.gaussian_log_score([1.0, 2.0], [1.0, 2.5], [0.5, 0.5]), 3)
+    -0.476
+    """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
     _checks.check_positive("sd", sd)
     density = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
@@ -147,6 +219,12 @@ def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLi
     """Mean continuous ranked probability score of N(mean, sd^2), in the unit of y. `sd` > 0.
 
     Source: Gneiting and Raftery (2007), Strictly proper scoring rules, sec. 4.2, with the sign that makes it a loss.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.crps_gaussian([1.0, 2.0], [1.0, 2.5], [0.5, 0.5]), 3)
+    0.209
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
     _checks.check_positive("sd", sd)
@@ -157,7 +235,14 @@ def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLi
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Share of entries with lower <= y <= upper; good when it equals the nominal level of the intervals."""
+    """Share of entries with lower <= y <= upper; good when it equals the nominal level of the intervals.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.coverage([1.0, 2.0], [0.5, 2.5], [1.5, 3.5])
+    0.5
+    """
     (y, lower, upper), weights = _intervals(weights, y, lower, upper)
     return float(np.average((lower <= y) & (y <= upper), weights=weights))
 
@@ -168,6 +253,12 @@ def interval_score(
     """Mean interval score: the width, plus 2 / (1 - level) times the distance by which y falls outside.
 
     Source: Gneiting and Raftery (2007), eq. 43, with alpha = 1 - level.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.interval_score([1.0, 2.0], [0.5, 2.5], [1.5, 3.5], level=0.5)
+    2.0
     """
     (y, lower, upper), weights = _intervals(weights, y, lower, upper)
     _checks.check_fraction("level", level)
@@ -188,6 +279,12 @@ def evaluate_regression(
     dict
         "rmse", "mae", "log_likelihood" (mean log density per entry), "crps", and "coverage_50", "coverage_80",
         "coverage_95": the shares of entries inside the central intervals.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> round(metrics.evaluate_regression([1.0, 2.0], [1.0, 2.5], [0.5, 0.5])["rmse"], 3)
+    0.354
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
     result = {
@@ -208,6 +305,12 @@ def evaluate_binary(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None = None
     dict
         "auc", "average_precision" (both NaN when only one class is there), "log_loss", "brier", "accuracy" and
         "expected_calibration_error" (10 bins of equal width).
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.evaluate_binary([0, 1], [0.1, 0.8])["auc"]
+    1.0
     """
     y, p, weights = _binary(y, p, weights)
     both = 0.0 < y.mean() < 1.0
@@ -242,6 +345,12 @@ def evaluate_counts(
     -------
     dict
         "rmse", "mae", "log_likelihood" (mean of log_prob) and one "coverage_LEVEL" per interval, LEVEL in per cent.
+
+    Examples
+    --------
+    >>> from tensorcep import metrics
+    >>> metrics.evaluate_counts([1, 4], [1.5, 3.0], [-1.0, -2.0], {0.8: ([0, 1], [3, 6])})["coverage_80"]
+    1.0
     """
     (y, mean, log_prob), weights = _inputs(weights, y=y, mean=mean, log_prob=log_prob)
     result = {
@@ -276,6 +385,3 @@ def _intervals(
     arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
     _checks.check_ordered("lower", arrays[1], "upper", arrays[2])
     return arrays, weights
-
-
-_add_examples(globals(), _EXAMPLES)

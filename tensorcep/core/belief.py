@@ -10,10 +10,8 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief_examples import EXAMPLES
 from tensorcep.core.betas import Beta
 from tensorcep.core.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined, whole_of
-from tensorcep.core.examples import add_examples
 from tensorcep.core.mode_laws import Deviations, Drift, RowSites, Slopes, joined_deviations
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.records import Sized
@@ -80,6 +78,14 @@ class Posterior(NamedTuple):
         What pairs of rows add to latent values.
     sites : tuple of RowSites or None
         What the entries say of the rows of each mode that is a series or a graph; none where none is.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> posterior = CPRegressor(1, method="vmp", interactions="cp", random_state=0).fit(tensor).posterior_
+    >>> posterior.shape, posterior.rank, posterior.eta.shape
+    ((8, 6, 4), 1, (18, 1))
     """
 
     shape: tuple[int, ...]
@@ -157,6 +163,14 @@ class Draws(NamedTuple):
         Variances of latent values that rows do not show; the noise variances of `theta` hold them already.
     factors : (n_chains, n_draws) float64 or None
         Where new observations are not normal about the latent values: what multiplies their precision in each draw.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> draws = CPRegressor(1, method="gibbs", max_iter=60, random_state=0).fit(tensor).posterior_
+    >>> draws.rows.ndim, draws.rows.shape[2]
+    (4, 18)
     """
 
     shape: tuple[int, ...]
@@ -215,6 +229,14 @@ class PointEstimate(NamedTuple):
     theta : float or None
         Estimate of the noise precision; None for likelihoods without one.
     seen : (n_rows,) bool
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> point = CPRegressor(1, method="wopt", interactions="cp", random_state=0).fit(tensor).posterior_
+    >>> point.shape, point.rows.shape
+    ((8, 6, 4), (18, 1))
     """
 
     shape: tuple[int, ...]
@@ -244,6 +266,14 @@ class Mixture(NamedTuple):
     ----------
     members : tuple of Posterior
         At least one, all of one shape and rank.
+
+    Examples
+    --------
+    >>> from tensorcep import CEP, CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method=CEP(n_ensemble=2, n_starts=2), interactions="cp", random_state=0).fit(tensor)
+    >>> len(model.posterior_.members)
+    2
     """
 
     members: tuple[Posterior, ...]
@@ -281,6 +311,3 @@ Result = Posterior | Draws | PointEstimate | Mixture
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:
     """The best posterior of a mixture; any other result as it is."""
     return result.members[0] if isinstance(result, Mixture) else result
-
-
-add_examples(vars(), EXAMPLES)

@@ -13,13 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
-from tensorcep.core.examples import with_examples
-from tensorcep.entries.examples import EXAMPLES
 from tensorcep.entries.ordering import dense_codes, in_natural_order
 from tensorcep.entries.spelling import spelled_as
 
 
-@with_examples(EXAMPLES)
 class Labels:
     """A one-to-one map between labels and the rows 0, 1, ... of one mode.
 
@@ -40,6 +37,13 @@ class Labels:
     ------
     ValueError
         If a label is missing or occurs twice.
+
+    Examples
+    --------
+    >>> from tensorcep import Labels
+    >>> cells = Labels(["Treg", "NK"], name="cell")
+    >>> cells.rows(["NK", "Treg"]).tolist(), cells[0]
+    ([1, 0], 'Treg')
     """
 
     __slots__ = ("_index",)
@@ -108,6 +112,12 @@ class Labels:
         ------
         ValueError
             If a label is not known and unknown="error".
+
+        Examples
+        --------
+        >>> from tensorcep import Labels
+        >>> Labels(["Treg", "NK"]).rows(["NK", "NK", "Treg"]).tolist()
+        [1, 1, 0]
         """
         check_choice("unknown", unknown, ("error", "ignore"))
         wanted = _as_index(labels)
@@ -127,7 +137,14 @@ class Labels:
         return rows
 
     def extended(self, labels: Any) -> Labels:
-        """Return labels with the unknown ones among `labels` appended in order of first appearance."""
+        """Return labels with the unknown ones among `labels` appended in order of first appearance.
+
+        Examples
+        --------
+        >>> from tensorcep import Labels
+        >>> Labels(["Treg", "NK"]).extended(["NK", "B"])
+        Labels(['Treg', 'NK', 'B'], n=3)
+        """
         wanted = _as_index(labels)
         fresh = wanted[self.rows(wanted, unknown="ignore") < 0].unique()
         if len(fresh) == 0:
@@ -148,6 +165,13 @@ class Labels:
         ------
         ValueError
             If a label is missing.
+
+        Examples
+        --------
+        >>> from tensorcep import Labels
+        >>> labels, rows = Labels.from_column(["Treg", "NK", "Treg"], name="cell")
+        >>> len(labels), rows.tolist()
+        (2, [1, 0, 1])
         """
         series = pd.Series(column)
         name = series.name if name is None else name

@@ -20,16 +20,13 @@ from tensorcep.core.checks import (
     check_values,
     fail_value,
 )
-from tensorcep.core.examples import with_examples
 from tensorcep.entries import interop as _interop
 from tensorcep.entries.choosing import Choosing
 from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates
-from tensorcep.entries.examples import EXAMPLES
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, check_labels
 
 
-@with_examples(EXAMPLES)
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseTensor(Choosing):
     """Observed entries of a tensor of order 2 (a matrix) or more. An absent cell is unobserved, never zero.
@@ -56,6 +53,13 @@ class SparseTensor(Choosing):
     ValueError, TypeError
         On indices that are negative, not whole, or beyond the shape; on values that are not finite real numbers; on
         arrays or labels that do not fit together; on repeated cells. The container may be empty; a fit refuses that.
+
+    Examples
+    --------
+    >>> from tensorcep import SparseTensor
+    >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+    >>> tensor.shape, tensor.nnz, tensor.density
+    ((3, 2), 4, 0.6666666666666666)
     """
 
     coords: NDArray[np.int64]
@@ -129,7 +133,14 @@ class SparseTensor(Choosing):
         labels: Any = None,
         duplicates: str = "error",
     ) -> SparseTensor:
-        """Return a tensor from indices (N, K) and values (N,); the same as calling the class."""
+        """Return a tensor from indices (N, K) and values (N,); the same as calling the class.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).shape
+        (2, 3)
+        """
         return cls(coords, values, shape, labels, duplicates=duplicates)  # type: ignore[arg-type]
 
     @classmethod
@@ -152,6 +163,14 @@ class SparseTensor(Choosing):
             None where a line is an event: the value of a cell is the number of its lines.
         labels : sequence of K Labels or None, optional
             Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from tensorcep import SparseTensor
+        >>> table = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i1"], "stars": [4.0, 5.0]})
+        >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
+        (2, 1)
         """
         policy = duplicates if value is not None else check_counting(duplicates)
         coords, values, found = frame_entries(df, modes, value, labels)
@@ -162,6 +181,13 @@ class SparseTensor(Choosing):
         """Return a long DataFrame; modes with labels hold these, the others row indices.
 
         Column names default to the names of the labels, or mode_0, mode_1, ...
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.to_pandas(["user", "item"], "stars").columns.tolist()
+        ['user', 'item', 'stars']
         """
         names = [None if found is None else found.name for found in self.labels] if modes is None else list(modes)
         check_mode_count(names, self.order)
@@ -174,11 +200,27 @@ class SparseTensor(Choosing):
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, duplicates: str = "error") -> SparseTensor:
-        """Return the stored elements of a scipy.sparse matrix; explicit zeros count as observed, with a warning."""
+        """Return the stored elements of a scipy.sparse matrix; explicit zeros count as observed, with a warning.
+
+        Examples
+        --------
+        >>> import scipy.sparse as sp
+        >>> from tensorcep import SparseTensor
+        >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
+        2
+        """
         return cls(*_interop.scipy_parts(matrix), duplicates=duplicates)
 
     def to_scipy(self) -> Any:
-        """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly."""
+        """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.to_scipy().shape
+        (3, 2)
+        """
         check_mode_count(self.shape, 2, "to_scipy takes")
         from scipy.sparse import coo_array
 
@@ -186,11 +228,27 @@ class SparseTensor(Choosing):
 
     @classmethod
     def from_dense(cls, array: ArrayLike, mask: ArrayLike | None = None, *, labels: Any = None) -> SparseTensor:
-        """Return the observed cells of a dense array: where `mask` is true, or without a mask, where it is not NaN."""
+        """Return the observed cells of a dense array: where `mask` is true, or without a mask, where it is not NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import SparseTensor
+        >>> SparseTensor.from_dense([[1.0, np.nan], [2.0, 3.0]]).nnz
+        3
+        """
         return cls(*_interop.dense_parts(array, mask), labels)
 
     def to_dense(self, fill: float = np.nan) -> NDArray[np.float64]:
-        """Return a dense array with `fill` in the unobserved cells."""
+        """Return a dense array with `fill` in the unobserved cells.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.to_dense(fill=0.0).tolist()
+        [[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]
+        """
         return _interop.to_dense(self.coords, self.values, self.shape, fill)
 
     @classmethod
@@ -200,24 +258,64 @@ class SparseTensor(Choosing):
         """Return the observed cells of a dense TensorLy tensor, or a CPTensor at `coords` (default: every cell).
 
         `mask` follows TensorLy: 1 where observed. Tensors of TensorLy's numpy backend, or convertible to numpy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import SparseTensor
+        >>> SparseTensor.from_tensorly(np.ones((2, 3)), mask=np.eye(2, 3)).nnz
+        2
         """
         return cls(*_interop.tensorly_parts(tensor, mask, coords), labels)
 
     def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved."""
+        """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> values, mask = tensor.to_tensorly()
+        >>> int(mask.sum())
+        4
+        """
         return self.to_dense(0.0), _interop.to_dense(self.coords, np.ones(self.nnz), self.shape, 0.0)
 
     @classmethod
     def from_sparse(cls, array: Any, *, duplicates: str = "error") -> SparseTensor:
-        """Return the stored elements of a pydata/sparse array."""
+        """Return the stored elements of a pydata/sparse array.
+
+        Examples
+        --------
+        >>> import sparse
+        >>> from tensorcep import SparseTensor
+        >>> SparseTensor.from_sparse(sparse.COO([[0, 1], [1, 0], [0, 0]], [1.0, 2.0], (2, 2, 1))).shape
+        (2, 2, 1)
+        """
         return cls(*_interop.sparse_parts(array), duplicates=duplicates)
 
     def to_sparse(self, fill: float = np.nan) -> Any:
-        """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse."""
+        """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.to_sparse(fill=0.0).shape
+        (3, 2)
+        """
         sparse = _interop.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
 
     def info(self) -> TensorInfo:
-        """Return density, entries per row, empty rows and the range of the values."""
+        """Return density, entries per row, empty rows and the range of the values.
+
+        Examples
+        --------
+        >>> from tensorcep import SparseTensor
+        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
+        >>> tensor.info().density
+        0.6666666666666666
+        """
         names = [None if found is None else found.name for found in self.labels]
         return describe(self.coords, self.values, self.shape, names)

@@ -11,13 +11,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_choice, check_random_state, fail_value
-from tensorcep.core.examples import with_examples
 from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.components import check_components, fit_components
 from tensorcep.factor_models.entity_labels import labels_of
-from tensorcep.factor_models.examples import EXAMPLES
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.latent import arrays_of
@@ -38,7 +36,6 @@ from tensorcep.priors.series import Series
 FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
 
-@with_examples(EXAMPLES)
 @dataclass(eq=False, repr=False)
 class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
     """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I), or what a `row_prior` says."""
@@ -77,6 +74,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ------
         ValueError, TypeError
             On input or parameters that are not allowed, before any work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.n_components_
+        1
         """
         plan, init = plan_run(self), check_choice("init", self.init, STARTS)
         rank = check_components(self.n_components)
@@ -119,6 +126,17 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ------
         ValueError, TypeError
             On input that is not allowed, or a method other than "vb"; the model is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:3]).partial_fit(X[3:])
+        >>> model.transform(X[:1]).shape
+        (1, 1)
         """
         plan = plan_run(self)
         if plan.method.name != "vb":
@@ -222,6 +240,17 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         -------
         scores : ndarray (n_samples, n_components)
         covariances : ndarray (n_samples, n_components, n_components), if return_cov
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> scores, covariances = model.transform(X[:2], return_cov=True)
+        >>> scores.shape, covariances.shape
+        ((2, 1), (2, 1, 1))
         """
         state, _ = self._new_rows(self._read_new(X))
         return scores_of(state.moments[0], self._where[0].rank, return_cov)
@@ -231,6 +260,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         For Gaussian data it is the log of the integral over the scores of exp E[log p(x | scores)], expectation over
         the components; for others the lower bound of that.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.score_samples(X).shape
+        (6,)
         """
         state, problem = self._new_rows(self._read_new(X))
         relation = problem.relations[0]
@@ -239,11 +278,33 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return values - row_divergences(problem.entities[0], state.moments[0])
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`."""
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> bool(model.score(X) == model.score_samples(X).mean())
+        True
+        """
         return float(np.mean(self.score_samples(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Expected observations of rows whose scores (n_samples, n_components) are known, and row biases zero."""
+        """Expected observations of rows whose scores (n_samples, n_components) are known, and row biases zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.inverse_transform([[0.0], [1.0]]).shape
+        (2, 3)
+        """
         check_is_fitted(self, "posterior_")
         scores, layout = np.asarray(X, dtype=np.float64), self._where[0]
         if scores.ndim != 2 or scores.shape[1] != layout.rank:
@@ -266,6 +327,17 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         -------
         filled : ndarray (n_samples, n_features)
         std : ndarray (n_samples, n_features), if return_std
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> filled = model.predict_missing()
+        >>> bool(np.isnan(filled).any()), filled.shape
+        (False, (6, 3))
         """
         check_is_fitted(self, "posterior_")
         if X is None:
@@ -279,12 +351,35 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
 
     def predict_latent(self) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent value of every training cell, both (n_samples, n_features)."""
+        """Posterior mean and variance of the latent value of every training cell, both (n_samples, n_features).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> mean, variance = model.predict_latent()
+        >>> mean.shape, bool((variance > 0).all())
+        ((6, 3), True)
+        """
         check_is_fitted(self, "posterior_")
         return latent_training(self.posterior_, 0, self._relation(0))
 
     def reconstruct(self) -> np.ndarray:
-        """Predictive means of all training cells, observed or not, (n_samples, n_features)."""
+        """Predictive means of all training cells, observed or not, (n_samples, n_features).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.reconstruct().shape
+        (6, 3)
+        """
         check_is_fitted(self, "posterior_")
         return predict_training(self.posterior_, 0, self._relation(0))[0]
 

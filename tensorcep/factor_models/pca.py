@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_range
-from tensorcep.core.examples import filled
+from tensorcep.core.docs import fill_docstring
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.base_one import BasePCA
 from tensorcep.factor_models.kinds import AUGMENTATIONS
@@ -163,4 +163,4 @@ class BayesianFactorAnalysis(BasePCA):
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):
-    _class.__doc__ = filled(_class, {"{shared}": _SHARED})
+    fill_docstring(_class, {"{shared}": _SHARED})

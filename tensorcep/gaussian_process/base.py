@@ -16,9 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
-from tensorcep.core.examples import with_examples
 from tensorcep.core.settings import TakesMethod
-from tensorcep.gaussian_process.examples import EXAMPLES
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
@@ -39,7 +37,6 @@ LARGEST_JOINT = 5000
 LARGEST_LOG = 150.0
 
 
-@with_examples(EXAMPLES)
 @dataclass(eq=False, repr=False)
 class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process prior of a latent function, seen through a likelihood."""
@@ -159,6 +156,16 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         -------
         log_likelihood : float
         gradient : ndarray, if eval_gradient
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> round(model.log_marginal_likelihood(model.kernel_.theta), 1)
+        -3.8
         """
         check_is_fitted(self, "_machines")
         if theta is None and not eval_gradient:
@@ -189,7 +196,19 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return ExactEvidence(points, settings, stop)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent function at each row of X, (n,), or (n, n_classes) for several."""
+        """Posterior mean and variance of the latent function at each row of X, (n,), or (n, n_classes) for several.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> mean, variance = model.latent_mean_and_variance(X)
+        >>> bool(((0 < variance) & (variance < 1)).all())
+        True
+        """
         return self._latent(self._checked(X))
 
     def _latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -212,7 +231,18 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw observations at the rows of X, (n, n_samples), whose latent values are drawn jointly."""
+        """Draw observations at the rows of X, (n, n_samples), whose latent values are drawn jointly.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model.sample_y(X, n_samples=3).shape
+        (5, 3)
+        """
         rng = check_random_state(random_state)
         return self._observed(self._latent_draws(self._checked(X), n_samples, rng), rng)
 
@@ -236,6 +266,15 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         ------
         ImportError
             If ArviZ is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> sorted(model.to_arviz(X, n_samples=20).groups())  # doctest: +SKIP
         """
         rng, X = check_random_state(random_state), self._checked(X)
         f = self._latent_draws(X, n_samples, rng)
@@ -263,6 +302,21 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         ------
         ValueError, FileNotFoundError, IsADirectoryError
             If the folder does not exist, the path is a folder, or a kernel is none of scikit-learn's own.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from sklearn.gaussian_process.kernels import RBF
+        >>> from tensorcep import GaussianProcessClassifier, load
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+        True
         """
         check_is_fitted(self, "_machines")
         write_machines(path, self)

@@ -18,23 +18,25 @@ def module_paths() -> dict[str, Path]:
     return result
 
 
-def package_imports(name: str, path: Path, known: set[str]) -> set[str]:
-    """Return the modules of the package that this one imports, in functions and under TYPE_CHECKING too."""
+def package_names(name: str, path: Path) -> set[str]:
+    """Return the names of the package that a module imports ("core.jit.kernel"), late and for type checks too."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        targets: list[str] = []
         if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
+            base = [node.module] if node.module else []
             if node.level:
-                parents = package[: len(package) - node.level + 1]
-                base = ".".join(["tensorcep", *(p for p in parents if p), *([base] if base else [])])
-            # "from package import x" imports the module x where there is one, and the package otherwise
-            targets = [f"{base}.{a.name}" if _inner(f"{base}.{a.name}") in known else base for a in node.names]
-        found |= {_inner(t) for t in targets if t == "tensorcep" or t.startswith("tensorcep.")}
-    return {target for target in found if target in known}
+                base = ["tensorcep", *package[: len(package) - node.level + 1], *base]
+            found |= {".".join([*base, alias.name]) for alias in node.names}
+    return {t.removeprefix("tensorcep").removeprefix(".") for t in found if t.partition(".")[0] == "tensorcep"}
+
+
+def package_imports(name: str, path: Path, known: set[str]) -> set[str]:
+    """Return the modules of the package that this one imports: of a name in a module, the module."""
+    names = package_names(name, path)
+    return {target if target in known else target.rpartition(".")[0] for target in names}
 
 
 def external_imports(path: Path) -> set[str]:
@@ -60,7 +62,3 @@ def compiled_sources() -> list[Path]:
             seen.add(name)
             todo.extend(graph[name])
     return [paths[name] for name in sorted(seen)]
-
-
-def _inner(dotted: str) -> str:
-    return dotted.removeprefix("tensorcep").removeprefix(".")

@@ -67,6 +67,14 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     ----------
     Wang and Zhe, Conditional Expectation Propagation, sec. 4.1 and supplement 8.1.2. Sampled zeros: King and Zeng
     (2001), Logistic regression in rare events data, sec. 4.1.
+
+    Examples
+    --------
+    >>> from tensorcep import CPClassifier, simulate_cp
+    >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+    >>> model.predict_proba(entries.coords).shape, model.classes_.tolist()
+    ((120, 2), [0, 1])
     """
 
     _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate", "_classes")
@@ -182,12 +190,31 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return np.array(self._classes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the two classes, (n, 2), the posterior of the factors integrated out."""
+        """Predictive probabilities of the two classes, (n, 2), the posterior of the factors integrated out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> p = model.predict_proba(entries.coords)
+        >>> p.shape, bool(abs(p.sum(axis=1) - 1).max() < 1e-9)
+        ((120, 2), True)
+        """
         p, _ = self._observed(X)
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable label of each entry, (n,)."""
+        """The more probable label of each entry, (n,).
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> model.predict(entries.coords[:3]).dtype
+        dtype('int64')
+        """
         likely = self.predict_proba(X)[:, 1] > 0.5
         return np.asarray(self.classes_[likely.astype(np.int64)])
 
@@ -195,11 +222,28 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """Share of the labels that are predicted.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> model.score(entries.coords, entries.values > 1) > 0.7
+        True
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
-        """Draw new labels of the entries X, (n_samples, n)."""
+        """Draw new labels of the entries X, (n_samples, n).
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> model.sample_y(entries.coords, n_samples=5, random_state=0).shape
+        (5, 120)
+        """
         drawn = super().sample_y(X, n_samples, random_state, **extent)
         return drawn if self._classes == [0, 1] else self.classes_[drawn.astype(np.int64)]
 
@@ -207,6 +251,15 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """Latent mean divided by the predictive scale: ranks entries as `predict_proba` does, (n,).
 
         With a `zero_rate` below 1, the log odds of the predictive probability.
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> score = model.decision_function(entries.coords)
+        >>> bool(((score > 0) == model.predict(entries.coords)).all())
+        True
         """
         check_is_fitted(self, "posterior_")
         if self.zero_rate_ < 1.0:
@@ -219,7 +272,17 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central posterior interval of the probability of the second class, (n, 2): how sure the model is of it."""
+        """Central posterior interval of the probability of the second class, (n, 2): how sure the model is of it.
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> lower, upper = model.predict_interval(entries.coords, coverage=0.5).T
+        >>> bool((0 <= lower).all() and (lower < upper).all() and (upper <= 1).all())
+        True
+        """
         f = self._latent_interval(X, coverage)
         p, _ = self._likelihood_of_new().predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)

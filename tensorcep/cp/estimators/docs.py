@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.core.examples import filled, with_examples
-from tensorcep.cp.estimators.examples import EXAMPLES
+from tensorcep.core.docs import fill_docstring
 
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, at most the
@@ -96,9 +95,7 @@ def document(auto: str) -> Any:
     """Fill the shared parts of the class docstrings."""
 
     def fill(cls: type) -> type:
-        cls.__doc__ = filled(cls, {"<parameters>": _PARAMETERS.format(auto=auto), "<attributes>": _ATTRIBUTES})
-        for part in cls.__mro__:
-            with_examples(EXAMPLES)(part)
+        fill_docstring(cls, {"<parameters>": _PARAMETERS.format(auto=auto), "<attributes>": _ATTRIBUTES})
         return cls
 
     return fill

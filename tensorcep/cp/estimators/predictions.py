@@ -115,7 +115,16 @@ class CPPredictions(CPComponents):
         return self.posterior_, self.unknown, described_rows(self)
 
     def has_uncertainty(self) -> bool:
-        """Whether the method gave a posterior, not a point estimate."""
+        """Whether the method gave a posterior, not a point estimate.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.has_uncertainty(), model.set_params(method="wopt").fit(tensor).has_uncertainty()
+        (True, False)
+        """
         return self._fitted_belief().uncertain
 
     def _check_has_uncertainty(self, what: str) -> None:
@@ -138,6 +147,15 @@ class CPPredictions(CPComponents):
         Returns
         -------
         mean, variance : ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> mean, variance = model.predict_latent(tensor)
+        >>> bool((variance < model.predict(tensor, return_std=True)[1] ** 2).all())
+        True
         """
         belief, rows = self._at(X)
         with threads_of(self.n_jobs) as executor:
@@ -178,7 +196,16 @@ class CPPredictions(CPComponents):
         return y
 
     def log_score(self, X: Any, y: Any, **extent: Any) -> np.ndarray:
-        """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
+        """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.log_score(tensor, tensor.values).shape
+        (120,)
+        """
         extents = self._extent_of(X, extent, needed=True)
         likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
@@ -234,6 +261,14 @@ class CPPredictions(CPComponents):
         -------
         list of ndarray (n_samples, n_k, R), or ndarray (n_samples, n)
             The factors of every mode, or, with X, the latent values of its entries.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.sample_posterior(5, tensor, random_state=0).shape
+        (5, 120)
         """
         self._check_has_uncertainty("sample_posterior")
         rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
@@ -244,7 +279,16 @@ class CPPredictions(CPComponents):
         return [draws[:, a:b] for a, b in itertools.pairwise(offsets(self.shape_))]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
-        """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`."""
+        """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.sample_y(tensor, n_samples=5, random_state=0).shape
+        (5, 120)
+        """
         extents = self._extent_of(X, extent)
         self._check_has_uncertainty("sample_y")
         rng = check_random_state(random_state)
@@ -282,6 +326,13 @@ class CPPredictions(CPComponents):
             If ArviZ is not installed.
         ValueError
             If the method gives a point estimate, or y comes without X.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> sorted(model.to_arviz(tensor, n_samples=20, random_state=0).groups())  # doctest: +SKIP
         """
         self._check_has_uncertainty("to_arviz")
         if X is None and y is not None:
@@ -295,6 +346,19 @@ class CPPredictions(CPComponents):
 
         The parameters `callbacks`, `prior`, `init` (when it is an array) and a `random_state` that is not an integer
         are not part of the file: they have done their work.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from tensorcep import CPRegressor, load, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.predict(tensor) == model.predict(tensor)).all())
+        True
         """
         check_is_fitted(self, "posterior_")
         write_model(path, self)

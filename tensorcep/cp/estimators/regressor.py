@@ -97,6 +97,15 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     References
     ----------
     Wang and Zhe, Conditional Expectation Propagation, sec. 4.1.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> mean, sd = model.predict(tensor, return_std=True)
+    >>> mean.shape, bool((sd > 0).all()), round(model.score(tensor), 1)
+    ((120,), True, 0.7)
     """
 
     _: KW_ONLY
@@ -239,6 +248,15 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         ------
         ValueError
             If return_std is asked of a method that gives a point estimate.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> mean, sd = model.predict([[0, 1, 2], [7, 5, 3]], return_std=True)
+        >>> mean.shape, sd.shape
+        ((2,), (2,))
         """
         return self._predicted(X, return_std)
 
@@ -246,9 +264,27 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """R^2 of the predictive means.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.score(tensor) == model.score(tensor.coords, tensor.values)
+        True
         """
         return float(super().score(*scored_entries(self, X, y), sample_weight))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central interval of a new observation of each entry, (n, 2)."""
+        """Central interval of a new observation of each entry, (n, 2).
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> lower, upper = model.predict_interval(tensor, coverage=0.9).T
+        >>> bool((lower < upper).all())
+        True
+        """
         return self._observation_interval(X, coverage)

@@ -59,6 +59,14 @@ class StreamingCP(LearningCP):
         ------
         ValueError, TypeError
             On input or parameters that are not allowed, before anything is learned; for a method without streams.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, prior="fixed", random_state=0).partial_fit(tensor.select(range(60)))
+        >>> model.partial_fit(tensor.select(range(60, 120))).n_samples_seen_
+        120
         """
         X, extents, column = self._split_extents(as_frame(X), others, "partial_fit")
         batch = as_batch(X, y, time, self._code)
@@ -128,6 +136,14 @@ class StreamingCP(LearningCP):
         ------
         ValueError, TypeError
             As `partial_fit`, and on a malformed line of a file, with its number; the batches before it are learned.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, prior="fixed", random_state=0).stream(tensor.minibatches(60, shuffle=False))
+        >>> model.n_batches_, len(model.stream_trace_["log_score"])
+        (2, 2)
         """
         check_int("batch_size", batch_size)
         if first_batch is not None:
