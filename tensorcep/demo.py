@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,12 +88,16 @@ def run_demo(
     folder.mkdir(parents=True, exist_ok=True)
     train, test = load_covid19_serology().train_test_split(TEST_SIZE, random_state=seed)
     model = CPRegressor(rank, random_state=seed, n_jobs=-1, verbose=int(progress))
-    start = time.perf_counter()
-    model.fit(train)
-    seconds = time.perf_counter() - start
-    mean = model.predict(test)
-    intervals = {level: model.predict_interval(test, level) for level in LEVELS}
-    model.save(folder / MODEL_NAME)
+    # parafac has a process of its own: it runs beside the compiler, where this machine still has to compile
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as beside:
+        parafac = beside.submit(parafac_errors, train, test, PARAFAC_RANK, seed)
+        start = time.perf_counter()
+        model.fit(train)
+        seconds = time.perf_counter() - start
+        mean = model.predict(test)
+        intervals = {level: model.predict_interval(test, level) for level in LEVELS}
+        model.save(folder / MODEL_NAME)
+        rmse_parafac = parafac.result()
     return Demo(
         train=train,
         test=test,
@@ -99,7 +105,7 @@ def run_demo(
         seconds=seconds,
         rmse=metrics.rmse(test.values, mean),
         rmse_mean=metrics.rmse(test.values, np.full(test.nnz, train.values.mean())),
-        rmse_parafac=parafac_errors(train, test, PARAFAC_RANK, seed),
+        rmse_parafac=rmse_parafac,
         coverage=metrics.coverage(test.values, *intervals[COVERAGE].T),
         model_file=folder / MODEL_NAME,
         figure_file=_draw(folder / FIGURE_NAME, test, mean, intervals),

@@ -40,44 +40,90 @@ def _entries() -> tuple[Any, Any]:
     return np.stack(np.unravel_index(cells, SHAPE), axis=1), rng.standard_normal(ENTRIES)
 
 
-def _fit(name: str, values: Callable[[Any], Any], **settings: Any) -> Any:
+# What each CP estimator takes as values, made of normal ones.
+VALUES: dict[str, Callable[[Any], Any]] = {
+    "CPRegressor": lambda y: y,
+    "CPClassifier": lambda y: (y > 0.0).astype(int),
+    "CPCountRegressor": lambda y: (y * y).round(),
+    "CPOrdinalClassifier": lambda y: y.clip(-1.0, 1.0).round().astype(int),
+}
+
+
+def _predict(model: Any, X: Any) -> None:
+    if hasattr(model, "predict_proba"):
+        model.predict_proba(X)
+    elif model.method_ == "wopt":  # a point estimate
+        model.predict(X)
+    else:
+        model.predict(X, return_std=True)
+        model.predict_interval(X)
+
+
+def _cp(name: str, *methods: Any, **settings: Any) -> None:
+    """Fits of a CP estimator by these methods, by default if none is named, and predictions of each."""
     import tensorcep
 
     coords, y = _entries()
-    model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, max_iter=SWEEPS, **settings)
-    return model.fit(coords, values(y)), coords
-
-
-def _regressor(**settings: Any) -> None:
-    model, coords = _fit("CPRegressor", lambda y: y, **settings)
-    model.predict(coords, return_std=True)
-    model.predict_interval(coords)
-
-
-def _classifier(**settings: Any) -> None:
-    model, coords = _fit("CPClassifier", lambda y: (y > 0.0).astype(int), **settings)
-    model.predict_proba(coords)
-
-
-def _counts() -> None:
-    model, coords = _fit("CPCountRegressor", lambda y: (y * y).round())
-    model.predict(coords)
-    model.predict_interval(coords)
-
-
-def _levels() -> None:
-    model, coords = _fit("CPOrdinalClassifier", lambda y: y.clip(-1.0, 1.0).round().astype(int))
-    model.predict_proba(coords)
+    for method in methods or ("auto",):
+        model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, max_iter=SWEEPS, method=method, **settings)
+        _predict(model.fit(coords, VALUES[name](y)), coords)
 
 
 def _streams() -> None:
     import tensorcep
 
     coords, y = _entries()
-    tensorcep.CPRegressor(shape=SHAPE, random_state=0).partial_fit(coords, y).predict(coords)
-    labels = (y > 0.0).astype(int)
-    model = tensorcep.CPClassifier(shape=SHAPE, random_state=0).partial_fit(coords, labels)
-    model.predict_proba(coords)
+    half = len(y) // 2
+    for name in ("CPRegressor", "CPClassifier", "CPCountRegressor"):
+        model = getattr(tensorcep, name)(shape=SHAPE, random_state=0)
+        for some in (slice(half), slice(half, None)):
+            model.partial_fit(coords[some], VALUES[name](y)[some])
+        _predict(model, coords)
+
+
+def _cep() -> None:
+    import tensorcep
+
+    _cp("CPRegressor", "cep")
+    _cp("CPClassifier", "cep")
+    _cp("CPClassifier", "cep", link="probit")
+    _cp("CPCountRegressor", "cep")
+    _cp("CPCountRegressor", "cep", likelihood="poisson")
+    _cp("CPRegressor", "cep", interactions="cp")
+    _cp("CPRegressor", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
+
+
+def _counts() -> None:
+    import numpy as np
+
+    from tensorcep.kernels.rows import packed_products
+
+    _cp("CPCountRegressor")
+    packed_products(0, 1, *np.ones((3, 1, 1)))  # where very many counts hold the steps of a fit back
+
+
+def _others() -> None:
+    """Methods that few ask for by name, and models that are asked for by a setting."""
+    _cp("CPRegressor", "laplace", "wopt")
+    _cp("CPClassifier", link="probit")
+    _cp("CPCountRegressor", likelihood="poisson")
+    _cp("CPCountRegressor", zero_inflation=True)
+    _cp("CPRegressor", lower_limit=-1.0)
+    for noise in ("entry", 0):
+        _cp("CPRegressor", noise=noise)
+
+
+def _knowledge() -> None:
+    """Rows of which something is known."""
+    import numpy as np
+
+    import tensorcep
+
+    features = tensorcep.Features(np.random.default_rng(0).standard_normal((SHAPE[0], 3)))
+    edges = [(i, i + 1) for i in range(SHAPE[1] - 1)]
+    for prior in ({0: features}, {2: tensorcep.Series()}, {1: tensorcep.Graph(edges)}):
+        _cp("CPRegressor", "auto", "vmp", prior=prior)
+        _cp("CPClassifier", prior=prior)
 
 
 def _matrices() -> None:
@@ -87,8 +133,16 @@ def _matrices() -> None:
 
     X = np.random.default_rng(0).standard_normal((30, 6))
     X[::4, 2] = np.nan
-    tensorcep.BayesianPCA(n_components=2, max_iter=5, random_state=0).fit(X).predict_missing()
-    tensorcep.GroupFactorAnalysis(n_components=2, max_iter=5, random_state=0).fit([X[:, :3], X[:, 3:]])
+    views = [X[:, :3], X[:, 3:]]
+    how: dict[str, Any] = {"n_components": 2, "max_iter": 5, "random_state": 0}
+    for name in ("BayesianPCA", "BayesianFactorAnalysis"):
+        getattr(tensorcep, name)(**how).fit(X).predict_missing()
+    for likelihood, cells in (("bernoulli", X > 0.0), ("negbinomial", X * X)):
+        values = np.where(np.isnan(X), np.nan, np.asarray(cells, dtype=float).round())
+        tensorcep.BayesianPCA(likelihood=likelihood, **how).fit(values).predict_missing()
+    tensorcep.BayesianPCA(method="gibbs", **how | {"max_iter": 210}).fit(X).predict_missing()
+    for name in ("GroupFactorAnalysis", "BayesianCCA"):
+        getattr(tensorcep, name)(**how).fit(views).transform(views)
 
 
 def _features() -> tuple[Any, Any]:
@@ -102,8 +156,10 @@ def _linear() -> None:
     import tensorcep
 
     X, y = _features()
-    for name in ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesPointMachine"):
-        getattr(tensorcep, name)().fit(X, y).predict_proba(X)
+    for name in ("BayesianLogisticRegression", "BayesianProbitRegression"):
+        for method in ("cep1", "cep2", "ep", "vb"):
+            getattr(tensorcep, name)(method=method).fit(X, y).predict_proba(X)
+    tensorcep.BayesPointMachine().fit(X, y).predict_proba(X)
 
 
 def _gaussian_processes() -> None:
@@ -116,15 +172,17 @@ def _gaussian_processes() -> None:
 
 # Those that take longest come first, so that two at a time end together.
 KINDS: dict[str, Callable[[], None]] = {
+    "cep": _cep,
     "streams": _streams,
-    "regressor": _regressor,
-    "classifier": _classifier,
+    "knowledge": _knowledge,
+    "regressor": lambda: _cp("CPRegressor"),
+    "classifier": lambda: _cp("CPClassifier", "auto", "pg-gibbs"),
     "counts": _counts,
-    "cep": lambda: _regressor(method="cep"),
-    "vmp": lambda: _regressor(method="vmp"),
-    "pg-vb": lambda: _classifier(method="pg-vb"),
+    "others": _others,
+    "levels": lambda: _cp("CPOrdinalClassifier"),
+    "vmp": lambda: _cp("CPRegressor", "vmp"),
+    "pg-vb": lambda: _cp("CPClassifier", "pg-vb"),
     "matrices": _matrices,
-    "levels": _levels,
     "linear": _linear,
     "gaussian-processes": _gaussian_processes,
 }
@@ -145,9 +203,9 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     ----------
     kinds : sequence of str, optional
         Among "regressor", "classifier", "counts" and "levels" (`fit` and predictions of the CP estimators by default),
-        "cep" and "vmp" (CPRegressor by these methods), "pg-vb" (CPClassifier by it), "streams" (`partial_fit` of real
-        values and labels), "matrices" (factor models), "linear" (logistic and probit regression, the Bayes point
-        machine) and "gaussian-processes"; by default all of them.
+        "cep", "vmp" and "pg-vb" (by these methods), "streams" (`partial_fit`), "knowledge" (features, series and
+        graphs), "others" (laplace, wopt, zero inflation, limits, unequal noise), "matrices" (factor models), "linear"
+        (logistic and probit regression, the Bayes point machine) and "gaussian-processes"; by default all of them.
     n_processes : int, default=2
         Kinds that are compiled at a time, each in a process of its own.
     verbose : bool, default=False

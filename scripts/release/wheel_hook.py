@@ -23,7 +23,7 @@ class WheelHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Name the files to take along; hatchling calls this before it builds."""
         python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        files = sorted(Path(self.root, "tensorcep", "_compiled").glob(f"*-py{python}-*/*.entry"))
+        files = sorted(Path(self.root, "tensorcep", "_compiled").glob(f"*-py{python}-*/*"))
         if version == "editable" or not files:
             return
         for path in files:

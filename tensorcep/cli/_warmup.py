@@ -9,8 +9,9 @@ from tensorcep.core.checks import check_int
 
 DESCRIPTION = """\
 Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every process is quick;
-a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp, pg-vb,
-streams, matrices, linear or gaussian-processes; without any, all of them."""
+a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp or pg-vb (fits
+by these methods), streams, knowledge (features, series, graphs), others, matrices, linear or gaussian-processes;
+without any, all of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

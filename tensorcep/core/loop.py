@@ -198,12 +198,14 @@ def run(
     n_threads: int = 1,
     callbacks: Iterable[Callback] = (),
     verbose: bool = False,
+    stage: str = "",
     kept: bool = True,
 ) -> Run:
     """Run a method until the relative change of the latent means is below tol, or max_iter sweeps.
 
     A callback gets (sweep number from 1, Sweep, state) and stops the run by returning a true value. A given state, of
-    an earlier run of `done` sweeps, is continued. A host does not keep a run whose callbacks remember earlier sweeps.
+    an earlier run of `done` sweeps, is continued. The progress bar names the `stage`. A host does not keep a run whose
+    callbacks remember earlier sweeps.
     """
     callbacks = tuple(callbacks)
     host = current_host()
@@ -215,7 +217,8 @@ def run(
         state, sweeps, seconds, ended, stopped = begun
         del begun  # arrays of the first state go with it
         converged = _has_converged(method, sweeps, tol)
-        with tqdm(total=max_iter, desc=method.name, unit="sweep", disable=not verbose, initial=len(sweeps)) as bar:
+        title = f"{method.name}, {stage}" if stage else method.name
+        with tqdm(total=max_iter, desc=title, unit="sweep", disable=not verbose, initial=len(sweeps)) as bar:
             while len(sweeps) < max_iter and not converged and not stopped and not ended:
                 begin = time.perf_counter()
                 state, sweep = method.step(state, problem, options, executor)

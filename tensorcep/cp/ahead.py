@@ -105,7 +105,8 @@ def _asked(plan: Plan, few_may_do: bool = False) -> tuple[Ahead | None, bool]:
     `few_may_do`: whether they go on alone where two more would not gain what matters.
     """
     few = plan._replace(settings=copy(plan.settings).set_params(n_chains=ASKED))
-    begun = run(plan.method, plan.problem, few.settings, **{**plan.how, "max_iter": _sweeps(plan)})
+    how = {**plan.how, "max_iter": _sweeps(plan), "stage": "first sweeps"}
+    begun = run(plan.method, plan.problem, few.settings, **how)
     held = begun.state.held
     if held is None:
         return None, False

@@ -105,7 +105,8 @@ def _burnt_in(sampled: Sampled, flown: list[Flown], whole: Plan, before: Any = 0
     if ahead is not None:
         begun = continued(plan._replace(max_iter=burn_in), ahead)
     else:
-        begun = run(plan.method, plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in)})
+        stage = f"burn-in of {plan.problem.rank} columns"
+        begun = run(plan.method, plan.problem, options, **{**plan.how, "max_iter": max(1, burn_in), "stage": stage})
     if begun.stopped or begun.state.held is None or not burn_in:
         return begun
     beside = [one.beside for one in flown]

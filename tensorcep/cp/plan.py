@@ -131,7 +131,8 @@ class Plan(NamedTuple):
 
 def continued(plan: Plan, begun: Run) -> Run:
     """Go on with a run to the plan's last sweep; the result is that of one run."""
-    going_on = {**plan.how, "max_iter": plan.max_iter - begun.n_iter}
+    stage = "draws" if plan.method.sampler else "the best start"
+    going_on = {**plan.how, "max_iter": plan.max_iter - begun.n_iter, "stage": stage}
     rest = run(plan.method, plan.problem, plan.settings, state=begun.state, done=begun.n_iter, **going_on)
     trace = {name: np.concatenate([begun.trace[name], values]) for name, values in rest.trace.items()}
     return rest._replace(n_iter=begun.n_iter + rest.n_iter, trace=trace)

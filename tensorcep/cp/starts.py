@@ -233,7 +233,7 @@ def _best_run(plan: Plan) -> Run:
 
 def _trial(plan: Plan, start: np.ndarray | None, shared: Any) -> Run:
     """The trial sweeps from a start, with what another run has of the entries."""
-    trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0}
+    trials = {**plan.how, "max_iter": plan.trial_iter, "tol": 0.0, "stage": "one of several starts"}
     return run(plan.method, plan.problem._replace(start=start, of_entries=shared), plan.settings, **trials)
 
 
