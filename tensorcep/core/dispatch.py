@@ -23,6 +23,7 @@ from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
 
 from tensorcep.core.cpu import codegen
+from tensorcep.core.front_end import KernelFlags, cycles_held, signatures_kept
 from tensorcep.core.kernel_cache import KernelCache
 
 
@@ -65,7 +66,13 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Intermediate code of a kernel that other kernels call, optimised, and never turned into machine code."""
+    """Intermediate code of a kernel that other kernels call: optimised in each of them, never turned into machine code.
+
+    That of calls within it is in it, so that it can be saved alone.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: its callers do."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -95,22 +102,23 @@ class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-define
         return flags
 
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
-        flags = Flags()
+        flags = KernelFlags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
         context = self.targetdescr.target_context
         library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
-        return compiler.compile_extra(
-            self.targetdescr.typing_context,
-            context,
-            self.py_func,
-            args=args,
-            return_type=return_type,
-            flags=self._customize_flags(flags),
-            locals=self.locals,
-            library=library,
-            pipeline_class=self.pipeline_class,
-        )
+        with signatures_kept(self.targetdescr.typing_context):
+            return compiler.compile_extra(
+                self.targetdescr.typing_context,
+                context,
+                self.py_func,
+                args=args,
+                return_type=return_type,
+                flags=self._customize_flags(flags),
+                locals=self.locals,
+                library=library,
+                pipeline_class=self.pipeline_class,
+            )
 
 
 class _EntryCompiler(_Compiler):
@@ -185,7 +193,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """Compile the kernel for a signature, or load it."""
-        with interrupts_held():
+        with interrupts_held(), cycles_held():
             return super().compile(sig)
 
     @property

@@ -1,0 +1,77 @@
+"""numba's front end without work that it does again and again: half of what a first fit waits for.
+
+None of this changes what is compiled. Flags are compared by every look for an overloaded function, option by option;
+what an operator gives for its types is asked anew wherever it stands, twice; and the collector of cycles walks over all
+that numba holds, again and again, while nearly nothing that it allocates can be freed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+from numba.core import types
+from numba.core.compiler import Flags
+
+
+class KernelFlags(Flags):  # type: ignore[misc]
+    """numba's flags, which are equal to themselves without a look at each.
+
+    Their hash is that of the names of all options, as numba's own is; so it is one number.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return _HASH
+
+
+_HASH = hash(Flags())
+
+# What a function of numba's own gives for types: (function, *types of its arguments) -> (signature, all of them). Types
+# are kept, one object each, so that their identities are their names.
+_SIGNATURES: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+
+@contextlib.contextmanager
+def signatures_kept(context: Any) -> Iterator[None]:
+    """Ask once for each operator, or other function that is known by its signatures alone, and types of arguments."""
+    if "resolve_function_type" in vars(context):
+        yield  # within the compilation of a caller
+        return
+    resolve = context.resolve_function_type
+
+    def kept(function: Any, args: Any, kws: Any) -> Any:
+        if kws or not isinstance(function, types.Function):
+            return resolve(function, args, kws)
+        key = (id(function), *map(id, args))
+        if key in _SIGNATURES:
+            return _SIGNATURES[key][0]
+        signature = resolve(function, args, kws)
+        if signature is not None and function.get_impl_key(signature) == function.typing_key:  # no overload of its own
+            _SIGNATURES[key] = signature, (function, args)
+        return signature
+
+    context.resolve_function_type = kept
+    try:
+        yield
+    finally:
+        del context.resolve_function_type
+
+
+@contextlib.contextmanager
+def cycles_held() -> Iterator[None]:
+    """Let no collection of cycles interrupt what allocates much and frees little."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
