@@ -74,8 +74,14 @@ def _streams() -> None:
 
     coords, y = _entries()
     half = len(y) // 2
-    for name in ("CPRegressor", "CPClassifier", "CPCountRegressor"):
-        model = getattr(tensorcep, name)(shape=SHAPE, random_state=0)
+    counts = {"likelihood": "poisson"}
+    for name, how in (
+        ("CPRegressor", {}),
+        ("CPClassifier", {}),
+        ("CPCountRegressor", {}),
+        ("CPCountRegressor", counts),
+    ):
+        model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, **how)
         for some in (slice(half), slice(half, None)):
             model.partial_fit(coords[some], VALUES[name](y)[some])
         _predict(model, coords)
@@ -93,17 +99,22 @@ def _cep() -> None:
     _cp("CPRegressor", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
 
 
-def _counts() -> None:
+def _rare() -> None:
+    """Kernels that no small fit can be made to need: safeguards, and what holds back the steps of very many counts."""
     import numpy as np
 
+    from tensorcep.cp.messages.kernels import scale_messages
+    from tensorcep.kernels.slots import LANES
     from tensorcep.kernels.rows import packed_products
 
-    _cp("CPCountRegressor")
-    packed_products(0, 1, *np.ones((3, 1, 1)))  # where very many counts hold the steps of a fit back
+    ones = np.ones((1, 1, 1, LANES))
+    scale_messages(0, 1, np.ones(1), np.zeros((1, 1, LANES), np.int32), ones, ones.copy())
+    packed_products(0, 1, *np.ones((3, 1, 1)))
 
 
 def _others() -> None:
     """Methods that few ask for by name, and models that are asked for by a setting."""
+    _rare()
     _cp("CPRegressor", "laplace", "wopt")
     _cp("CPClassifier", link="probit")
     _cp("CPCountRegressor", likelihood="poisson")
@@ -177,7 +188,7 @@ KINDS: dict[str, Callable[[], None]] = {
     "knowledge": _knowledge,
     "regressor": lambda: _cp("CPRegressor"),
     "classifier": lambda: _cp("CPClassifier", "auto", "pg-gibbs"),
-    "counts": _counts,
+    "counts": lambda: _cp("CPCountRegressor"),
     "others": _others,
     "levels": lambda: _cp("CPOrdinalClassifier"),
     "vmp": lambda: _cp("CPRegressor", "vmp"),
