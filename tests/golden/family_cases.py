@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,9 @@ import tensorcep as tc
 from tensorcep.factor_models.settings import FactorisedVB, Gibbs
 from tensorcep.gaussian_process import settings as gp
 from tensorcep.linear import settings as glm
-from tests.golden.cp_cases import answers, fitted
+from tests.golden.cp_cases import USERS, answers, fitted
 from tests.golden.data import cells, matrix, points, table, weights
-from tests.golden.table import Arrays, case, frame, joined
+from tests.golden.table import Arrays, case, frame, joined, lines
 
 # Linear models.
 
@@ -236,7 +239,7 @@ def components(kind: str, method: Any, make: Any = tc.BayesianPCA, batch: bool =
     out |= {"reconstruct": model.reconstruct(), "inverse": model.inverse_transform(np.eye(2))}
     out |= {"score": model.score_samples(new), **frame(model.components(), "components")}
     out |= frame(model.scores_frame(), "scores")
-    out["summary"] = np.array(str(model.summary()).splitlines())
+    out["summary"] = lines(model.summary())
     if batch and method == "vb":
         model.partial_fit(new)
         out["after a batch"] = joined([model.posterior_, model.transform(new)])
@@ -504,7 +507,7 @@ def tensors() -> Arrays:
     out |= {"with zeros": tensor.with_zeros(4, random_state=1).values, "dense": tensor.to_dense()}
     out["folds"] = joined([part.values for pair in tensor.kfold(3, 0) for part in pair])
     out["batches"] = joined([part.values for part in tensor.minibatches(50, 0)])
-    out["information"] = np.array(str(tensor.info()).splitlines())
+    out["information"] = lines(tensor.info())
     return out
 
 
@@ -587,3 +590,82 @@ def of_il2() -> Arrays:
     train, test = tensor.train_test_split(0.2, 0)
     model = tc.CPRegressor(2, method="vmp", max_iter=5, random_state=0).fit(train)
     return answers(model, asked=test.to_pandas().iloc[:12, :-1])
+
+
+# The shell.
+
+FIT = "-o model.npz --rank 2 --max-iter 6 --threads 1"
+SESSIONS: dict[str, tuple[str, list[str]]] = {
+    "values": (
+        "real",
+        [
+            "info data.csv",
+            "split data.csv train.csv test.csv",
+            f"fit train.csv {FIT} --method vmp",
+            "predict model.npz test.csv -o predictions.csv --coverage 0.8",
+            "evaluate model.npz test.csv",
+            "recommend model.npz --mode item --given user=u1 -n 2 -o best.csv",
+            "components model.npz --mode user -o components.csv",
+            "score model.npz test.csv -o scores.csv --top 5",
+            "convert data.csv data.npz",
+            "info data.npz",
+            "info model.npz",
+        ],
+    ),
+    "series, features and a graph": (
+        "real",
+        [
+            f"fit data.csv {FIT} --method vmp --series day --features user=users.csv --graph item=edges.csv",
+            "predict model.npz data.csv -o predictions.csv",
+        ],
+    ),
+    "labels": ("labels", [f"fit data.csv {FIT} --likelihood logit --method pg-vb", "evaluate model.npz data.csv"]),
+    "levels": ("levels", [f"fit data.csv {FIT} --likelihood ordinal --method vmp", "evaluate model.npz data.csv"]),
+    "counts": ("counts", [f"fit data.csv {FIT} --likelihood poisson --method vmp", "evaluate model.npz data.csv"]),
+    "a stream": (
+        "real",
+        [
+            "stream data.csv -o model.npz --rank 2 --max-iter 6 --batch-size 50 --trace trace.csv --scores scores.csv",
+            "stream data.csv -o model.npz --rank 2 --max-iter 6 --batch-size 50 --trace trace.csv --resume",
+            "predict model.npz data.csv -o predictions.csv",
+        ],
+    ),
+    "components of a matrix": (
+        "real",
+        [
+            "fit data.csv -o model.npz --model pca --modes user,item --duplicates mean --rank 2 --max-iter 6",
+            "components model.npz --mode X -o components.csv",
+            "info model.npz",
+        ],
+    ),
+}
+
+
+def session(kind: str, commands: list[str]) -> Arrays:
+    """What commands say, seconds left out, and the numbers of the tables that they write."""
+    from tensorcep.cli import main
+
+    out, before = {}, os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        table(kind).astype({"day": str}).to_csv(Path(folder, "data.csv"), index=False)
+        USERS[["age"]].to_csv(Path(folder, "users.csv"), index_label="user")
+        pd.DataFrame([("i0", "i1"), ("i1", "i2")], columns=["one", "other"]).to_csv(
+            Path(folder, "edges.csv"), index=False
+        )
+        os.chdir(folder)
+        try:
+            for command in commands:
+                said = io.StringIO()
+                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                    code = main(command.split())
+                out[command] = lines(f"exit code {code}\n{said.getvalue()}")
+            for path in sorted(Path(folder).glob("*.csv")):
+                if path.name not in ("data.csv", "users.csv", "edges.csv"):
+                    out |= frame(pd.read_csv(path), path.name)
+        finally:
+            os.chdir(before)
+    return out
+
+
+for what, (kind, commands) in SESSIONS.items():
+    case(f"shell/{what}", kind, commands)(session)

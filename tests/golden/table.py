@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,6 +46,11 @@ def joined(items: Any) -> np.ndarray:
     """All numbers in a record."""
     found = list(flat(items))
     return np.concatenate(found) if found else np.zeros(0)
+
+
+def lines(text: Any) -> np.ndarray:
+    """The lines of a text, without the seconds and sizes in it."""
+    return np.array(re.sub(r"\d[\d.e+-]* (s|[kMG]B)\b", "some", str(text)).splitlines())
 
 
 def frame(found: pd.DataFrame, name: str) -> Arrays:
