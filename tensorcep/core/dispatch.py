@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import binding as llvm
-from numba.core import compiler, dispatcher
+from numba.core import compiler, dispatcher, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
@@ -204,7 +204,9 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         return self._part
 
     def get_call_template(self, args: Any, kws: Any) -> Any:  # asked where a kernel that calls this one is typed
-        return self.part.get_call_template(args, kws)
+        # numba compiles one copy for each literal number, in which the number is an argument all the same
+        of_numbers = tuple(types.unliteral(a) if isinstance(a, types.IntegerLiteral) else a for a in args)
+        return self.part.get_call_template(of_numbers, kws)
 
     def get_overload(self, signature: Any) -> Any:  # asked where that call is compiled
         return self.part.get_overload(signature)

@@ -33,8 +33,8 @@ class KernelFlags(Flags):  # type: ignore[misc]
 
 _HASH = hash(Flags())
 
-# What a function of numba's own gives for types: (function, *types of its arguments) -> (signature, all of them). Types
-# are kept, one object each, so that their identities are their names.
+# What a function of numba's own gives for types: identities of it and of the types -> (signature, all of these). numba
+# makes one object of every type; here they stay alive.
 _SIGNATURES: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
 
@@ -47,13 +47,18 @@ def signatures_kept(context: Any) -> Iterator[None]:
     resolve = context.resolve_function_type
 
     def kept(function: Any, args: Any, kws: Any) -> Any:
-        if kws or not isinstance(function, types.Function):
+        if kws or not all(isinstance(argument, types.Type) for argument in args):
             return resolve(function, args, kws)
         key = (id(function), *map(id, args))
         if key in _SIGNATURES:
             return _SIGNATURES[key][0]
         signature = resolve(function, args, kws)
-        if signature is not None and function.get_impl_key(signature) == function.typing_key:  # no overload of its own
+        known = function if isinstance(function, types.Type) else context._lookup_global(function)
+        if isinstance(known, types.Function):
+            plain = signature is not None and known.get_impl_key(signature) == known.typing_key
+        else:
+            plain = signature is not None and isinstance(function, str)  # of a loop: "getiter" and "iternext"
+        if plain:
             _SIGNATURES[key] = signature, (function, args)
         return signature
 

@@ -133,6 +133,12 @@ def call_narrow(address, loglik, y, m, v, theta, alpha, beta, scratch):
 
 
 @emitted_by(_call, checkable=False)
+def call_first(address, tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at):
+    """Call, inside a kernel, the first-order message at `address` (`tensorcep.cp.cep.update.likelihood_message`)."""
+    address(tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at)
+
+
+@emitted_by(_call, checkable=False)
 def call_second(address, tilted, positive, S, m, vt, R, w, at):
     """Call, inside a kernel, the second-order message at `address` (`tensorcep.cp.cep.second_order`)."""
     address(tilted, positive, S, m, vt, R, w, at)

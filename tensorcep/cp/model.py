@@ -243,9 +243,11 @@ def latent_of_draws(values, coords, f):
     for s in range(S):  # all rows of one draw stay in the cache
         rows = values[s]
         for i in range(n):
-            x = rows[coords[i, 0]]
+            x, total = rows[coords[i, 0]], 0.0
             if K == 1:
-                f[s, i] = x.sum()
+                for r in range(R):
+                    total += x[r]
+                f[s, i] = total
                 continue
             if K > 2:
                 y = rows[coords[i, 1]]
@@ -257,7 +259,6 @@ def latent_of_draws(values, coords, f):
                         product[r] *= y[r]
                 x = product
             y = rows[coords[i, K - 1]]
-            total = 0.0
             for r in range(R):
                 total += x[r] * y[r]
             f[s, i] = total

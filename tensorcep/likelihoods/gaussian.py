@@ -114,7 +114,9 @@ def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
         line = min(n, len(sd) - 1)
         widths, inverse = sd[line], inv_sd[line]
         low, high, now = _first_guess(q_normal, mean[n], widths)
-        narrowest, before = widths.min(), 2.0 * (high - low)
+        narrowest, before = widths[0], 2.0 * (high - low)
+        for c in range(1, len(widths)):
+            narrowest = min(narrowest, widths[c])
         close = QUANTILE_TOL * narrowest
         for _ in range(QUANTILE_STEPS):
             below, density, slope = _mixture_at(now, mean[n], inverse)

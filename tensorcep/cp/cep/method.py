@@ -19,7 +19,7 @@ from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
 from tensorcep.cp.cep.closed import closed_chunks
-from tensorcep.cp.cep.parts import clamped_address, second_order_address
+from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.messages.columns import Columns, columns_of
@@ -89,6 +89,7 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns)
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
+        first=0 if gaussian else first_order_address(),
         second=second_order_address() if options.order == 2 else 0,
         clamped=clamped_address(columns) if columns.z.size else 0,
         positive=options.positive,

@@ -76,8 +76,9 @@ class Rule(NamedTuple):
         Take the other modes' moments from the posterior instead of the cavity.
     order : int
         1 or 2: order of the Taylor approximation.
-    second : int
-        Address of the second-order moments, or 0 where the order is always 1 (`parts`).
+    first, second : int
+        Addresses of the first-order message of a likelihood that is not Gaussian, and of the second-order one, or 0
+        where none is sent (`parts`).
     clamped : int
         Address of the products with columns that are clamped, or 0 where none is (`parts`).
     positive : bool
@@ -100,6 +101,7 @@ class Rule(NamedTuple):
     side: float
     from_posterior: bool
     order: int
+    first: int
     second: int
     clamped: int
     positive: bool

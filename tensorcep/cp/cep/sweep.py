@@ -7,10 +7,8 @@ messages are stands in `update`.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel, call_clamped, call_second, inlined
+from tensorcep.core.jit import block_kernel, call_clamped, call_first, call_second, inlined
 from tensorcep.cp.cep.update import (
-    first_order,
-    first_order_message,
     gaussian_message,
     latent_moments,
     observe,
@@ -78,8 +76,8 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        first_order(rule, w, at, S, m, R)
-        first_order_message(S, m, vt, R, w, at)
+        how = rule.positive, rule.nearest, rule.narrow, rule.loglik
+        call_first(rule.first, rule.tilted, *how, S, m, vt, R, w, at)
     else:
         call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 

@@ -132,12 +132,12 @@ def counted_spread(positive, w, at):
 
 
 @block_kernel
-def first_order(rule, w, at, S, m, R):
+def first_order(tilted, positive, nearest, narrow, loglik, S, m, R, w, at):
     """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
 
-    A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. ``rule.positive`` limits the
-    second term (`counted_spread`). With ``rule.nearest`` beta is that of the nearest Gaussian of f, and by the locality
-    of the projection that of u given z.
+    A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. `positive` limits the second
+    term (`counted_spread`). With `nearest` beta is that of the nearest Gaussian of f, and by the locality of the
+    projection that of u given z. `tilted`, `narrow` and `loglik` are addresses (`slots.Rule`).
     """
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
@@ -146,11 +146,11 @@ def first_order(rule, w, at, S, m, R):
     y, f_mean, f_var, theta, alpha, beta = (
         w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.alpha], w[at.beta],
     )  # fmt: skip
-    call_tilted(rule.tilted, y, f_mean, f_var, theta, w[at.logz], alpha, beta)
-    if rule.nearest:
+    call_tilted(tilted, y, f_mean, f_var, theta, w[at.logz], alpha, beta)
+    if nearest:
         scratch = w[at.nodes : at.nodes + SCRATCH]
-        call_narrow(rule.narrow, rule.loglik, y, f_mean, f_var, theta, alpha, beta, scratch)
-    counted_spread(rule.positive, w, at)
+        call_narrow(narrow, loglik, y, f_mean, f_var, theta, alpha, beta, scratch)
+    counted_spread(positive, w, at)
     for lane in range(LANES):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
         w[at.beta, lane] -= w[at.spread, lane]
@@ -190,3 +190,10 @@ def first_order_message(S, m, work, R, w, at):
     add_outer(w, at.T, at.eta, at.t, at.T, R)
     axpy(w, at.t, m, at.Sz, R, at.alpha)
     natural_mean(R, w, at)
+
+
+@block_kernel
+def likelihood_message(tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at):
+    """The message of a likelihood that is not Gaussian to the row of the cavity S and m, to first order."""
+    first_order(tilted, positive, nearest, narrow, loglik, S, m, R, w, at)
+    first_order_message(S, m, vt, R, w, at)

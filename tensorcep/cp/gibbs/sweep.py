@@ -101,7 +101,7 @@ class Room(NamedTuple):
         Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
     squares : (LANES,)
         Sums of the squares of the rest, each divided by its weight.
-    prior_row : (LANES,) int64
+    prior_row : (LANES,) int32
     stream : (4,) uint64
     """
 
@@ -119,7 +119,7 @@ def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
     """Work space for R free columns of a mode, and where things lie in it."""
     W, S, at = len(columns.order), padded(R), slots_for(R)
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
-    rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int64)
+    rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int32)
     return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
 
 

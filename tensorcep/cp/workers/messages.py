@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
-from tensorcep.cp.cep.parts import clamped_address, second_order_address
+from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.sent import Sums, no_messages
@@ -170,7 +170,9 @@ def _with_addresses(work: Work, columns: Columns) -> Any:
     """The rule with the addresses that kernels have in this process."""
     found: dict[str, Any] = {}
     for field, name in work.addresses.items():
-        if field == "second":
+        if field == "first":
+            found[field] = first_order_address()
+        elif field == "second":
             found[field] = second_order_address()
         elif field == "clamped":
             found[field] = clamped_address(columns)

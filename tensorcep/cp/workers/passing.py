@@ -34,8 +34,8 @@ from tensorcep.likelihoods.record import Likelihood
 
 PASSES = (cep_chunks, averaged_chunks, closed_chunks, laplace_chunks)
 # Fields of a rule that are addresses.
-ADDRESSES = ("tilted", "loglik", "narrow", "second", "clamped")
-NOWHERE = KernelName("", "")  # of parts that the rule's columns make
+ADDRESSES = ("tilted", "loglik", "narrow", "first", "second", "clamped")
+NOWHERE = KernelName("", "")  # of parts of the pass itself
 
 
 class Passing:

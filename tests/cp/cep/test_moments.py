@@ -54,7 +54,7 @@ def rule_of(name, order, positive, projection):
     record, nearest = get_likelihood(name), projection == "w2"
     return Rule(
         step=1.0, power=1.0, theta=1.0, tilted=address_of(record.tilted, TILTED_SIGNATURE), gaussian=False,
-        side=0.0, from_posterior=False, order=order, second=0, clamped=0, positive=positive, nearest=nearest,
+        side=0.0, from_posterior=False, order=order, first=0, second=0, clamped=0, positive=positive, nearest=nearest,
         narrow=address_of(narrow, NARROW_SIGNATURE), loglik=address_of(record.loglik, LOGLIK_SIGNATURE),
         tilted_noise=False, cuts=np.empty(0),
     )  # fmt: skip
@@ -70,7 +70,8 @@ def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="
         w[slot : slot + len(value)] = value
     rule = rule_of(name, order, positive, projection)
     if order == 1:
-        first_order(rule, w, at, at.S, at.m, R)
+        how = rule.tilted, rule.positive, rule.nearest, rule.narrow, rule.loglik
+        first_order(*how, at.S, at.m, R, w, at)
         b, c = w[at.beta][:, None, None], w[at.spread][:, None, None]
         return w[at.g : at.g + R].T.copy(), b * Z2 + c * z[:, :, None] * z[:, None, :]
     second_order(rule.tilted, rule.positive, w, at, at.S, at.m, R)
