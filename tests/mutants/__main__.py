@@ -111,11 +111,22 @@ def judged(code: int, output: str) -> tuple[str, str]:
     return "error", f"pytest ended with {code}: {output.strip().splitlines()[-1] if output.strip() else 'no output'}"
 
 
+@contextlib.contextmanager
+def planted(folder: Path, mutant: Mutant) -> Iterator[None]:
+    """Change the line in the copy of the tree, and put the file back, with its time: caches go by it."""
+    there = copied(folder) / mutant.path
+    there.write_text(there.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        yield
+    finally:
+        shutil.copy2(ROOT / mutant.path, there)
+
+
 def copied(folder: Path) -> Path:
-    """Return a fresh copy of the tree, always at the same place: numba knows kernels by the path of their source."""
+    """Return the copy of the tree in `folder`, which is made once: what Python and numba compile is found again."""
     tree = folder / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
+    if not tree.exists():
+        shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
     return tree
 
 
@@ -124,10 +135,8 @@ def outcome_of(mutant: Mutant, folder: Path) -> Outcome:
     fault = fault_of(mutant)
     if fault:
         return Outcome(mutant.name, "error", fault, 0.0)
-    path = copied(folder) / mutant.path
-    path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
     options, tests = ["-m", "slow"] if mutant.tier == "slow" else [], tests_of(mutant)
-    with contextlib.nullcontext() if mutant.compiled else same_kernels(folder):
+    with planted(folder, mutant), contextlib.nullcontext() if mutant.compiled else same_kernels(folder):
         code, output, cpu_s = run_tests(folder, tests, [*options, "-k", mutant.keyword])
         if code == NO_TESTS and mutant.keyword:  # they have other names now
             code, output, cpu_s = run_tests(folder, tests, options)
@@ -165,9 +174,8 @@ def clean_run(outcomes: list[Outcome], top: Path) -> bool:
         return True
     copied(top / "0")
     with same_kernels(top / "0"):
-        code, output, cpu_s = run_tests(top / "0", tests, ["-m", ""])
+        code, output, _ = run_tests(top / "0", tests, ["-m", ""])
     sys.stdout.write(f"{len(tests)} tests that caught them, without mutants: {output.strip().splitlines()[-1]}\n")
-    sys.stdout.write(f"CPU seconds: {sum(outcome.cpu_s for outcome in outcomes) + cpu_s:.0f}\n")
     return code == 0
 
 
@@ -177,6 +185,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="PATTERN", default="*", help="those whose name or file matches, as 'cep-*'")
     parser.add_argument("--list", action="store_true", help="check that every mutant can be planted, and run nothing")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at the same time; each has kernels of its own")
+    parser.add_argument("--clean", action="store_true", help="run the tests that failed once more without a bug")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcomes there")
     args = parser.parse_args()
     chosen = [m for m in MUTANTS if fnmatch.fnmatch(m.name, args.only) or fnmatch.fnmatch(m.path, args.only)]
@@ -189,9 +198,11 @@ def main() -> int:
         outcomes = run_all(chosen, args.jobs, Path(top))
         if args.json:
             args.json.write_text(json.dumps([outcome._asdict() for outcome in outcomes], indent=1) + "\n")
-        clean = clean_run(outcomes, Path(top))
+        clean = clean_run(outcomes, Path(top)) if args.clean else True
     missed = [outcome.name for outcome in outcomes if outcome.verdict != "caught"]
-    sys.stdout.write(f"{len(outcomes) - len(missed)} of {len(outcomes)} caught; not: {', '.join(missed) or 'none'}\n")
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes)
+    caught = len(outcomes) - len(missed)
+    sys.stdout.write(f"{caught} of {len(outcomes)} caught in {cpu_s:.0f} CPU s; not: {', '.join(missed) or 'none'}\n")
     return int(bool(missed) or not clean)
 
 
