@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*_cache", ".hypothesis", "build", "dist", "shared")
 # Failures of these kinds are of a mutant that is no program.
 NO_PROGRAM = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "TypingError", "LoweringError")
+# What tests/conftest.py does about kernels, and what it does in a copy.
+KERNELS = ("_use_cache_folder(_cache_folder())", '_use_cache_folder(Path(os.environ["NUMBA_CACHE_DIR"]))')
 NO_TESTS = 5  # pytest's exit code where it found none
 
 
@@ -54,49 +56,24 @@ def tests_of(mutant: Mutant) -> list[str]:
     return sorted({str(place if (ROOT / place).exists() else place.parent) for place in places})
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of the copy of the tree in `folder`."""
-    own = {"NUMBA_CACHE_DIR": folder / "kernels", "HYPOTHESIS_STORAGE_DIRECTORY": folder / "examples"}
-    return {
-        **os.environ,
-        **{name: str(path) for name, path in own.items()},
-        "PYTHONPATH": str(folder / "tree"),
-        "COLUMNS": "500",
-    }
-
-
-def run_tests(folder: Path, tests: list[str], options: list[str]) -> tuple[int, str, float]:
+def run_tests(folder: Path, kernels: Path, tests: list[str], options: list[str]) -> tuple[int, str, float]:
     """Return pytest's exit code, its output and the CPU seconds of the tests in the copy of the tree in `folder`."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE"]
+    own = {
+        "NUMBA_CACHE_DIR": kernels,
+        "PYTHONPATH": folder / "tree",
+        "HYPOTHESIS_STORAGE_DIRECTORY": folder / "examples",
+    }
+    how = {"COLUMNS": "500", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **{name: str(path) for name, path in own.items()}}
     log = folder / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*command, *options, *tests],
-            cwd=folder / "tree", env=environment(folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            cwd=folder / "tree", env={**os.environ, **how}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, log.read_text(encoding="utf-8", errors="replace"), usage.ru_utime + usage.ru_stime
-
-
-@contextlib.contextmanager
-def same_kernels(folder: Path) -> Iterator[None]:
-    """Let the copy of the tree take and leave compiled kernels where all mutants do that leave kernels as they are.
-
-    tests/conftest.py has a folder for every state of the sources that kernels are compiled from; elsewhere each mutant
-    begins with an empty one.
-    """
-    ask = "import os, conftest; print(os.environ['NUMBA_CACHE_DIR'])"
-    how = {"cwd": folder / "tree" / "tests", "env": environment(folder), "capture_output": True, "text": True}
-    own = Path(subprocess.run([sys.executable, "-c", ask], check=True, **how).stdout.strip())
-    own.rmdir()
-    common = folder / "same-kernels"
-    common.mkdir(exist_ok=True)
-    own.symlink_to(common, target_is_directory=True)
-    try:
-        yield
-    finally:
-        own.unlink()
 
 
 def judged(code: int, output: str) -> tuple[str, str]:
@@ -111,23 +88,41 @@ def judged(code: int, output: str) -> tuple[str, str]:
     return "error", f"pytest ended with {code}: {output.strip().splitlines()[-1] if output.strip() else 'no output'}"
 
 
-@contextlib.contextmanager
-def planted(folder: Path, mutant: Mutant) -> Iterator[None]:
-    """Change the line in the copy of the tree, and put the file back, with its time: caches go by it."""
-    there = copied(folder) / mutant.path
-    there.write_text(there.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
-    try:
-        yield
-    finally:
-        shutil.copy2(ROOT / mutant.path, there)
-
-
 def copied(folder: Path) -> Path:
-    """Return the copy of the tree in `folder`, which is made once: what Python and numba compile is found again."""
+    """Return the copy of the tree in `folder`, which is made once: what Python has compiled is found again.
+
+    Its tests keep kernels where they are told, not in a folder for every state of the sources.
+    """
     tree = folder / "tree"
     if not tree.exists():
         shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
+        change(tree / "tests" / "conftest.py", *KERNELS)
     return tree
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Put `new` in the place of the fragment `old`, which the file must hold once."""
+    text = path.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise SystemExit(f"{path}: {old!r} is found {text.count(old)} times, not once; move it.")
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def planted(folder: Path, mutant: Mutant) -> Iterator[Path]:
+    """Change the line in the copy of the tree, and yield where kernels are kept: anew for a mutant that changes some.
+
+    The file is put back with its time, by which caches go.
+    """
+    there = copied(folder) / mutant.path
+    kernels = folder / ("kernels-of-one" if mutant.compiled else "kernels")
+    change(there, mutant.old, mutant.new)
+    try:
+        yield kernels
+    finally:
+        shutil.copy2(ROOT / mutant.path, there)
+        if mutant.compiled:
+            shutil.rmtree(kernels, ignore_errors=True)
 
 
 def outcome_of(mutant: Mutant, folder: Path) -> Outcome:
@@ -136,10 +131,10 @@ def outcome_of(mutant: Mutant, folder: Path) -> Outcome:
     if fault:
         return Outcome(mutant.name, "error", fault, 0.0)
     options, tests = ["-m", "slow"] if mutant.tier == "slow" else [], tests_of(mutant)
-    with planted(folder, mutant), contextlib.nullcontext() if mutant.compiled else same_kernels(folder):
-        code, output, cpu_s = run_tests(folder, tests, [*options, "-k", mutant.keyword])
+    with planted(folder, mutant) as kernels:
+        code, output, cpu_s = run_tests(folder, kernels, tests, [*options, "-k", mutant.keyword])
         if code == NO_TESTS and mutant.keyword:  # they have other names now
-            code, output, cpu_s = run_tests(folder, tests, options)
+            code, output, cpu_s = run_tests(folder, kernels, tests, options)
     verdict, test = judged(code, output)
     if verdict != "caught":
         sys.stderr.write("\n".join(output.splitlines()[-30:]) + "\n")
@@ -173,8 +168,7 @@ def clean_run(outcomes: list[Outcome], top: Path) -> bool:
     if not tests:
         return True
     copied(top / "0")
-    with same_kernels(top / "0"):
-        code, output, _ = run_tests(top / "0", tests, ["-m", ""])
+    code, output, _ = run_tests(top / "0", top / "0" / "kernels", tests, ["-m", ""])
     sys.stdout.write(f"{len(tests)} tests that caught them, without mutants: {output.strip().splitlines()[-1]}\n")
     return code == 0
 
