@@ -57,7 +57,7 @@ PASSING = (
         "rows.eta[i] = prior_eta + excess_eta",
         "A row whose messages are halved keeps their whole natural mean.",
         "tests/cp/cep/test_guards.py",
-        "shrinks",
+        "shrinks_the_messages",
     ),
     Mutant(
         "cep-expected-spread",
