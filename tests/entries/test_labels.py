@@ -57,6 +57,7 @@ def test_labels_unknown_label_is_an_error_or_minus_one() -> None:
         (pd.Categorical(["x", "y", "x"], categories=["y", "z", "x"]), ["y", "z", "x"]),
         ([True, False, True], [False, True]),
         ([1.5, -2.0, 1.5], [-2.0, 1.5]),
+        ([("b", 1), ("c", 1), ("a", 2)], [("a", 2), ("b", 1), ("c", 1)]),
     ],
 )
 def test_labels_from_column_sorts_any_dtype(column: object, expected: list[object]) -> None:

@@ -9,6 +9,7 @@ from scipy.special import digamma
 
 from tensorcep import BayesianPCA
 from tensorcep.factor_models.predict import latent_block
+from tensorcep.factor_models.settings import Gibbs
 
 
 def gaps_of(rng, N, D):
@@ -50,3 +51,13 @@ def test_those_of_new_rows_as_well(rng):
     rows = model._new_rows(model._read_new(new))[0].moments[0]
     _, latent = latent_block(model._relation(0), rows, model.posterior_.moments[1])
     np.testing.assert_allclose((sd**2 - latent)[:, :5], np.tile(mean_noise_of(model)[:5], (2, 1)), rtol=1e-6)
+
+
+def test_over_draws_it_is_the_mean_noise_variance_of_these(rng):
+    x, hidden = gaps_of(rng, 12, 8)
+    model = BayesianPCA(1, method=Gibbs(burn_in=20), max_iter=60, random_state=0).fit(x)
+    _, sd = model.predict_missing(return_std=True)
+    _, latent = model.predict_latent()
+    relation, precisions = model._relation(0), model.posterior_.draws.noise[0]
+    noise = np.mean([1.0 / relation.noise_in_units(tau) for tau in precisions], axis=0)
+    np.testing.assert_allclose((sd**2 - latent)[hidden], np.broadcast_to(noise, x.shape)[hidden], rtol=1e-6)

@@ -60,11 +60,13 @@ def test_guard_shrinks_the_messages_of_an_indefinite_row(rng, dtype):
     assert sweep.shrunk == 1
     posterior = CEP.finish(state, p)
     assert_sound(posterior)
-    Lam, _ = messages(state, p)
-    total = unpack(p.prior.Lam, 2)
+    Lam, eta = messages(state, p)
+    total, pull = unpack(p.prior.Lam, 2), p.prior.eta.copy()
     np.add.at(total, coords[:, 0], Lam[:, 0])
+    np.add.at(pull, coords[:, 0], eta[:, 0])
     rows = slice(0, p.shape[0])
     tolerance = 1e-10 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(posterior.eta[rows], pull[rows], rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(unpack(posterior.Lam, 2)[rows], total[rows], rtol=tolerance, atol=tolerance)
     # halving stops as soon as the row is sound: with half as much shrinking it would not be
     assert np.linalg.eigvalsh(2 * total[coords[5, 0]] - np.eye(2))[0] <= 1e-9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from helpers.problems import build, cells, settings_of
@@ -24,6 +26,11 @@ CASES = [
     (3, (18, 7, 6), UNEQUAL),
     (4, (5, 4, 3, 4), np.ones((4, 2), dtype=bool)),
 ]
+
+
+def test_chains_sweeps_and_modes_have_streams_of_their_own():
+    steps = list(itertools.product((3, 4), range(3), range(4), range(3)))  # seeds, chains, sweeps, modes
+    assert len({stream_key(*step) for step in steps}) == len(steps)
 
 
 def normals_of(R, seed, sweep):
