@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import fitted, new
 from helpers.models import paper
 from scipy.optimize import linear_sum_assignment
@@ -151,7 +152,7 @@ def test_factors_whose_latent_values_are_not_the_predicted_ones_are_warned_of(sa
 
 
 @pytest.mark.parametrize("split", [0, 1])
-@pytest.mark.parametrize("interactions", ["cp", "auto"])
+@each("interactions", ["cp", "auto"])
 def test_factors_of_chains_at_unlike_solutions_say_what_predictions_say(split, interactions):
     """IL-2 at a low rank, where chains stay at different solutions: means of all draws had twice the error."""
     train, test = tc.datasets.load_il2().train_test_split(test_size=0.2, random_state=split)

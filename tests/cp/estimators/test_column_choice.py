@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES
 
 from tensorcep import CPRegressor, simulate_cp
@@ -39,7 +40,7 @@ def test_a_fit_of_as_many_components_as_a_mode_has_rows_may_be_wider():
     assert wider_fit(model, more, 3840, (200, 3, 4)) is None  # no tensor of this shape has more than 12 components
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "shape", "params"),
     [
         (6000, SHAPE, {"rank": 20}),  # as the user says

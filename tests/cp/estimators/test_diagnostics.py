@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries, fitted
 from scipy import stats
 from sklearn.base import clone
@@ -124,7 +125,7 @@ def test_fit_that_a_callback_stops_is_not_blamed():
     assert model.diagnostics_.n_chains in (0, 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "sentence"),
     [
         ({}, ""),

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from scipy import stats
 
@@ -56,7 +57,7 @@ def test_limit_recovers_the_latent_values_that_it_hides(method):
     assert coverage(y, *model.predict_interval(X).T) > 0.85
 
 
-@pytest.mark.parametrize("method", ["cep", "gibbs"])
+@each("method", ["cep", "gibbs"])
 def test_predictions_are_in_the_units_of_the_data(method):
     X, y, _ = simulated()
     model, X, y = fitted(method), X[:40], y[:40]
@@ -84,7 +85,7 @@ def test_predictions_move_with_the_data():
     np.testing.assert_allclose(moved.predict(X) + 2.5, fitted().predict(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["cep", "gibbs"])
+@each("method", ["cep", "gibbs"])
 def test_limit_comes_back_from_a_file(method, tmp_path):
     X, y, _ = simulated()
     model = fitted(method)
@@ -118,7 +119,7 @@ def test_stream_keeps_the_limit_of_its_first_batch(method, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("y", "limit"),
     [
         ([0, 0, 0, 1, 2, 3], 0.0),
@@ -134,7 +135,7 @@ def test_auto_finds_a_spike_at_the_least_value(y, limit):
     assert spike_at_minimum(np.array(y, dtype=float)) == limit
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"method": "laplace"}, "method='laplace' cannot use lower_limit=1.5; set lower_limit=None"),
@@ -153,7 +154,7 @@ def test_limit_is_refused_in_a_sentence_where_it_cannot_be(params, words):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
-@pytest.mark.parametrize("method", ["wopt", "laplace", "cep"])
+@each("method", ["wopt", "laplace", "cep"])
 def test_auto_leaves_methods_without_limits_alone(method):
     X, y, _ = simulated()
     how = {"method": method, "lower_limit": "auto", "max_iter": 2, "tol": 1e9, "random_state": 0}

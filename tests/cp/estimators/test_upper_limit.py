@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
@@ -50,7 +51,7 @@ def test_upper_limit_recovers_the_latent_values_that_it_hides(method):
     assert coverage(y, *model.predict_interval(X).T) > 0.85
 
 
-@pytest.mark.parametrize("method", ["cep", "gibbs"])
+@each("method", ["cep", "gibbs"])
 def test_predictions_with_an_upper_limit_are_in_the_units_of_the_data(method, tmp_path):
     X, y, _ = simulated()
     model, X, y = fitted(method), X[:40], y[:40]
@@ -86,7 +87,7 @@ def test_stream_keeps_the_upper_limit_of_its_first_batch(method, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.partial_fit(X[1200:], y[1200:]).predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"method": "laplace"}, "method='laplace' cannot use upper_limit=1.5; set upper_limit=None"),
