@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import problem
 from sklearn.exceptions import ConvergenceWarning
 
@@ -55,7 +56,7 @@ def test_laplace_does_not_follow_the_noise_of_rare_labels_without_a_word():
     assert log_loss(y[4000:], model.predict_proba(coords[4000:])[:, 1]) < 1.05 * log_loss(y[4000:], share)
 
 
-@pytest.mark.parametrize("kind", [CPRegressor, CPClassifier])
+@each("kind", [CPRegressor, CPClassifier])
 def test_a_point_estimate_that_follows_the_noise_of_few_entries_says_so(kind):
     """Labels of which it is nearly sure, at twice a constant's log loss, had no word."""
     coords, f, rng = drawn(1, 2400, 4, (100, 80, 60))

@@ -127,7 +127,7 @@ def test_pg_vb_reaches_the_stored_bounds(rng):
 
 
 def test_pg_gibbs_reaches_the_stored_expectations():
-    method, n = METHODS["pg-gibbs"], 4_500
+    method, n = METHODS["pg-gibbs"], 2_500
     options = settings_of("pg-gibbs", n, burn_in=500, thin=1, n_chains=2, dispersion_prior=(2e8, 1e8))
     truth = {
         "logit": ([1.0, -1.0, 1.0, 1.0], [0.55851, 0.44149, 0.55851, 0.55851], expit),

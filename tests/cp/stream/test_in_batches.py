@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit
 
 import tensorcep as tc
@@ -62,7 +63,7 @@ def test_entries_learned_in_batches_are_a_stream_of_these_batches():
 
 
 @quiet
-@pytest.mark.parametrize("beside", ["weights", "exposures"])
+@each("beside", ["weights", "exposures"])
 def test_weights_and_exposures_go_with_their_entries(beside):
     """Counts of the second batch have next to no weight, or none was seen for next to no time: they tell nothing."""
     X, y = counted(2 * BATCH, 2)
