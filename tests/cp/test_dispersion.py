@@ -55,7 +55,12 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("name", ENGINES)
+SLOW = ("averaged cep", "second order")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ENGINES]
+)
 def test_planted_dispersion_is_found_by_every_method(name):
     method, bound = ENGINES[name]
     model = fit(method, max_iter=150 if name.endswith("gibbs") else 60)
@@ -124,7 +129,7 @@ def test_drawn_counts_have_the_predicted_spread_where_the_dispersion_is_hardly_k
     np.testing.assert_allclose(drawn.mean(), mean.mean(), rtol=0.02)
 
 
-@each("method", ["cep", "vmp"])
+@pytest.mark.parametrize("method", ["cep", pytest.param("vmp", marks=pytest.mark.slow)])
 def test_a_stream_carries_the_dispersion(tmp_path, method):
     coords, y = counts()
     model = tc.CPCountRegressor(1, method=method, interactions="main+cp", random_state=0)

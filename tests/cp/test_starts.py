@@ -152,6 +152,7 @@ def test_annealed_sweeps_that_the_user_asks_for_are_not_cut(rng):
     assert annealed == [9, REFIT_ANNEAL]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_starts_that_run_away_warn_of_nothing():
     # few labels for 16 components: undamped in effect, rows of one start leave the range of squares

@@ -35,8 +35,14 @@ METHODS = {
     "averaged": tc.CEP(messages="averaged", n_starts=1, n_ensemble=1),
     "laplace": tc.Laplace(n_starts=1),
 }
-EVERY = pytest.mark.parametrize("method", METHODS)
-QUICK = ("vmp", "pg-vb")
+
+
+def tiered(*quick):
+    """Of the others, the slow tier."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+
+
+EVERY = pytest.mark.parametrize("method", tiered("vmp", "pg-vb", "pg-gibbs", "cep", "laplace"))
 
 
 @cache
@@ -86,9 +92,7 @@ def test_intervals_of_every_row_hold_their_share(method):
     assert 0.8 < inside.mean() < 0.92  # counts are whole
 
 
-@pytest.mark.parametrize(
-    "method", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
-)
+@pytest.mark.parametrize("method", tiered("vmp", "pg-vb"))
 def test_equal_dispersions_cost_nothing(method):
     coords, y, _ = simulated("equal")
     rows, one = fitted(method, kind="equal"), fitted(method, "learned", kind="equal")
@@ -184,7 +188,7 @@ def test_predictions_of_unknown_rows_are_mixed_over_the_common_law():
     np.testing.assert_allclose(found, np.quantile(counts, levels), atol=1)
 
 
-@pytest.mark.parametrize("method", ["vmp", "pg-gibbs"])
+@pytest.mark.parametrize("method", ["vmp", pytest.param("pg-gibbs", marks=pytest.mark.slow)])
 def test_draws_and_files_are_those_of_the_model(tmp_path, method):
     coords, y, _ = simulated()
     table = pd.DataFrame({"who": coords[:N, 0], "shop": coords[:N, 1], "when": coords[:N, 2], "n": y[:N]})

@@ -127,7 +127,7 @@ def held(model, X, y, coverage):
     return np.mean((low <= y) & (y <= high))
 
 
-@pytest.mark.parametrize(("kind", "noise"), [("rows", 1), ("t", "entry")])
+@pytest.mark.parametrize(("kind", "noise"), [("rows", 1), pytest.param("t", "entry", marks=pytest.mark.slow)])
 def test_intervals_hold_their_share_where_one_noise_does_not(kind, noise):
     coords, f, y, sd = simulated(kind)
     train, X, new = slice(0, 3000), coords[3000:], y[3000:]

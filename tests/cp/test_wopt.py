@@ -263,6 +263,7 @@ def test_wopt_sees_small_values_as_it_sees_large_ones(unit):
     np.testing.assert_allclose(there.predict(coords) / unit, here.predict(coords), rtol=0.0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
     """The prior at its word leads to probabilities near 0 and 1 that a constant beats."""
     n = 60_000

@@ -49,7 +49,9 @@ def test_stream_learns_values_of_either_sign():
 
 
 @quiet
-@pytest.mark.parametrize(("factor", "shift"), [(1.0, 100.0), (1e3, 0.0), (1e-3, 5.0)])
+@pytest.mark.parametrize(
+    ("factor", "shift"), [(1.0, 100.0), pytest.param(1e3, 0.0, marks=pytest.mark.slow), (1e-3, 5.0)]
+)
 def test_stream_does_not_depend_on_the_scale_of_values_or_where_it_begins(factor, shift):
     (X, y), (Z, _) = signed()
     plain, moved = streamed(X[:900], y[:900]), streamed(X[:900], factor * y[:900] + shift)
@@ -68,6 +70,7 @@ def test_positive_rows_stand_for_values_above_the_least():
     assert named.level_ == 0.0
 
 
+@pytest.mark.slow
 @quiet
 def test_few_entries_of_noise_are_mostly_not_taken_for_more():
     """The paper's prior, which so few had before, was a third worse than the mean."""

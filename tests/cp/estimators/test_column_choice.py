@@ -62,7 +62,13 @@ def test_a_gain_by_chance_is_none(rng):
 
 
 @pytest.mark.parametrize(
-    ("shape", "components", "rank"), [(SHAPE, 5, 20), (SHAPE, 26, 40), ((90, 9, 10), 4, 10), ((90, 9, 10), 16, 20)]
+    ("shape", "components", "rank"),
+    [
+        (SHAPE, 5, 20),
+        pytest.param(SHAPE, 26, 40, marks=pytest.mark.slow),
+        pytest.param((90, 9, 10), 4, 10, marks=pytest.mark.slow),
+        ((90, 9, 10), 16, 20),
+    ],
 )
 def test_components_are_as_many_as_the_data_ask_for(shape, components, rank):
     s = simulate_cp(shape, components, 7000, noise_precision=4.0, random_state=0)

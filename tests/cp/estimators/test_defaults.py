@@ -297,6 +297,7 @@ def test_grid_search_over_the_rank():
     assert search.best_estimator_.rank_ == (10 if search.best_params_["rank"] == "auto" else 1)
 
 
+@pytest.mark.slow
 def test_compare_and_select_rank_take_estimators_as_they_come():
     X, y = entries("regressor")
     train, test = (tc.SparseTensor.from_coo(X[part], y[part], SHAPE) for part in (slice(0, 500), slice(500, 600)))

@@ -249,6 +249,7 @@ def test_few_values_of_noise_are_predicted_by_their_mean_and_it_is_said():
     assert np.abs(found.predict(X) - y.mean()).max() < 0.3
 
 
+@pytest.mark.slow
 def test_intervals_of_few_values_predicted_by_their_mean_are_as_wide_as_all_of_them_tell():
     """The ten that are left out may be much nearer to each other, or farther."""
     ratios = []

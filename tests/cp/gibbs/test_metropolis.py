@@ -32,9 +32,9 @@ def z_of(likelihood, n=1200, **how):
 @pytest.mark.parametrize(
     ("likelihood", "how"),
     [
-        ("poisson", {"free": STRUCTURED}),
+        pytest.param("poisson", {"free": STRUCTURED}, marks=pytest.mark.slow),
         ("poisson", {"extent": EXPOSURE}),
-        ("negbinomial", {"learned": "learned"}),
+        pytest.param("negbinomial", {"learned": "learned"}, marks=pytest.mark.slow),
         ("negbinomial", {"free": STRUCTURED, "extent": EXPOSURE}),
         ("binomial", {"extent": TRIALS}),
     ],
@@ -59,8 +59,7 @@ def test_a_judge_without_the_exposures_fails_the_joint_test(monkeypatch):
     assert z_of("poisson", extent=np.linspace(0.1, 8.0, len(COORDS))) > LIMIT
 
 
-@each("power", [1.0, 2.5])
-@each("K", [2, 3])
+@each(("K", "power"), [(2, 2.5), (3, 1.0)])
 def test_rows_are_drawn_from_their_conditional(rng, K, power):
     """One component, the other modes known: the law of each row by a grid."""
     shape = (3, 4, 5)[:K]
