@@ -70,7 +70,6 @@ def test_positive_rows_stand_for_values_above_the_least():
     assert named.level_ == 0.0
 
 
-@pytest.mark.slow
 @quiet
 def test_few_entries_of_noise_are_mostly_not_taken_for_more():
     """The paper's prior, which so few had before, was a third worse than the mean."""
@@ -86,6 +85,7 @@ def test_few_entries_of_noise_are_mostly_not_taken_for_more():
     assert np.mean(lost) < 1.1
 
 
+@pytest.mark.slow
 @quiet
 def test_products_of_five_modes_are_found():
     """From one start CEP ends at the mean."""
@@ -136,7 +136,7 @@ def test_joint_fits_of_a_beginning_stream_are_few_and_end():
 
 
 @quiet
-@pytest.mark.parametrize("params", [{}, {"revisit": 40}, {"method": "vmp"}])
+@pytest.mark.parametrize("params", [{}, pytest.param({"revisit": 40}, marks=pytest.mark.slow), {"method": "vmp"}])
 def test_beginning_stream_goes_on_after_save_and_load_with_the_same_bits(params, tmp_path):
     X, y = signed()[0]
     model = streamed(X[:300], y[:300], 150, **params)

@@ -367,7 +367,7 @@ def test_what_a_stream_cannot_do_with_local_is_refused(data):
 
 
 def test_a_stream_with_local_forgets_entries_by_a_fit(data):
-    model = data.model(n=3)
+    model = data.model(n=3).set_params(max_iter=20, tol=1e9)
     known = pd.concat(data.parts[:3])
     model.forget_entries(cells(known.iloc[:4]), data=cells(known), y=known["y"])
     assert model.n_samples_seen_ == len(known) - 4
