@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES, SHAPE, entries
 
 import tensorcep as tc
@@ -68,6 +69,12 @@ def fit(name, X, y, shape=SHAPE, seed=0, **params):
     return model.fit(tc.SparseTensor.from_coo(X, y, shape))
 
 
+@cache
+def fitted(name, seed=0, settled=False):
+    """A shared model of the entries as they are: do not change it."""
+    return fit(name, *entries(MODELS[name][0]), seed=seed, **(SETTLED.get(name, {}) if settled else {}))
+
+
 def answers(model, X):
     """Means, and standard deviations where there are some; of labels, probabilities."""
     if isinstance(model, tc.CPClassifier):
@@ -77,8 +84,7 @@ def answers(model, X):
 
 @cache
 def answered(name, seed=0, settled=False):
-    X, y = entries(MODELS[name][0])
-    return answers(fit(name, X, y, seed=seed, **(SETTLED.get(name, {}) if settled else {})), X)
+    return answers(fitted(name, seed, settled), entries(MODELS[name][0])[0])
 
 
 def check_close(found, expected, spread):
@@ -93,7 +99,7 @@ def test_equivariance_entries_in_another_order_give_the_same_answers(name, rng):
 
 
 @pytest.mark.parametrize("name", tiered(REGRESSORS))
-@pytest.mark.parametrize(("factor", "moved"), [(1e-3, 0.0), (1e3, -500.0)])
+@each(("factor", "moved"), [(1e-3, 0.0), (1e3, -500.0)])
 def test_equivariance_values_in_other_units_give_the_same_answers(name, factor, moved):
     X, y = entries("regressor")
     found = answers(fit(name, X, factor * y + moved), X)
@@ -101,10 +107,10 @@ def test_equivariance_values_in_other_units_give_the_same_answers(name, factor, 
     check_close(found / factor, answered(name), y.std())
 
 
-@pytest.mark.parametrize("name", ["regressor cep", "regressor vmp", "regressor gibbs"])
+@each("name", ["regressor cep", "regressor vmp", "regressor gibbs"])
 def test_equivariance_intervals_have_the_units_of_the_values(name):
     X, y = entries("regressor")
-    plain, other = fit(name, X, y), fit(name, X, 1e3 * y)
+    plain, other = fitted(name), fit(name, X, 1e3 * y)
     check_close(np.array(other.predict_interval(X)) / 1e3, np.array(plain.predict_interval(X)), y.std())
 
 
@@ -183,7 +189,7 @@ def rebuilt(name, X):
     return np.hstack([model.fit(views).reconstruct(m) for m in range(2)])
 
 
-@pytest.mark.parametrize("name", FACTORS)
+@each("name", FACTORS)
 def test_equivariance_of_factor_models(name):
     plain = rebuilt(name, MATRIX)
     for factor, moved in ((1e-3, 0.0), (1e3, 0.0), (1.0, 50.0)):
@@ -200,7 +206,7 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("name", LINEAR)
+@each("name", LINEAR)
 def test_equivariance_of_linear_models(name, rng):
     """Points in another order, features in another order, labels swapped."""
     X = rng.standard_normal((40, 3))

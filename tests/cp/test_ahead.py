@@ -6,6 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit
 from sklearn.base import clone
 
@@ -86,7 +87,7 @@ def test_two_chains_of_pairs_go_on_alone_where_they_predict_better(rng, monkeypa
     assert one.n_iter == len(one.trace["seconds"]) == SWEEPS
 
 
-@pytest.mark.parametrize(("given", "gain"), [({}, 1.0), ({"method": PGGibbs(n_chains=4)}, 0.0)])
+@each(("given", "gain"), [({}, 1.0), ({"method": PGGibbs(n_chains=4)}, 0.0)])
 def test_all_chains_of_pairs_begin_anew_where_two_are_not_enough_or_their_number_was_given(
     rng, monkeypatch, given, gain
 ):
@@ -119,8 +120,8 @@ def test_a_fit_by_chains_of_pairs_says_so_and_can_be_gone_on_with(rng, monkeypat
     assert again.posterior_.rank == model.posterior_.rank == 12
 
 
-@pytest.mark.parametrize("shape", [(30, 20, 15), (30, 20, 4), (9, 8, 7, 6), (40, 50, 60, 70, 80)])
-@pytest.mark.parametrize("rank", [3, 12, 20])
+@each("shape", [(30, 20, 15), (30, 20, 4), (9, 8, 7, 6), (40, 50, 60, 70, 80)])
+@each("rank", [3, 12, 20])
 def test_pairs_alone_have_no_more_columns_than_all_parts(shape, rank):
     parts = every_column(rank, shape)
     whole, paired = free_columns(parts, len(shape)), paired_parts(parts, shape)
@@ -185,7 +186,7 @@ def test_chains_that_are_behind_are_forgotten(rng, monkeypatch):
     np.testing.assert_array_equal(found.posterior.rows, run_plan(plan).posterior.rows)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {"max_iter": 6 * ahead.WINDOW - 1},

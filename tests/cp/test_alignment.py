@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 
 from tensorcep.cp.alignment import align, aligned_rows, covariances
 from tensorcep.cp.columns import free_columns, modes_of_columns
@@ -13,7 +13,7 @@ SHAPE = (14, 11, 9)
 FIRST = (0, 14, 25, 34)
 CP = {"main": 0, "pair": 0, "cp": 3}
 PARTS = [CP, {"main": 0, "pair": 2, "cp": 0}, {"main": 1, "pair": 2, "cp": 3}, {"main": 2, "pair": 2, "cp": 2}]
-EVERY = pytest.mark.parametrize("parts", PARTS, ids=str)
+EVERY = each("parts", PARTS)
 
 
 def layout(parts, shape=SHAPE, seen=None):

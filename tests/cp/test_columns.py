@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 from tensorcep.cp.columns import free_columns, modes_of_columns, parts_of
 
 
-@pytest.mark.parametrize(
+@each(
     ("interactions", "parts"),
     [
         ("cp", {"main": 0, "pair": 0, "cp": 4}),
@@ -34,7 +35,7 @@ def test_columns_of_the_cp_model_are_free_in_every_mode():
     assert free_columns(parts_of("cp", 5), 4).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "words"),
     [
         ("mains", ["interactions must be one of", "'mains'"]),

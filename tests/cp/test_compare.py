@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import new, simulated
 from helpers.models import paper
 
@@ -82,7 +83,7 @@ def test_compare_peak_memory_counts_what_a_method_stores() -> None:
     assert table.loc["VMP(n_starts=1)", "peak_mb"] < 0.6 * messages
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "params", "those", "not_those"),
     [
         ("regressor", {}, {"cep", "vmp", "wopt"}, set()),
@@ -100,7 +101,7 @@ def test_compare_takes_every_method_that_fits_by_default(
     assert not not_those & set(table.index)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "error", "message"),
     [
         ({"methods": ["gipps"]}, ValueError, "a method for the likelihood 'gaussian' must be one of 'cep', .*'gipps'"),

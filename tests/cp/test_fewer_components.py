@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit
 
 from scripts.lib.gauntlet import models
@@ -51,10 +52,9 @@ def test_the_stronger_half_of_the_components_is_kept_and_all_main_effects():
     assert pilots._halved(half) is None  # of three
 
 
-@pytest.mark.parametrize(
+@each(
     ("scores", "n_components", "tries"),
     [((-0.5, -0.6), 13, 1), ((-0.5, -0.4, -0.45), 6, 2), ((-0.5, -0.4, -0.3), 3, 2), ((-0.5, None), 13, 1)],
-    ids=["worse", "once", "twice", "not finite"],
 )
 def test_components_are_halved_as_long_as_entries_left_out_gain(monkeypatch, scores, n_components, tries):
     def run(score):

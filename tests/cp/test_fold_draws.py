@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import ThreadExecutor
@@ -46,7 +46,7 @@ def moments_by_quadrature(likelihood, y, theta):
     return mean, (u - mean).T @ ((u - mean) * p[:, None]), u[np.argmax(p)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "y", "theta"),
     [("logit", [1.0, 1.0, 1.0], 1.0), ("probit", [1.0, -1.0, 1.0], 1.0), ("negbinomial", [0.0, 3.0, 0.0], 1.5)],
 )

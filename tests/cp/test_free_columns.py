@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
+from helpers.cases import each
 
 from tensorcep.cp.free_columns import Places, encoded
 
 # Modes with four, three and two free columns; no two columns are free in the same modes.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
 MAIN = np.array([[1, 0, 1, 1], [0, 1, 1, 1]], dtype=bool)
-EVERY = pytest.mark.parametrize("free", [UNEQUAL, MAIN, np.ones((4, 2), dtype=bool)])
+EVERY = each("free", [UNEQUAL, MAIN, np.ones((4, 2), dtype=bool)])
 
 
 def rows_of(free, rng):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, fit, means, settings_of
 from scipy.stats import norm
 
@@ -26,9 +26,7 @@ from tensorcep.priors.record import damped, per_row
 from tensorcep.priors.regressed import with_features
 from tensorcep.priors.series import Series, clock
 
-ENGINES = pytest.mark.parametrize(
-    ("method", "options"), [("cep", {}), ("cep", {"messages": "averaged"}), ("laplace", {})]
-)
+ENGINES = each(("method", "options"), [("cep", {}), ("cep", {"messages": "averaged"}), ("laplace", {})])
 N, M, TAU, CENTRE, WIDTH = 9, 6, 4.0, 0.3, 0.7
 KNOWN = 1e12
 
@@ -137,11 +135,11 @@ def assert_moments(state, mean, cov, R, atol):
     np.testing.assert_allclose(unpack(state.rows.cov[:N], R), blocks, atol=atol)
 
 
-KINDS = pytest.mark.parametrize("kind", [series_of, graph_of])
+KINDS = each("kind", [series_of, graph_of])
 
 
 @KINDS
-@pytest.mark.parametrize("R", [1, 2])
+@each("R", [1, 2])
 @ENGINES
 def test_coupled_rows_of_real_values_are_a_dense_gaussian_process(rng, kind, R, method, options):
     coords, y, V, p, settings, state, mean, covs = coupled_state(rng, kind, R, "gaussian", method, options)

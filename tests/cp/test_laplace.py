@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import NOISE, build, cells, messages, problem, settings_of, structured
+from helpers.cases import each
+from helpers.problems import NOISE, build, cells, messages, problem, settings_of
 from oracles import laplace as oracle
 from scipy.optimize import minimize
 
@@ -60,8 +61,8 @@ def assert_same_messages(result, p, twin, tolerance):
 CASES = [("gaussian", 3, 2), ("probit", 2, 3), ("poisson", 3, 1)]
 
 
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
-@pytest.mark.parametrize("curvature", ["conditional", "marginal"])
+@each("schedule", ["modewise", "parallel"])
+@each("curvature", ["conditional", "marginal"])
 @pytest.mark.parametrize(("likelihood", "K", "R"), CASES)
 def test_laplace_sends_the_messages_of_the_twin(rng, likelihood, K, R, curvature, schedule):
     coords, y, p = problem(rng, K, R, 16, likelihood, prior=Prior([0.7] * K, [10.0] * K))
@@ -73,7 +74,7 @@ def test_laplace_sends_the_messages_of_the_twin(rng, likelihood, K, R, curvature
     assert_same_messages(result, p, twin, 1e-5)
 
 
-@pytest.mark.parametrize("curvature", ["conditional", "marginal"])
+@each("curvature", ["conditional", "marginal"])
 @pytest.mark.parametrize(("likelihood", "K", "R"), [*CASES, ("probit", 4, 2)])
 def test_laplace_settles_at_the_fixed_point_of_the_twin(rng, likelihood, K, R, curvature):
     coords, y, p = problem(rng, K, R, 16, likelihood, prior=Prior([0.7] * K, [10.0] * K))
@@ -88,7 +89,7 @@ def test_laplace_settles_at_the_fixed_point_of_the_twin(rng, likelihood, K, R, c
     assert_same_messages(result, p, twin, 1e-9)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@each("options", OPTIONS)
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
 def test_laplace_is_the_laplace_approximation_of_a_regression(rng, likelihood, options):
     """With the other modes known the fixed point has the exact mode and the curvature there (exact for a Gaussian)."""
@@ -109,9 +110,9 @@ def test_laplace_is_the_laplace_approximation_of_a_regression(rng, likelihood, o
         np.testing.assert_allclose(unpack(posterior.Lam[i], R), Lam, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("curvature", ["marginal", "conditional"])
+@each("curvature", ["marginal", "conditional"])
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
-@pytest.mark.parametrize("K", [2, 3, 4])
+@each("K", [2, 3, 4])
 def test_laplace_of_one_entry_is_at_its_joint_mode(rng, likelihood, K, curvature):
     R, shape = 3, (1,) * K
     roots = rng.standard_normal((K, R, R))
@@ -144,7 +145,7 @@ def test_laplace_of_one_entry_is_at_its_joint_mode(rng, likelihood, K, curvature
     np.testing.assert_allclose(unpack(posterior.Lam, R), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@each("options", OPTIONS)
 def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng, options):
     coords, y, p = problem(rng, 3, 2, 30, prior=Prior([1.0] * 3, [10.0] * 3))
     result = fit(p, 200, damping=0.5, **options)
@@ -176,8 +177,8 @@ def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kind", [None, *LEARNED])
+@each("options", OPTIONS)
+@each("kind", [None, *LEARNED])
 def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, likelihood, options, kind):
     coords, _, p = problem(rng, 3, 3, 45, likelihood)
     prior_Lam, prior_eta = p.prior.Lam, p.prior.eta
@@ -202,7 +203,7 @@ def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, 
     assert result.trace["skipped"].sum() == 0
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_laplace_does_not_depend_on_the_order_of_entries_or_modes(rng, likelihood):
     coords, y, p = problem(rng, 4, 3, 50, likelihood)
     shuffle = rng.permutation(50)
@@ -226,7 +227,7 @@ def test_laplace_without_entries_gives_the_prior(rng):
     assert posterior.noise == NOISE
 
 
-@pytest.mark.parametrize("n", [1, 15, 16, 17])
+@each("n", [1, 15, 16, 17])
 def test_laplace_padding_lanes_have_no_effect(rng, n):
     _, _, p = problem(rng, 3, 2, n)
     assert fit(p, 2).posterior.noise.a == pytest.approx(1e-3 + 0.5 * n, rel=1e-14)
@@ -247,7 +248,7 @@ def test_laplace_counts_messages_more_while_annealing(rng):
     np.testing.assert_allclose(annealed.Lam - p.prior.Lam, 10.0 * (plain.Lam - p.prior.Lam), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"curvature": "full"}, "curvature must be one of"),
@@ -258,17 +259,3 @@ def test_laplace_refuses_wrong_settings(rng, options, message):
     _, _, p = problem(rng, 3, 2, 10)
     with pytest.raises(ValueError, match=message):
         fit(p, 1, **options)
-
-
-@pytest.mark.parametrize("K", [2, 3, 4])
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_laplace_in_free_columns_is_that_of_clamped_ones(rng, K, likelihood, options):
-    p, whole = structured(rng, K, likelihood)
-    run, other = (fit(x, 5, damping=0.5, **options) for x in (p, whole))
-    assert run.state.rows.eta.shape[1] < whole.rank
-    np.testing.assert_allclose(run.state.f, other.state.f, rtol=1e-4, atol=1e-4)
-    S, T = (np.linalg.inv(unpack(x.posterior.Lam, whole.rank)) for x in (run, other))
-    np.testing.assert_allclose(S, T, rtol=0, atol=1e-4 * np.abs(T).max())
-    if likelihood == "gaussian":
-        assert run.posterior.noise == pytest.approx(other.posterior.noise, rel=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import problem
 
 from tensorcep.cp import left_out
@@ -31,7 +31,7 @@ def chosen(rng, monkeypatch, gains, spread):
     return best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1), fits
 
 
-@pytest.mark.parametrize(
+@each(
     ("gains", "spread", "best", "fits"),
     [
         ((0.0, 1.0, -1.0), 0.1, 1, [FITS] * 3),  # one is far ahead of all
@@ -57,7 +57,7 @@ def test_far_off_is_what_is_so_in_more_than_one_part():
     np.testing.assert_array_equal(far_off(squares[::-1]), [False] * 5)  # nothing is farther off than what is lost
 
 
-@pytest.mark.parametrize("n_folds", [1, 5])
+@each("n_folds", [1, 5])
 def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, monkeypatch, n_folds):
     monkeypatch.setattr(left_out, "ENOUGH", n_folds * N // FOLDS)
     problems = [problem(rng, n=N, shape=SHAPE)[-1] for _ in range(2)]

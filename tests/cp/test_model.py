@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.model import entries_by_row, latent_means, latent_moments, pack_entries, sum_products
@@ -13,7 +14,7 @@ from tensorcep.cp.rows import RowState
 from tensorcep.kernels.rows import gather, packed_products, row_divergences, row_moments, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 
-SHAPES = pytest.mark.parametrize("shape", [(9, 7), (6, 5, 4), (4, 3, 3, 4), (3, 2, 3, 2, 4), (2, 3, 2, 3, 2, 3)])
+SHAPES = each("shape", [(9, 7), (6, 5, 4), (4, 3, 3, 4), (3, 2, 3, 2, 4), (2, 3, 2, 3, 2, 3)])
 
 
 def cells(rng, shape, n):
@@ -42,7 +43,7 @@ def test_pack_entries_any_order_of_the_input_gives_the_same_layout(rng, shape):
 
 
 @SHAPES
-@pytest.mark.parametrize("n", [1, LANES - 1, LANES, LANES + 1, 35])
+@each("n", [1, LANES - 1, LANES, LANES + 1, 35])
 def test_pack_entries_holds_every_entry_once_and_pads_with_weight_zero(rng, shape, n):
     coords, y = cells(rng, shape, n)
     entries = pack_entries(coords, y, shape)
@@ -57,7 +58,7 @@ def test_pack_entries_holds_every_entry_once_and_pads_with_weight_zero(rng, shap
     assert sorted(entries.permutation) == list(range(n))
 
 
-@pytest.mark.parametrize(("order", "most"), [(2, 43), (3, 33), (4, 59)])
+@each(("order", "most"), [(2, 43), (3, 33), (4, 59)])
 def test_pack_entries_lays_entries_out_where_it_has_sorted_them(rng, order, most):
     coords, y = rng.integers(0, 50, (40_000, order)), rng.standard_normal(40_000)
     pack_entries(coords, y, (50,) * order)  # compiled code is loaded
@@ -85,7 +86,7 @@ def test_pack_entries_chunks_cover_the_blocks_in_order_and_their_sums_stay_small
 
 
 @SHAPES
-@pytest.mark.parametrize("n", [0, 1, 35])
+@each("n", [0, 1, 35])
 def test_entries_by_row_lists_every_entry_once_per_mode(rng, shape, n):
     coords, y = cells(rng, shape, n)
     entries, first = pack_entries(coords, y, shape), offsets(shape)
@@ -111,7 +112,7 @@ def test_entries_by_row_chunks_hold_about_as_many_entries(rng):
 
 
 @SHAPES
-@pytest.mark.parametrize("width", [1, 3, 8, 13])
+@each("width", [1, 3, 8, 13])
 def test_sum_products_adds_up_the_products_of_the_other_rows(rng, shape, width):
     coords, y = cells(rng, shape, 35)
     entries, n_rows = pack_entries(coords, y, shape), sum(shape)
@@ -127,7 +128,7 @@ def test_sum_products_adds_up_the_products_of_the_other_rows(rng, shape, width):
     np.testing.assert_array_equal(out[[0, -1]], 9.0)
 
 
-@pytest.mark.parametrize("width", [1, 3, 4, 10, 13])
+@each("width", [1, 3, 4, 10, 13])
 def test_gather_reads_the_row_of_every_lane(rng, width):
     source = rng.standard_normal((7, width))
     rows = rng.integers(0, 7, LANES).astype(np.int32)
@@ -138,9 +139,9 @@ def test_gather_reads_the_row_of_every_lane(rng, width):
     np.testing.assert_array_equal(w[[0, 1, -1]], 9.0)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("width", [1, 3, 4, 10, 13])
-@pytest.mark.parametrize("n_rows", [1, 3, 100])
+@each("dtype", [np.float64, np.float32])
+@each("width", [1, 3, 4, 10, 13])
+@each("n_rows", [1, 3, 100])
 def test_scatter_add_adds_lanes_that_share_a_row(rng, width, dtype, n_rows):
     values = lane_zeros((width, LANES), dtype)
     values[:] = rng.standard_normal((width, LANES))
@@ -152,8 +153,8 @@ def test_scatter_add_adds_lanes_that_share_a_row(rng, width, dtype, n_rows):
     np.testing.assert_allclose(total, right, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("R", [1, 2, 5, 9])
-@pytest.mark.parametrize("n", [1, 5, LANES, 2 * LANES + 3])
+@each("R", [1, 2, 5, 9])
+@each("n", [1, 5, LANES, 2 * LANES + 3])
 def test_row_moments_equal_numpy_and_flag_bad_rows(rng, R, n):
     Lam, eta, mean, cov = rows_with(rng, n, R)
     if n > 2:
@@ -184,8 +185,8 @@ def test_second_moments_add_the_square_of_the_mean(rng):
     np.testing.assert_array_equal(out[[0, 1, 8]], 5.0)
 
 
-@pytest.mark.parametrize("R", [1, 2, 7])
-@pytest.mark.parametrize("n", [1, LANES, 2 * LANES + 3])
+@each("R", [1, 2, 7])
+@each("n", [1, LANES, 2 * LANES + 3])
 def test_row_divergences_are_those_of_normal_distributions(rng, n, R):
     (Lam, eta, mean, cov), (prior_Lam, _, prior_mean, prior_cov) = rows_with(rng, n, R), rows_with(rng, n, R)
     half_log = np.empty(n)
@@ -202,7 +203,7 @@ def test_row_divergences_are_those_of_normal_distributions(rng, n, R):
 
 
 @SHAPES
-@pytest.mark.parametrize("R", [1, 4, 9])
+@each("R", [1, 4, 9])
 def test_latent_means_are_the_sum_of_products(rng, shape, R):
     coords, y = cells(rng, shape, 33)
     entries = pack_entries(coords, y, shape)
@@ -223,7 +224,7 @@ def brute_force_moments(mean, cov, rows):
 
 
 @SHAPES
-@pytest.mark.parametrize("R", [1, 2, 5])
+@each("R", [1, 2, 5])
 def test_latent_moments_equal_brute_force(rng, shape, R):
     _, _, mean, cov = rows_with(rng, sum(shape), R)
     rows = cells(rng, shape, 17)[0] + offsets(shape)[:-1]
@@ -234,7 +235,7 @@ def test_latent_moments_equal_brute_force(rng, shape, R):
     np.testing.assert_allclose(v, v_right, rtol=1e-10)
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (2, 2, 2), (2, 2, 2, 2)])
+@each("shape", [(2, 2), (2, 2, 2), (2, 2, 2, 2)])
 def test_latent_moments_agree_with_monte_carlo(rng, shape):
     _, _, mean, cov = rows_with(rng, sum(shape), 3)
     rows = np.array([[0] * len(shape), [1] * len(shape)]) + offsets(shape)[:-1]
@@ -260,7 +261,7 @@ def test_latent_moments_keep_a_variance_that_is_tiny_beside_the_mean(rng):
     assert v[0] == pytest.approx(3 * 2 * 1e-14 * 1e12, rel=1e-10)
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@each("shared", [False, True])
 def test_packed_products_are_those_of_the_full_matrices(rng, shared):
     L, x = rng.standard_normal((1 if shared else 5, 4, 4)), rng.standard_normal((5, 4))
     L = L + L.transpose(0, 2, 1)

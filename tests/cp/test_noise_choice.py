@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 
 from tensorcep import CPRegressor, Series
 from tensorcep.methods import VMP
@@ -33,7 +34,7 @@ def new(noise="auto", **params):
     return CPRegressor(1, noise=noise, **how)
 
 
-@pytest.mark.parametrize("kind", ["one", "site", "entry"])
+@each("kind", ["one", "site", "entry"])
 def test_noise_is_found_as_it_differs(kind):
     table = simulated(kind)
     model = new().fit(table, value="y")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -61,7 +62,7 @@ def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
     np.testing.assert_array_equal(run_plan(without).posterior.rows, alone.rows)
 
 
-@pytest.mark.parametrize("first", [True, False])
+@each("first", [True, False])
 def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypatch, first):
     """They ended the fit: a count of 90 among ones and zeros drove those in the components of a pilot away."""
     plan, burnt_in, tried = plan_of(*entries(rng)), pilots._burnt_in, []
@@ -83,7 +84,7 @@ def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypa
         assert found.state.held.weights is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("gains", "sweeps", "best"),
     [
         ([0.1, 0.2, 0.15, 0.19, 9.0], 12, 6),  # twice in vain: it ends, and what came before is kept
@@ -121,7 +122,7 @@ def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch)
         assert found.beside is None
 
 
-@pytest.mark.parametrize(("bounds", "best"), [([0.0, 1.0, 0.5, 2.0], 1), ([0.0, 1.0, 2.0, 2.0], 3), ([3.0, 2.9], 0)])
+@each(("bounds", "best"), [([0.0, 1.0, 0.5, 2.0], 1), ([0.0, 1.0, 2.0, 2.0], 3), ([3.0, 2.9], 0)])
 def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rng, monkeypatch, bounds, best):
     plan, flown = plan_of(*entries(rng)), []
 
@@ -160,7 +161,7 @@ def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypat
     assert found.beside.log_density.mean() > whole.beside.log_density.mean() - 0.01
 
 
-@pytest.mark.parametrize(
+@each(
     ("likelihood", "values", "share"),
     [("gaussian", (-1.0, 2.0), 1.0), ("logit", (1.0,) * 9 + (-1.0,), 0.36), ("poisson", (0.0, 0.0, 0.0, 1.0), 0.25)],
 )
@@ -284,7 +285,7 @@ def test_chains_of_all_columns_go_on_where_pairs_of_modes_say_more(rng):
     assert found[~components].all()
 
 
-@pytest.mark.parametrize(("gain", "kept"), [(0.5, False), (0.01, True), (-0.5, True)])
+@each(("gain", "kept"), [(0.5, False), (0.01, True), (-0.5, True)])
 def test_columns_have_to_be_better_beyond_chance(gain, kept):
     first, fewer = (type("Held", (), {"alive": np.arange(2), "score": s})() for s in (np.zeros(50), np.zeros(50)))
     first.score = gain + 0.5 * np.sin(np.arange(50.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
@@ -34,7 +35,7 @@ def posterior(rng, R=3, shape=SHAPE):
     return Posterior(shape, R, pack(Lam), eta, GammaNoise(3.0, 2.0), np.ones(sum(shape), dtype=bool))
 
 
-@pytest.mark.parametrize("R", [1, 3, 8])
+@each("R", [1, 3, 8])
 def test_moments_of_rows_equal_numpy(rng, R):
     p = posterior(rng, R)
     mean, cov = p.components().moments()
@@ -70,7 +71,7 @@ def test_draws_of_rows_have_mean_and_covariance(rng):
             assert (np.abs(product.mean(axis=0) - cov[:, i, j]) < 6 * product.std(axis=0) / np.sqrt(n)).all()
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 5])
+@each("K", [1, 2, 3, 5])
 def test_draw_latent_is_the_cp_sum_of_each_draw(rng, K):
     draws = rng.standard_normal((6, 12, 3))
     rows = rng.integers(0, 12, (10, K))
@@ -113,7 +114,7 @@ def test_moments_of_draws_are_those_of_the_posterior_they_come_from(rng):
     np.testing.assert_allclose(cov, known_cov, atol=0.15 * known_cov.max())
 
 
-@pytest.mark.parametrize("name", ["gaussian", "probit", "logit", "poisson"])
+@each("name", ["gaussian", "probit", "logit", "poisson"])
 def test_predictions_of_draws_average_over_them(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 50)[0].components(UNSEEN)
     theta = theta_of(belief, likelihood)
@@ -152,7 +153,7 @@ def test_a_mean_beyond_float64_in_one_draw_makes_mean_and_variance_infinite():
     np.testing.assert_allclose(variance, [np.inf, np.exp(3.0)])
 
 
-@pytest.mark.parametrize("name", ["gaussian", "logit", "negbinomial"])
+@each("name", ["gaussian", "logit", "negbinomial"])
 def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
     likelihood, belief = get_likelihood(name), draws_like(rng, 5)[0].components(UNSEEN)
     rows = rng.integers(0, 12, (2100, 3))
@@ -177,7 +178,7 @@ def test_predictions_have_the_same_bits_on_two_threads_and_in_parts(rng, name):
     np.testing.assert_array_equal([part[0] for part in few], [part[0] for part in predicted(rows, ThreadExecutor(1))])
 
 
-@pytest.mark.parametrize("doubtful", [False, True])
+@each("doubtful", [False, True])
 def test_log_density_gives_the_moments_of_latent_values_on_the_way(rng, doubtful):
     for belief in (posterior(rng).components(UNSEEN), draws_like(rng, 5)[0].components(UNSEEN)):
         if doubtful:
@@ -188,7 +189,7 @@ def test_log_density_gives_the_moments_of_latent_values_on_the_way(rng, doubtful
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["logit", "probit"])
+@each("name", ["logit", "probit"])
 def test_a_label_at_a_point_has_the_probability_of_the_link(name):
     """Also where it is all but sure, to full relative accuracy."""
     likelihood, f = get_likelihood(name), np.array([[-30.0, -3.0, 0.0, 1.0, 20.0]])
@@ -198,7 +199,7 @@ def test_a_label_at_a_point_has_the_probability_of_the_link(name):
     np.testing.assert_allclose(variance, link(f[0]) * link(-f[0]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("q", [1e-3, 0.05, 0.5, 0.995])
+@each("q", [1e-3, 0.05, 0.5, 0.995])
 def test_quantile_of_a_gaussian_mixture_has_the_probability_q_below(rng, q):
     """Also of components far apart, or all the same."""
     mean, theta = rng.standard_normal((50, 4)) * [0.0, 1.0, 30.0, 1e4], rng.gamma(2.0, 1.0, (50, 4))

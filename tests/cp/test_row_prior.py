@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import NOISE, build, cells, fit, problem, structured
 from oracles import vmp as oracle
 
@@ -15,8 +15,8 @@ from tensorcep.priors.ard import ARD_SHAPE
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 from tensorcep.priors.learned import MEAN_ROWS
 
-EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
-METHODS = pytest.mark.parametrize(
+EVERY_KIND = each("kind", LEARNED)
+METHODS = each(
     ("method", "likelihood"),
     [("vmp", "gaussian"), ("vmp", "probit"), ("pg-vb", "logit"), ("pg-vb", "negbinomial")],
 )
@@ -38,7 +38,7 @@ def learning(rng, kind, likelihood="gaussian", K=3, R=2, n=60, strength=1.0, **h
 
 
 @EVERY_KIND
-@pytest.mark.parametrize(("likelihood", "K", "R"), [("gaussian", 3, 3), ("gaussian", 2, 1), ("probit", 3, 2)])
+@each(("likelihood", "K", "R"), [("gaussian", 3, 3), ("gaussian", 2, 1), ("probit", 3, 2)])
 def test_vmp_with_a_learned_prior_equals_its_plain_twin(rng, kind, likelihood, K, R):
     coords, y, p = learning(rng, kind, likelihood, K, R, 30 if K == 2 else 60, strength=1.5)
     first = offsets(p.shape)
@@ -62,7 +62,7 @@ def test_vmp_with_a_learned_prior_equals_its_plain_twin(rng, kind, likelihood, K
 
 @METHODS
 @EVERY_KIND
-@pytest.mark.parametrize("anneal", [0, 3])
+@each("anneal", [0, 3])
 def test_bound_with_a_learned_prior_never_falls(rng, method, likelihood, kind, anneal):
     _, _, p = learning(rng, kind, likelihood, 3, 3)
     bound = fit(p, 80, method=method, anneal=anneal).trace["lower_bound"]
@@ -114,7 +114,7 @@ def test_learned_prior_gives_the_same_bits_on_any_number_of_threads(rng, method,
 
 
 @METHODS
-@pytest.mark.parametrize("kind", [None, *LEARNED])
+@each("kind", [None, *LEARNED])
 def test_bound_with_clamped_columns_never_falls(rng, method, likelihood, kind):
     coords = cells(rng, (5, 4, 6), 60)
     _, p = structured(rng, 3, {"negbinomial": "poisson"}.get(likelihood, likelihood), kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import problem
 
 from tensorcep.core import sums
@@ -13,7 +13,7 @@ from tensorcep.cp import from_spectra, rows
 SHAPE, N = (20, 15, 10), 1000
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit", "poisson"])
+@each("likelihood", ["gaussian", "probit", "poisson"])
 def test_scores_and_working_values_do_not_depend_on_the_pieces(rng, monkeypatch, likelihood):
     _, _, p = problem(rng, n=N, shape=SHAPE, likelihood=likelihood)
     f = rows.latent_of_entries(p.entries, p.start, ThreadExecutor(1))
@@ -36,9 +36,9 @@ def test_change_is_relative_to_the_new_size(rng):
     assert rows.relative_change(new[:0], old[:0]) == 0.0
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("leaf", [64, 4096])
+@each("threads", [1, 2])
+@each("known", [False, True])
+@each("leaf", [64, 4096])
 def test_latent_values_move_in_place_to_the_bits_of_new_ones(rng, monkeypatch, leaf, known, threads):
     _, _, p = problem(rng, n=N, shape=SHAPE)
     entries = p.entries._replace(known=rng.standard_normal(p.entries.y.shape)) if known else p.entries

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -78,7 +79,7 @@ def test_select_rank_patience_stops_the_climb():
     assert len(found.ranks) == int(np.flatnonzero(found.ranks == found.best_rank)[0]) + 3 < 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("likelihood", "estimator"),
     [
         ("probit", paper(CPClassifier, max_iter=60, tol=0.05, random_state=0)),
@@ -88,7 +89,6 @@ def test_select_rank_patience_stops_the_climb():
         ("gaussian", paper(CPRegressor, method="wopt", random_state=0, max_iter=300)),
         ("gaussian", paper(CPRegressor, interactions="all", max_iter=300, random_state=0)),
     ],
-    ids=lambda value: value if isinstance(value, str) else f"{value.method}-{value.interactions}",
 )
 def test_select_rank_serves_every_estimator_and_method(likelihood: str, estimator: Any):
     with warnings.catch_warnings():
@@ -130,7 +130,7 @@ def test_select_rank_keeps_labels():
     assert select_rank(quick(), named, ranks=[2], cv=2, random_state=0).estimator.labels_ == tuple(labels)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error", "message"),
     [
         ({"estimator": 3}, TypeError, "estimator must be CPRegressor"),

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries
 from helpers.source_graph import ROOT
 from sklearn.base import clone
@@ -27,7 +28,7 @@ CHANGED = [
     tc.PGGibbs(thin=2),
     tc.WOPT(ridge=0.0),
 ]
-EVERY = pytest.mark.parametrize("settings", CHANGED, ids=str)
+EVERY = each("settings", CHANGED)
 
 
 def test_every_method_has_settings_and_every_setting_is_documented():
@@ -88,7 +89,7 @@ def test_grid_search_goes_over_records_and_into_them():
     assert len(set(search.cv_results_["mean_test_score"])) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "sentence"),
     [
         ({"damping": 0.5}, "no parameter 'damping'; it is a setting of the method now: method=CEP(damping=0.5)."),
@@ -131,7 +132,7 @@ def test_a_model_is_saved_with_its_settings(tmp_path):
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "fitted", "method"),
     [
         ({"method": "cep", "damping": "auto", "n_init": 3, "method_options": None}, "cep", "cep"),

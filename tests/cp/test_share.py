@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.stats import bernoulli
 
 from tensorcep.cp.share import CONSTANT, CONSTANT_OF_LABELS, SHARES, evidence_of_shares, mean_share
@@ -23,7 +24,7 @@ def test_without_evidence_the_constant_counts_most():
     assert mean_share(nothing, constant=CONSTANT_OF_LABELS) == pytest.approx(0.225)
 
 
-@pytest.mark.parametrize(("claimed", "low", "high"), [(0.8, 0.97, 1.0), (0.2, 0.0, 0.01), (0.99, 0.3, 0.8)])
+@each(("claimed", "low", "high"), [(0.8, 0.97, 1.0), (0.2, 0.0, 0.01), (0.99, 0.3, 0.8)])
 def test_share_is_that_of_the_best_mixture_when_scores_are_many(rng, claimed, low, high):
     model, constant = scores(rng, 0.8, claimed, 2000)
     evidence = evidence_of_shares(model, constant)
@@ -33,8 +34,8 @@ def test_share_is_that_of_the_best_mixture_when_scores_are_many(rng, claimed, lo
     assert mean_share(evidence, chosen=5.0) <= share
 
 
-@pytest.mark.parametrize("prior", [CONSTANT, CONSTANT_OF_LABELS])
-@pytest.mark.parametrize("claimed", [0.5, 0.6, 0.3, 0.95])
+@each("prior", [CONSTANT, CONSTANT_OF_LABELS])
+@each("claimed", [0.5, 0.6, 0.3, 0.95])
 def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed, prior):
     """Over all values as they come; they are a Bayesian's, whose score is the evidence."""
     model, constant = scores(rng, 0.6, claimed, 300)
@@ -47,7 +48,7 @@ def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed, prio
     assert total > np.log(prior) - 1e-9
 
 
-@pytest.mark.parametrize("name", ["probit", "logit"])
+@each("name", ["probit", "logit"])
 def test_labels_beside_a_constant_are_a_law(rng, name):
     plain = get_likelihood(name)
     mixed = mixed_with(plain, 0.7, 0.1)

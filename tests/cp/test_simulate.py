@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 from tensorcep.cp.simulate import simulate_cp
 
@@ -16,7 +17,7 @@ def by_hand(sim):
     return total
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (6, 5, 4), (4, 3, 3, 2)])
+@each("shape", [(7, 5), (6, 5, 4), (4, 3, 3, 2)])
 def test_simulate_cp_latent_is_the_cp_sum(shape):
     sim = simulate_cp(shape, 3, 20, intercept=-0.7, random_state=1)
     assert sim.tensor.shape == shape
@@ -55,7 +56,7 @@ def test_simulate_cp_factors_follow_the_prior():
     assert sim.prior.precision[0] == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize(("mean", "sd"), [(0.0, 1.0), (1.5, 0.4), ([0.0, 1.0, 2.0], [2.0, 0.1, 1.0])])
+@each(("mean", "sd"), [(0.0, 1.0), (1.5, 0.4), ([0.0, 1.0, 2.0], [2.0, 0.1, 1.0])])
 def test_simulate_cp_latent_sd_holds_over_draws(mean, sd):
     rng = np.random.default_rng(6)
     draws = [
@@ -82,7 +83,7 @@ def test_simulate_cp_gaussian_noise_has_the_precision():
     assert sim.theta == 4.0
 
 
-@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+@each("likelihood", ["probit", "logit"])
 def test_simulate_cp_labels_follow_the_link(likelihood):
     sim = simulate_cp((60, 50, 40), 2, 20_000, likelihood=likelihood, latent_sd=1.0, random_state=2)
     assert set(sim.tensor.values) == {0.0, 1.0}
@@ -103,7 +104,7 @@ def test_simulate_cp_counts_have_the_rate():
     assert abs(((sim.tensor.values - rate) ** 2 / rate).mean() - 1) < 0.1
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "message"),
     [
         ({"shape": (5,)}, "shape must hold one integer >= 1 for each of at least two modes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
@@ -41,9 +41,7 @@ def test_spectral_start_recovers_planted_factors_up_to_sign_and_order():
         assert cosine.max(0).min() > 0.98
 
 
-@pytest.mark.parametrize(
-    "shape", [(90, 80), (60, 50, 40), (20, 18, 16, 14), (12, 11, 10, 9, 8), (8, 8, 7, 7, 6, 6)], ids=len
-)
+@each("shape", [(90, 80), (60, 50, 40), (20, 18, 16, 14), (12, 11, 10, 9, 8), (8, 8, 7, 7, 6, 6)])
 def test_spectral_start_says_what_other_cells_hold(shape):
     sim, coords, values = simulated(shape, 3, min(30_000, 3 * int(np.prod(shape)) // 5), noise_precision=4.0)
     used = len(values) // 2
@@ -75,7 +73,7 @@ def test_spectral_start_of_noise_finds_nothing():
     assert start.correlation < 0.1
 
 
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@each("scale", [1e-8, 1e8])
 def test_spectral_start_keeps_the_scale_and_ignores_the_level(scale):
     sim, coords, values = simulated((40, 30, 20), 2, 10_000)
     one = spectral_start(coords, values, sim.tensor.shape, 3, seed=0)
@@ -87,8 +85,8 @@ def few(rng, n, shape):
     return np.stack([rng.integers(0, m, n) for m in shape], 1), rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (30, 1, 20), (1, 1, 1), (9, 8, 7), (2,) * 8], ids=str)
-@pytest.mark.parametrize("n_entries", [0, 1, 2, 60])
+@each("shape", [(7, 5), (30, 1, 20), (1, 1, 1), (9, 8, 7), (2,) * 8])
+@each("n_entries", [0, 1, 2, 60])
 def test_spectral_start_of_few_repeated_or_constant_entries_is_finite(shape, n_entries):
     rng = np.random.default_rng(0)
     coords, values = few(rng, n_entries, shape)
@@ -138,7 +136,7 @@ def test_spectral_start_does_not_sit_on_a_few_huge_values():
     assert correlation(start, coords, sim.latent) > 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_spectral_start_of_few_entries_of_positive_rows_is_found_in_pairs_of_modes(seed):
     # of 30,000 entries hardly two lie in one of 480,000 columns of an unfolding
     shape, rng = (1000, 800, 600), np.random.default_rng(seed)
@@ -153,7 +151,7 @@ def test_spectral_start_of_few_entries_of_positive_rows_is_found_in_pairs_of_mod
     assert correlation(start, coords[others], truth[others]) > 0.55
 
 
-@pytest.mark.parametrize("rank", [1, 5, 12])
+@each("rank", [1, 5, 12])
 def test_starts_of_a_small_decomposition_descend_to_the_same_bits_side_by_side_and_alone(rank):
     rng = np.random.default_rng(1)
     core = rng.standard_normal((9, 8, 7))
@@ -194,9 +192,9 @@ def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
     assert sizes.min() > 0.4 * (sizes[0] + sizes[1]) > LEAST_OF_THREAD
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("apart", [0, MOST_APART])
+@each("n", [1, 2, 3])
+@each("pairs", [False, True])
+@each("apart", [0, MOST_APART])
 def test_mode_bases_side_by_side_draw_what_one_after_the_other_does(n, pairs, apart, monkeypatch):
     # rows of the first mode share no cell of the others: nothing is drawn for it but what tells cells apart
     monkeypatch.setattr(subspaces, "MOST_APART", apart)

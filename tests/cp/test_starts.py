@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from sklearn.metrics import roc_auc_score
 
 from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
@@ -64,7 +65,7 @@ def test_a_choice_by_score_stays_with_the_first_unless_another_is_better_beyond_
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("method", "module", "name"), [(VMP, meanfield, "by_row_of"), (CEP, messages, "empty_sums")])
+@each(("method", "module", "name"), [(VMP, meanfield, "by_row_of"), (CEP, messages, "empty_sums")])
 def test_random_starts_share_what_follows_from_the_entries_alone(monkeypatch, method, module, name):
     made, make = [], getattr(module, name)
     monkeypatch.setattr(module, name, lambda *given, **named: made.append(None) or make(*given, **named))
@@ -75,8 +76,8 @@ def test_random_starts_share_what_follows_from_the_entries_alone(monkeypatch, me
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [CEP, Laplace])
-@pytest.mark.parametrize("seed", range(4))
+@each("method", [CEP, Laplace])
+@each("seed", range(4))
 def test_starts_that_do_not_wait_lead_to_the_same_bits_in_half_the_memory(monkeypatch, method, seed):
     coords, y, _ = drawn(seed, (30, 20, 15), 2, 4000, 0.5)
     how = {"method": method(n_starts=3, anneal=3), "init": "random", "interactions": "cp", "max_iter": 6}
@@ -96,7 +97,7 @@ def test_starts_that_do_not_wait_lead_to_the_same_bits_in_half_the_memory(monkey
     assert len(trials) in (6, 7)
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3])
+@each("seed", [0, 2, 3])
 def test_spectra_show_every_component_where_there_are_just_enough_columns(seed):
     coords, y, _ = drawn(seed, (500, 300, 200), 8, 100_000, 0.5)
     assert spectral_start(coords, y, (500, 300, 200), 8, seed=0).n_found >= 7
@@ -151,6 +152,7 @@ def test_annealed_sweeps_that_the_user_asks_for_are_not_cut(rng):
     assert annealed == [9, REFIT_ANNEAL]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_starts_that_run_away_warn_of_nothing():
     # few labels for 16 components: undamped in effect, rows of one start leave the range of squares

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import problems
+from helpers.cases import each
 
 from tensorcep.core.scratch import Scratch, on_scratch
 from tensorcep.cp import parameters, read_stored, sampled, stored
@@ -56,7 +57,7 @@ def same(mine: Any, other: Any) -> bool:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("K", SHAPES)
+@each("K", SHAPES)
 def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
     memory, scratch = both(K, tmp_path)
     for name in Entries._fields:
@@ -71,8 +72,8 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("K", SHAPES)
-@pytest.mark.parametrize("parts", [None, {"main": 1, "pair": 1, "cp": 2}])
+@each("K", SHAPES)
+@each("parts", [None, {"main": 1, "pair": 1, "cp": 2}])
 def test_stored_sweeps_have_the_bits_of_memory(K: int, parts: dict[str, int] | None, tmp_path: Path) -> None:
     parts = parts if parts is None or K > 2 else parts | {"pair": 0}
     memory, scratch = both(K, tmp_path, parts)

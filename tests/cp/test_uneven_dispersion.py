@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.problems import build, fit, problem
 from scipy.stats import nbinom
 from sklearn.base import clone
@@ -34,7 +35,14 @@ METHODS = {
     "averaged": tc.CEP(messages="averaged", n_starts=1, n_ensemble=1),
     "laplace": tc.Laplace(n_starts=1),
 }
-EVERY = pytest.mark.parametrize("method", METHODS)
+
+
+def tiered(*quick):
+    """Of the others, the slow tier."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+
+
+EVERY = pytest.mark.parametrize("method", tiered("vmp", "pg-vb", "pg-gibbs", "cep"))
 
 
 @cache
@@ -84,7 +92,7 @@ def test_intervals_of_every_row_hold_their_share(method):
     assert 0.8 < inside.mean() < 0.92  # counts are whole
 
 
-@EVERY
+@pytest.mark.parametrize("method", tiered("vmp", "pg-vb"))
 def test_equal_dispersions_cost_nothing(method):
     coords, y, _ = simulated("equal")
     rows, one = fitted(method, kind="equal"), fitted(method, "learned", kind="equal")
@@ -106,7 +114,7 @@ def test_rows_of_few_entries_shrink_to_the_common_law_and_rows_of_none_have_it(m
     assert spread[3] > 2.0 * np.median(np.delete(spread, [3, 7]))
 
 
-@pytest.mark.parametrize("name", ["vmp", "pg-vb", "pg-gibbs", "cep", "laplace"])
+@each("name", ["vmp", "pg-vb", "pg-gibbs", "cep", "laplace"])
 def test_same_bits_on_two_threads(rng, name):
     coords, y, p = problem(rng, 3, 2, 400, "poisson", shape=(20, 16, 12))
     p = build(coords, y, p.shape, 2, "negbinomial", start=p.start)._replace(uneven=Uneven(1))
@@ -180,7 +188,7 @@ def test_predictions_of_unknown_rows_are_mixed_over_the_common_law():
     np.testing.assert_allclose(found, np.quantile(counts, levels), atol=1)
 
 
-@pytest.mark.parametrize("method", ["vmp", "pg-gibbs"])
+@pytest.mark.parametrize("method", ["vmp", pytest.param("pg-gibbs", marks=pytest.mark.slow)])
 def test_draws_and_files_are_those_of_the_model(tmp_path, method):
     coords, y, _ = simulated()
     table = pd.DataFrame({"who": coords[:N, 0], "shop": coords[:N, 1], "when": coords[:N, 2], "n": y[:N]})
@@ -207,7 +215,7 @@ def test_draws_and_files_are_those_of_the_model(tmp_path, method):
 NEW = {"dispersion": "mode_1", "rank": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"dispersion": "shop"}, "dispersion must be a number > 0, 'learned', or a mode, one of .*'mode_1'.*'shop'"),

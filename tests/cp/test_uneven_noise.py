@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.problems import fit, problem, structured
 from scipy.special import logsumexp
 from scipy.stats import t
@@ -22,7 +23,7 @@ from tensorcep.likelihoods.uneven import ALPHAS, Groups, log_evidence, sums_of_s
 
 GAUSSIAN = get_likelihood("gaussian")
 PRIOR = (0.5, 0.3)
-MODES = pytest.mark.parametrize("mode", [None, 0, 2])
+MODES = each("mode", [None, 0, 2])
 
 
 def chain_of_noise(groups, p, bug=0.0, n=1300):
@@ -64,7 +65,7 @@ def test_draws_of_precision_and_shape_of_rows_have_their_exact_law(rng):
     assert np.abs(planted - exact)[0] > 6.0 * error[0]
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "tobit"])
+@each("likelihood", ["gaussian", "tobit"])
 @MODES
 def test_bound_of_mean_field_does_not_fall(rng, likelihood, mode):
     for p in (problem(rng, 3, 2, 60, likelihood)[2], structured(rng, 3, likelihood, n=100)[0]):
@@ -72,7 +73,7 @@ def test_bound_of_mean_field_does_not_fall(rng, likelihood, mode):
         assert (np.diff(bound) > -1e-4).all()
 
 
-@pytest.mark.parametrize("method", ["vmp", "gibbs"])
+@each("method", ["vmp", "gibbs"])
 @MODES
 def test_same_bits_on_two_threads(rng, method, mode):
     p = problem(rng, 3, 2, 90)[2]._replace(uneven=Uneven(mode))
@@ -126,7 +127,7 @@ def held(model, X, y, coverage):
     return np.mean((low <= y) & (y <= high))
 
 
-@pytest.mark.parametrize(("kind", "noise"), [("rows", 1), ("t", "entry")])
+@pytest.mark.parametrize(("kind", "noise"), [("rows", 1), pytest.param("t", "entry", marks=pytest.mark.slow)])
 def test_intervals_hold_their_share_where_one_noise_does_not(kind, noise):
     coords, f, y, sd = simulated(kind)
     train, X, new = slice(0, 3000), coords[3000:], y[3000:]
@@ -151,7 +152,7 @@ def test_intervals_hold_their_share_where_one_noise_does_not(kind, noise):
         np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.1)
 
 
-@pytest.mark.parametrize("noise", ["dish", 1, "entry"])
+@each("noise", ["dish", 1, "entry"])
 def test_sampler_with_uneven_noise_is_saved_and_loaded(tmp_path, noise):
     coords, _, y, _ = simulated("rows", 1500)
     X = coords
@@ -193,7 +194,7 @@ def test_what_cannot_use_uneven_noise_says_so():
         model.transform(np.array([[30, 0, 0]]), np.ones(1), mode=0)
 
 
-@pytest.mark.parametrize("method", ["vmp", "gibbs"])
+@each("method", ["vmp", "gibbs"])
 def test_values_at_a_limit_take_uneven_noise(method):
     coords, _, y, _ = simulated("t", 600)
     y = np.maximum(y, 0.0)

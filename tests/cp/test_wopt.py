@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from helpers.problems import build, cells, fit, problem, settings_of, structured
 from scipy.special import expit, gammaln, log_ndtr
@@ -22,7 +23,7 @@ from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 
-LIKELIHOODS = pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
+LIKELIHOODS = each("likelihood", ["gaussian", "probit", "logit", "poisson"])
 
 
 def wopt(p, sweeps, **settings):
@@ -45,7 +46,7 @@ def plain_loss(factors, coords, y, likelihood, ridge):
 
 
 @LIKELIHOODS
-@pytest.mark.parametrize("K", [2, 3, 4])
+@each("K", [2, 3, 4])
 def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
     coords, y, p = problem(rng, K, 3, 30, likelihood)
     if likelihood == "logit":
@@ -63,7 +64,7 @@ def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
         assert gradient[i, r] == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
     """Its gradient, by differences, with precisions that couple the columns; times the variance of real values."""
     root = rng.standard_normal((3, 2, 2))
@@ -106,7 +107,7 @@ def test_wopt_of_main_effects_alone_is_ridge_regression(rng):
     assert (u[~np.repeat(p.free, p.shape, axis=0)] == 1.0).all()
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.8])
+@each("ridge", [0.0, 0.8])
 def test_wopt_of_a_full_matrix_is_its_truncated_singular_value_decomposition(rng, ridge):
     """Eckart and Young without a ridge; with one, every singular value is lowered by it."""
     Y = rng.standard_normal((7, 5))
@@ -178,7 +179,7 @@ def test_wopt_recovers_from_a_loss_that_overflows(rng):
     assert np.abs(u[:7] @ u[7:].T).max() < 10.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "message"),
     [
         ({"ridge": -1.0}, r"ridge must be 'prior', or a number >= 0; got -1\.0"),
@@ -234,7 +235,7 @@ def zero_mean(n, seed, rank=8, shape=(120, 100, 80), fresh=5000):
     return coords, np.prod(rows, axis=0).sum(axis=1) / np.sqrt(rank), rng
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_wopt_starts_with_components_that_the_first_spectra_did_not_show(seed):
     """Else a descent from random columns never finds them, and the error is a quarter larger and more."""
     n = 20_000
@@ -250,7 +251,7 @@ def test_wopt_starts_with_components_that_the_first_spectra_did_not_show(seed):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
-@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e5])
+@each("unit", [1e-6, 1e-3, 1e5])
 def test_wopt_sees_small_values_as_it_sees_large_ones(unit):
     """The constant of a log density, added to squares of 1e-12, would hide them from the search."""
     coords, f, rng = zero_mean(2000, 0, rank=2, shape=(30, 20, 10), fresh=0)
@@ -262,6 +263,7 @@ def test_wopt_sees_small_values_as_it_sees_large_ones(unit):
     np.testing.assert_allclose(there.predict(coords) / unit, here.predict(coords), rtol=0.0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
     """The prior at its word leads to probabilities near 0 and 1 that a constant beats."""
     n = 60_000
@@ -277,7 +279,7 @@ def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
     assert taken.log_score(coords[n:], y[n:]).mean() < np.log(0.5)
 
 
-@pytest.mark.parametrize("best", WEIGHTS)
+@each("best", WEIGHTS)
 def test_the_weight_of_a_prior_is_the_one_that_predicts_best(best):
     """Whichever it is, where others are worse the farther they are from it; entries that tell nothing find one, too."""
     plan, asked = Plan(*[None] * 16)._replace(settings=WOPT()), []

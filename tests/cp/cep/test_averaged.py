@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, problem, settings_of, twin_of
 from oracles import cep as oracle
 
@@ -37,9 +38,9 @@ def average_messages(twin):
         twin.a[:], twin.b[:] = twin.a.mean(), twin.b.mean()
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
-@pytest.mark.parametrize("moments", ["cavity", "posterior"])
-@pytest.mark.parametrize(("K", "R"), [(2, 1), (3, 3), (4, 2)])
+@each("likelihood", ["gaussian", "probit"])
+@each("moments", ["cavity", "posterior"])
+@each(("K", "R"), [(2, 1), (3, 3), (4, 2)])
 def test_averaged_messages_are_the_averages_of_full_ones(rng, likelihood, moments, K, R):
     shape = {2: (7, 5), 3: (5, 4, 6), 4: (3, 4, 2, 5)}[K]
     prior = Prior([rng.random((n, R)) for n in shape], [1.5] * K)
@@ -87,8 +88,8 @@ def plain_fit(p, coords, y, sweeps, damping, tilted):
     return Lam, eta, noise
 
 
-@pytest.mark.parametrize(("K", "R", "n"), [(2, 3, 25), (3, 1, 40), (3, 9, 90), (4, 4, 70)])
-@pytest.mark.parametrize("options", [{}, {"damping": 0.4, "noise_moments": "cavity"}])
+@each(("K", "R", "n"), [(2, 3, 25), (3, 1, 40), (3, 9, 90), (4, 4, 70)])
+@each("options", [{}, {"damping": 0.4, "noise_moments": "cavity"}])
 def test_averaged_messages_of_real_values_are_those_of_dense_matrices(rng, K, R, n, options):
     shape = {2: (7, 5), 3: (5, 4, 6), 4: (3, 4, 2, 5)}[K]
     prior = Prior([rng.standard_normal((m, R)) for m in shape], [1.5] * K)
@@ -115,7 +116,7 @@ def test_averaged_messages_of_real_values_replace_those_without_a_cavity(rng):
     np.testing.assert_allclose(state.sums.eta[0, own], counts * factors.eta[own], rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 0}])
+@each("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 0}])
 def test_averaged_messages_are_exact_for_linear_regression(rng, options):
     R, shape = 2, (6, 4, 5)
     known = [rng.standard_normal((m, R)) for m in shape[1:]]

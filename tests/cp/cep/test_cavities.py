@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import fit, problem
 
 from tensorcep import CEP, CPClassifier
 from tensorcep.cp.settings import passing
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "likelihood", "options"),
     [
         ("cep", "probit", {"damping": 0.5}),
@@ -42,7 +43,7 @@ def test_kept_cavities_are_those_before_the_prior_is_learned_no_more(rng, monkey
     np.testing.assert_array_equal(fits[0].eta, fits[1].eta)
 
 
-@pytest.mark.parametrize("options", [{"schedule": "parallel"}, {"moments": "posterior"}])
+@each("options", [{"schedule": "parallel"}, {"moments": "posterior"}])
 def test_no_cavities_are_kept_where_nobody_reads_them_again(rng, options):
     _, _, p = problem(rng, likelihood="probit")
     assert not len(fit(p, 1, damping=0.5, **options).state.cavities.moments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import NOISE, build, cells, fit, means, messages, problem
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -26,10 +27,8 @@ def clamped(rng, R, likelihood, n=24, tau=2.5, shape=(6, 4, 5)):
     return coords, y, z, build(coords, y, shape, R, likelihood, prior, noise=noise)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"schedule": "parallel"}, {"moments": "posterior"}, {"order": 2, "warm_up": 0}]
-)
-@pytest.mark.parametrize("R", [1, 3])
+@each("options", [{}, {"schedule": "parallel"}, {"moments": "posterior"}, {"order": 2, "warm_up": 0}])
+@each("R", [1, 3])
 def test_cep_is_exact_for_linear_regression(rng, R, options):
     coords, y, z, p = clamped(rng, R, "gaussian")
     posterior = fit(p, 3, **options).posterior
@@ -46,7 +45,7 @@ def means_of_prior(p):
     return np.linalg.solve(unpack(p.prior.Lam, p.rank), p.prior.eta[..., None])[..., 0]
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@each("order", [1, 2])
 def test_cep_gives_the_exact_moments_of_a_single_probit_entry(rng, order):
     shape = (1, 1)
     prior = Prior([[[0.4]], [[-1.3]]], [0.8, FIXED])
@@ -80,7 +79,7 @@ def test_cep_fixed_point_is_ep_for_probit_regression(rng):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit", "logit", "poisson"])
-@pytest.mark.parametrize("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 2}])
+@each("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 2}])
 def test_cep_posterior_is_prior_times_messages(rng, likelihood, options):
     coords, _, p = problem(rng, 3, 3, 45, likelihood)
     run = fit(p, 6, damping=0.5, **options)
@@ -94,7 +93,7 @@ def test_cep_posterior_is_prior_times_messages(rng, likelihood, options):
     np.testing.assert_allclose(run.posterior.eta, total_eta, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_cep_does_not_depend_on_the_order_of_the_entries(rng, likelihood):
     coords, y, p = problem(rng, 3, 3, 45, likelihood)
     shuffle = rng.permutation(45)
@@ -104,8 +103,8 @@ def test_cep_does_not_depend_on_the_order_of_the_entries(rng, likelihood):
     np.testing.assert_array_equal(first.eta, second.eta)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
-@pytest.mark.parametrize("moments", ["cavity", "posterior"])
+@each("likelihood", ["gaussian", "probit"])
+@each("moments", ["cavity", "posterior"])
 def test_parallel_cep_does_not_depend_on_the_order_of_the_modes(rng, likelihood, moments):
     coords, y, p = problem(rng, 4, 3, 50, likelihood)
     turn = [2, 0, 3, 1]
@@ -163,7 +162,7 @@ def test_cep_gives_the_same_bits_on_any_number_of_threads(rng, likelihood, optio
         assert runs[0].posterior.noise == other.posterior.noise
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_cep_with_float32_messages_is_close_to_float64(rng, likelihood):
     _, _, p = problem(rng, 2, 3, 400, likelihood, shape=(30, 20))
     double, single = (fit(p, 8, damping=0.3, dtype=dtype) for dtype in ("float64", "float32"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, fit, messages, problem, settings_of, twin_of
 from oracles import cep as oracle
 
@@ -32,7 +33,7 @@ def assert_sound(posterior):
     assert (np.linalg.eigvalsh(unpack(posterior.Lam, posterior.rank)) > 0).all()
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_guard_skips_an_entry_whose_cavity_is_indefinite_and_no_other(rng, likelihood):
     coords, y, p = problem(rng, 3, 3, 40, likelihood)
     options, state = start(p, schedule="parallel", damping=0.5)
@@ -51,7 +52,7 @@ def test_guard_skips_an_entry_whose_cavity_is_indefinite_and_no_other(rng, likel
     np.testing.assert_allclose(unpack(state.rows.Lam, 3), twin.Lam, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@each("dtype", ["float64", "float32"])
 def test_guard_shrinks_the_messages_of_an_indefinite_row(rng, dtype):
     coords, _, p = problem(rng, 3, 2, 40, "probit")
     options, state = start(p, damping=0.9, dtype=dtype)
@@ -94,16 +95,11 @@ def test_guard_recovers_from_a_message_that_is_not_a_number(rng):
     assert np.isfinite(messages(state, p)[0]).all()
 
 
-RUNAWAY = pytest.mark.xfail(
-    reason="undamped second order under a wide prior: precisions close to zero are let through, means overflow",
-    strict=True,
-)
 STRESS = [
     ("probit", {"damping": 0.0, "schedule": "parallel"}),
     ("probit", {"damping": 0.0, "order": 2, "warm_up": 0}),
     ("logit", {"damping": 0.0, "schedule": "parallel", "moments": "posterior"}),
     ("poisson", {"damping": 0.0, "schedule": "parallel"}),
-    pytest.param("poisson", {"damping": 0.0, "order": 2, "warm_up": 0}, marks=RUNAWAY),
     ("probit", {"damping": 0.5, "order": 2}),
     ("poisson", {"damping": 0.5, "order": 2}),
     ("poisson", {"damping": 0.5, "positive": False}),
@@ -113,8 +109,20 @@ STRESS = [
 ]
 
 
-@pytest.mark.parametrize(("likelihood", "options"), STRESS)
+@each(("likelihood", "options"), STRESS)
 def test_guards_keep_every_row_a_gaussian_under_stress(rng, likelihood, options):
+    check_stress(rng, likelihood, options)
+
+
+@pytest.mark.xfail(
+    reason="undamped second order under a wide prior: precisions close to zero are let through, means overflow",
+    strict=True,
+)
+def test_guards_keep_rows_of_counts_gaussians_in_undamped_second_order(rng):
+    check_stress(rng, "poisson", {"damping": 0.0, "order": 2, "warm_up": 0})
+
+
+def check_stress(rng, likelihood, options):
     _, _, p = problem(rng, 3, 4, 60, likelihood, prior=Prior([0.0] * 3, [0.05] * 3), shape=(12, 10, 11))
     run = fit(p, 25, **options)
     assert_sound(run.posterior)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from oracles import cep as oracle
 
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, block_kernel
@@ -79,8 +80,8 @@ def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("R", [1, 2, 6])
-@pytest.mark.parametrize("positive", [False, True])
+@each("R", [1, 2, 6])
+@each("positive", [False, True])
 def test_first_order_equals_the_twin(rng, name, R, positive):
     y, theta, z, Om, S, m = inputs(rng, name, R, 0.3)
     g, A = compiled(1, name, R, y, theta, z, Om, S, m, positive)
@@ -92,8 +93,8 @@ def test_first_order_equals_the_twin(rng, name, R, positive):
         np.testing.assert_allclose(A[n], A_n, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["probit", "logit", "poisson"])
-@pytest.mark.parametrize("positive", [False, True])
+@each("name", ["probit", "logit", "poisson"])
+@each("positive", [False, True])
 def test_first_order_with_the_nearest_gaussian_equals_the_twin(rng, name, positive):
     y, theta, z, Om, S, m = inputs(rng, name, 3, 0.3)
     g, A = compiled(1, name, 3, y, theta, z, Om, S, m, positive, "w2")
@@ -106,8 +107,8 @@ def test_first_order_with_the_nearest_gaussian_equals_the_twin(rng, name, positi
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("R", [1, 2, 6])
-@pytest.mark.parametrize("positive", [False, True])
+@each("R", [1, 2, 6])
+@each("positive", [False, True])
 def test_second_order_is_the_exact_taylor_term(rng, name, R, positive):
     y, theta, z, Om, S, m = inputs(rng, name, R, 0.1)
     g, A = compiled(2, name, R, y, theta, z, Om, S, m, positive)
@@ -119,7 +120,7 @@ def test_second_order_is_the_exact_taylor_term(rng, name, R, positive):
         np.testing.assert_allclose(A[n], A_n, rtol=0, atol=3e-6 * (1 + np.abs(A_n).max()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_both_orders_are_the_conditional_moments_when_z_is_known(rng, name):
     y, theta, z, Om, S, m = inputs(rng, name, 3, 0.0)
     first, second = (compiled(order, name, 3, y, theta, z, Om, S, m) for order in (1, 2))
@@ -143,7 +144,7 @@ def quadrature(name, y, theta, z, Om, S, m, nodes=24):
     return (weights * alpha) @ points, np.einsum("n,ni,nj->ij", weights * beta, points, points) - spread
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_second_order_leaves_a_remainder_of_order_omega_squared(rng, name):
     y, theta, z, Om, S, m = inputs(rng, name, 2, 1.0)
     errors = {}
@@ -164,8 +165,8 @@ def test_second_order_leaves_a_remainder_of_order_omega_squared(rng, name):
     assert (np.median(errors[2, 0.01], axis=0) < 0.1 * np.median(errors[1, 0.01], axis=0)).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("R", [1, 4])
+@each("name", NAMES)
+@each("R", [1, 4])
 def test_positive_first_order_keeps_the_message_of_a_log_concave_likelihood_positive(rng, name, R):
     y, theta, z, Om, S, m = inputs(rng, name, R, 1.0)
     y = 8.0 * y if name in ("gaussian", "poisson") else y  # far from the predictions
@@ -192,8 +193,8 @@ def messages(R, b, c, alpha, z, Z2, S, m):
     return unpack(w[at.T : at.T + P].T.copy(), R), w[at.eta : at.eta + R].T.copy(), w[at.site_ok].copy()
 
 
-@pytest.mark.parametrize("R", [1, 2, 6, 7])
-@pytest.mark.parametrize("spread", [0.0, 0.3])
+@each("R", [1, 2, 6, 7])
+@each("spread", [0.0, 0.3])
 def test_first_order_message_turns_the_cavity_into_the_new_moments(rng, R, spread):
     _, _, z, Om, S, m = inputs(rng, "gaussian", R, spread)
     Z2, alpha = Om + z[:, :, None] * z[:, None, :], rng.standard_normal(LANES)
@@ -211,7 +212,7 @@ def test_first_order_message_turns_the_cavity_into_the_new_moments(rng, R, sprea
     assert (np.abs(eta - right).max(axis=1) < 1e-9 * size).all()
 
 
-@pytest.mark.parametrize("R", [1, 5])
+@each("R", [1, 5])
 def test_first_order_message_flags_an_indefinite_new_covariance_and_only_that(rng, R):
     _, _, z, Om, S, m = inputs(rng, "gaussian", R, 0.3)
     Z2 = Om + z[:, :, None] * z[:, None, :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import fit, means, messages, problem, twin_of
 from oracles import cep as oracle
 
@@ -24,7 +25,7 @@ def nearest(y, m, v, theta=1.0):
     return logz, alpha, float(project(tilted, np.array([alpha]), np.array([beta]))[0])
 
 
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@each("schedule", ["modewise", "parallel"])
 def test_sweep_with_the_nearest_gaussian_equals_the_twin(rng, schedule, monkeypatch):
     monkeypatch.setitem(oracle.TILTED, "probit", nearest)
     coords, y, p = problem(rng, 3, 2, 30, "probit")
@@ -54,7 +55,7 @@ def test_fixed_point_with_known_modes_is_that_of_quantile_propagation(rng):
         np.testing.assert_allclose(means(posterior)[i], wanted.mean, atol=1e-7)
 
 
-@pytest.mark.parametrize("messages_kept", ["full", "averaged"])
+@each("messages_kept", ["full", "averaged"])
 def test_fit_is_narrower_than_by_moments_and_the_same_on_any_threads(rng, messages_kept):
     _, _, p = problem(rng, 3, 2, 2000, "probit", shape=(25, 20, 16))
     options = {"damping": 0.5, "messages": messages_kept}

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, fit, messages, problem, settings_of, twin_of
 from oracles import cep as oracle
 
@@ -32,8 +33,8 @@ def assert_same(result, p, twin, tolerance):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
 @pytest.mark.parametrize("schedule", ["modewise", "parallel"])
-@pytest.mark.parametrize("K", [2, 3, 4])
-@pytest.mark.parametrize("R", [1, 2, 5, 9])
+@each("K", [2, 3, 4])
+@each("R", [1, 2, 5, 9])
 def test_sweep_equals_the_twin(rng, likelihood, schedule, K, R):
     coords, y, p = problem(rng, K, R, 30, likelihood)
     damping = {"gaussian": 0.0, "probit": 0.4}[likelihood] if schedule == "modewise" else 0.5
@@ -45,8 +46,8 @@ def test_sweep_equals_the_twin(rng, likelihood, schedule, K, R):
     assert_same(result, p, twin, 1e-10)
 
 
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
-@pytest.mark.parametrize(("K", "R"), [(2, 1), (3, 4), (4, 2)])
+@each("schedule", ["modewise", "parallel"])
+@each(("K", "R"), [(2, 1), (3, 4), (4, 2)])
 def test_sweep_of_censored_values_equals_the_twin(rng, schedule, K, R):
     coords, y, p = problem(rng, K, R, 30, "tobit", prior=Prior([0.7] * K, [5.0] * K))
     assert 3 < (y == 0).sum() < 27
@@ -66,14 +67,14 @@ def test_sweep_of_values_above_the_limit_has_the_bits_of_the_gaussian(rng):
     np.testing.assert_array_equal(one.posterior.eta, other.posterior.eta)
 
 
-@pytest.mark.parametrize("options", [{"order": 2}, {"moments": "posterior"}, {"messages": "averaged"}])
+@each("options", [{"order": 2}, {"moments": "posterior"}, {"messages": "averaged"}])
 def test_sweep_of_censored_values_refuses_what_it_cannot_do(rng, options):
     _, _, p = problem(rng, 3, 2, 20, "tobit")
     with pytest.raises(ValueError, match=r"censored values need order=1.*lower_limit=None and upper_limit=None"):
         fit(p, 2, **options)
 
 
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@each("schedule", ["modewise", "parallel"])
 def test_sweep_without_the_limit_on_the_spread_equals_the_twin(rng, schedule):
     coords, y, p = problem(rng, 3, 3, 40, "probit")
     runs = {positive: fit(p, 4, schedule=schedule, damping=0.5, positive=positive) for positive in (True, False)}
@@ -85,7 +86,7 @@ def test_sweep_without_the_limit_on_the_spread_equals_the_twin(rng, schedule):
     assert np.abs(runs[True].posterior.eta - runs[False].posterior.eta).max() > 1e-3, "the limit is never reached here"
 
 
-@pytest.mark.parametrize("messages", ["full", "averaged"])
+@each("messages", ["full", "averaged"])
 def test_noise_messages_that_count_the_entry_find_a_smaller_noise(rng, messages):
     *_, p = problem(rng, 3, 2, 300, sd=0.5, shape=(12, 10, 11))
     tilted, cavity = (
@@ -95,7 +96,7 @@ def test_noise_messages_that_count_the_entry_find_a_smaller_noise(rng, messages)
     assert cavity < tilted
 
 
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@each("schedule", ["modewise", "parallel"])
 def test_sweep_with_the_noise_messages_of_the_cavity_equals_the_twin(rng, schedule):
     coords, y, p = problem(rng, 3, 3, 40)
     twin = twin_of(p, coords, y)
@@ -104,7 +105,7 @@ def test_sweep_with_the_noise_messages_of_the_cavity_equals_the_twin(rng, schedu
     assert_same(fit(p, 4, schedule=schedule, damping=0.5, noise_moments="cavity"), p, twin, 1e-10)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_sweep_counts_messages_more_while_annealing(rng, likelihood):
     coords, y, p = problem(rng, 3, 3, 40, likelihood)
     twin = twin_of(p, coords, y)
@@ -113,8 +114,8 @@ def test_sweep_counts_messages_more_while_annealing(rng, likelihood):
     assert_same(fit(p, 4, damping=0.5, anneal=2), p, twin, 1e-10)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
-@pytest.mark.parametrize("schedule", ["modewise", "parallel"])
+@each("likelihood", ["gaussian", "probit"])
+@each("schedule", ["modewise", "parallel"])
 def test_sweep_with_posterior_moments_equals_the_twin(rng, likelihood, schedule):
     coords, y, p = problem(rng, 3, 3, 35, likelihood)
     result = fit(p, 3, schedule=schedule, damping=0.5, moments="posterior")
@@ -125,7 +126,7 @@ def test_sweep_with_posterior_moments_equals_the_twin(rng, likelihood, schedule)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
-@pytest.mark.parametrize("R", [1, 3])
+@each("R", [1, 3])
 def test_second_order_sweep_equals_the_twin(rng, likelihood, R):
     # a tight prior: the terms of second order must stay small beside the first
     prior = Prior([1.0, 1.0, 1.0], [20.0] * 3)
@@ -163,7 +164,7 @@ def test_sweep_takes_a_prior_per_row_and_repeated_cells(rng):
     assert_same(fit(p, 3), p, twin, 1e-10)
 
 
-@pytest.mark.parametrize("n", [1, 15, 16, 17])
+@each("n", [1, 15, 16, 17])
 def test_sweep_padding_lanes_have_no_effect(rng, n):
     coords, y, p = problem(rng, 3, 2, n)
     result = fit(p, 2)
@@ -186,7 +187,7 @@ def test_sweep_train_score_and_noise_are_those_of_the_entries(rng):
     assert result.trace["noise_precision"][-1] == pytest.approx(a / b, rel=1e-10)
 
 
-@pytest.mark.parametrize("n", [64, 40])
+@each("n", [64, 40])
 def test_sweep_change_is_that_of_the_latent_means_of_the_entries(rng, n):
     coords, y, p = problem(rng, 3, 2, n)
     result = fit(p, 3, damping=0.25)

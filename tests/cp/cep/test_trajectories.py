@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, fit
 from helpers.published import RANKS, SHAPES, published_score
 
@@ -35,7 +36,7 @@ def published_means(shape, rank):
     raise AssertionError(rank)
 
 
-@pytest.mark.parametrize("rank", RANKS)
+@each("rank", RANKS)
 @pytest.mark.parametrize("name", ["alog", "enron"])
 def test_cep_follows_the_published_trajectory(real_data, name, rank):
     shape = SHAPES[name]

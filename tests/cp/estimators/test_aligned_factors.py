@@ -150,8 +150,10 @@ def test_factors_whose_latent_values_are_not_the_predicted_ones_are_warned_of(sa
         model._warn_of_unlike(found._replace(apart=4.0))
 
 
-@pytest.mark.parametrize("split", [0, 1])
-@pytest.mark.parametrize("interactions", ["cp", "auto"])
+@pytest.mark.parametrize(
+    ("split", "interactions"),
+    [(0, "cp"), *(pytest.param(*given, marks=pytest.mark.slow) for given in ((1, "cp"), (0, "auto"), (1, "auto")))],
+)
 def test_factors_of_chains_at_unlike_solutions_say_what_predictions_say(split, interactions):
     """IL-2 at a low rank, where chains stay at different solutions: means of all draws had twice the error."""
     train, test = tc.datasets.load_il2().train_test_split(test_size=0.2, random_state=split)

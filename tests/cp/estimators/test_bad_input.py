@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES, NAMES, entries, fitted, new
 from helpers.models import paper
 
@@ -49,8 +50,8 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("case", DATA)
+@each("name", NAMES)
+@each("case", DATA)
 def test_fit_refuses_bad_entries(name, case):
     X, y, expected, words = DATA[case]
     if (name, case) == ("classifier", "text in y"):  # which may be labels, if they are two
@@ -70,7 +71,7 @@ def test_tensor_refuses_repeated_cells():
     refused(ValueError, ["(1, 2, 3)", "1"], lambda: tc.SparseTensor(again, np.arange(4.0)))
 
 
-@pytest.mark.parametrize("bad", [2.0, -1.0, 0.5])
+@each("bad", [2.0, -1.0, 0.5])
 def test_classifier_refuses_a_third_label_and_says_what_serves_grades(bad):
     words = ["y must hold labels 0 and 1, or any two", "got 3 different ones, such as", f"{bad}", "CPOrdinalClassifier"]
     refused(ValueError, words, lambda: paper(tc.CPClassifier).fit(X0, changed(Y0, 1, bad)))
@@ -85,7 +86,7 @@ def test_classifier_refuses_labels_of_one_class():
     refused((ValueError, TypeError), ["y must"], lambda: paper(tc.CPClassifier).fit(X0, [None] * len(Y0)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_weights_of_entries_are_refused_by_the_public_class(name):
     X, y = entries(name)
     for call in ("fit", "partial_fit"):
@@ -102,14 +103,14 @@ ABSURD = [
 ]
 
 
-@pytest.mark.parametrize("method", ["cep", "vmp", "gibbs", "wopt"])
-@pytest.mark.parametrize(("params", "words"), ABSURD, ids=str)
+@each("method", ["cep", "vmp", "gibbs", "wopt"])
+@each(("params", "words"), ABSURD)
 def test_fit_refuses_numbers_that_leave_the_range_of_floating_point(method, params, words):
     how = {"method": method, "interactions": "cp", "prior": "fixed"}
     refused(ValueError, words, lambda: tc.CPRegressor(2, **how, **params).fit(X0, Y0))
 
 
-@pytest.mark.parametrize("bad", [-1.0, 0.5])
+@each("bad", [-1.0, 0.5])
 def test_count_regressor_refuses_what_is_no_count(bad):
     words = ["y must hold counts", f"{bad:g}", "entry 1"]
     refused(ValueError, words, lambda: paper(tc.CPCountRegressor).fit(X0, changed(Y0, 1, bad)))
@@ -143,7 +144,7 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(("params", "words"), PARAMETERS, ids=lambda value: str(value)[:40])
+@each(("params", "words"), PARAMETERS)
 def test_fit_refuses_parameters_out_of_range(params, words):
     model = paper(tc.CPRegressor, **params)  # the constructor accepts anything, as scikit-learn asks
     refused(ValueError, words, lambda: model.fit(X0, Y0))
@@ -172,7 +173,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "words"), SETTINGS, ids=lambda value: str(value)[:40])
+@each(("settings", "words"), SETTINGS)
 def test_settings_refuse_values_out_of_range(settings, words):
     refused(ValueError, words, lambda: tc.CEP(**settings))
     record = tc.CEP()
@@ -196,10 +197,7 @@ EXPLAINED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [pytest.param(p, w, id=str(p)[:40]) for p, w in EXPLAINED],
-)
+@each(("params", "words"), EXPLAINED)
 def test_fit_explains_parameters_out_of_range(params, words):
     refused((ValueError, TypeError), words, lambda: paper(tc.CPRegressor, rank=2, **params).fit(X0, Y0))
 
@@ -217,12 +215,12 @@ def test_classifier_and_counts_refuse_unknown_likelihoods():
     )
 
 
-@pytest.mark.parametrize("bad", [(1.0,), 3.0, (0.0, 1.0), (1.0, -1.0), ("a", 1.0)])
+@each("bad", [(1.0,), 3.0, (0.0, 1.0), (1.0, -1.0), ("a", 1.0)])
 def test_regressor_refuses_a_noise_prior_that_is_no_gamma(bad):
     refused(ValueError, ["noise_prior"], lambda: paper(tc.CPRegressor, noise_prior=bad).fit(X0, Y0))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_predict_refuses_bad_coordinates(name):
     model = fitted(name)
     refused(ValueError, ["X must have 3 columns", "2"], lambda: model.predict([[0, 1]]))
@@ -233,7 +231,7 @@ def test_predict_refuses_bad_coordinates(name):
     refused(ValueError, ["X must hold integers", "nan"], lambda: model.predict([[0, np.nan, 2]]))
 
 
-@pytest.mark.parametrize("coverage", [0.0, 1.0, 1.5, np.nan, "high"])
+@each("coverage", [0.0, 1.0, 1.5, np.nan, "high"])
 def test_predict_interval_refuses_a_coverage_out_of_range(coverage):
     X, _ = entries("regressor")
     for name in NAMES:
@@ -252,7 +250,7 @@ def test_log_score_refuses_bad_observations():
     refused(ValueError, ["y must hold one number for each"], lambda: fitted("regressor").log_score(X, y[:5]))
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e-2, 1e30, 1e120])
+@each("scale", [1e-30, 1e-4, 1e-2, 1e30, 1e120])
 def test_regressor_is_sound_on_values_of_any_size(scale):
     X, y = entries("regressor")
     model = new("regressor").fit(X, scale * y)

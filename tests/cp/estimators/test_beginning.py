@@ -49,7 +49,9 @@ def test_stream_learns_values_of_either_sign():
 
 
 @quiet
-@pytest.mark.parametrize(("factor", "shift"), [(1.0, 100.0), (1e3, 0.0), (1e-3, 5.0)])
+@pytest.mark.parametrize(
+    ("factor", "shift"), [(1.0, 100.0), pytest.param(1e3, 0.0, marks=pytest.mark.slow), (1e-3, 5.0)]
+)
 def test_stream_does_not_depend_on_the_scale_of_values_or_where_it_begins(factor, shift):
     (X, y), (Z, _) = signed()
     plain, moved = streamed(X[:900], y[:900]), streamed(X[:900], factor * y[:900] + shift)
@@ -83,6 +85,7 @@ def test_few_entries_of_noise_are_mostly_not_taken_for_more():
     assert np.mean(lost) < 1.1
 
 
+@pytest.mark.slow
 @quiet
 def test_products_of_five_modes_are_found():
     """From one start CEP ends at the mean."""
@@ -133,7 +136,7 @@ def test_joint_fits_of_a_beginning_stream_are_few_and_end():
 
 
 @quiet
-@pytest.mark.parametrize("params", [{}, {"revisit": 40}, {"method": "vmp"}])
+@pytest.mark.parametrize("params", [{}, pytest.param({"revisit": 40}, marks=pytest.mark.slow), {"method": "vmp"}])
 def test_beginning_stream_goes_on_after_save_and_load_with_the_same_bits(params, tmp_path):
     X, y = signed()[0]
     model = streamed(X[:300], y[:300], 150, **params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy.special import expit, gammaln
 from scipy.stats import binom
 
@@ -59,7 +60,7 @@ def test_log_odds_are_found(name):
     assert model.log_score(X, y, n_trials=trials).mean() > binom.logpmf(y, trials, y.sum() / trials.sum()).mean()
 
 
-@pytest.mark.parametrize("name", ["pg-vb", "vmp", "wopt"])
+@each("name", ["pg-vb", "vmp", "wopt"])
 def test_trials_are_labels_given_so_many_times(name):
     X, y, trials, _ = simulated(n=150, most=5)
     init = [np.random.default_rng(k).normal(0.4, 0.3, (size, 2)) for k, size in enumerate(SHAPE)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, fitted, new, simulated
 
 import tensorcep as tc
 from tensorcep.cp.estimators import blocks
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_block_has_the_predictions_of_its_cells(name, monkeypatch):
     monkeypatch.setattr(blocks, "CELLS", 7)  # more than one piece
     model = fitted(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
@@ -22,7 +23,7 @@ def fitted(method, **given):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
-@pytest.mark.parametrize("method", ["pg-vb", "pg-gibbs"])
+@each("method", ["pg-vb", "pg-gibbs"])
 def test_counts_predict_and_come_back_from_a_file(method, tmp_path):
     model = fitted(method).fit(X, Y)
     mean, std = model.predict(X, return_std=True)
@@ -43,11 +44,6 @@ def test_chain_diagnostics_have_one_number_per_entry():
     assert r_hat.shape == size.shape == (7,)
     assert (r_hat > 0.9).all()
     assert (size > 1.0).all()
-
-
-def test_learned_prior_serves_the_samplers():
-    model = paper(tc.CPRegressor, 2, method="gibbs", prior="learned", max_iter=30, random_state=0, **FEW)
-    assert np.isfinite(model.fit(X, Y).predict(X)).all()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries, new
 from sklearn.model_selection import cross_val_score
 
@@ -25,7 +26,7 @@ def labels_of(pair):
     return X, np.array(pair)[y.astype(int)]
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@each("name", PAIRS)
 def test_two_labels_of_any_kind_are_learned_as_0_and_1(name, tmp_path):
     X, y = labels_of(PAIRS[name])
     plain = new("classifier").fit(*entries("classifier"))
@@ -77,7 +78,7 @@ def test_other_labels_than_those_of_the_fit_are_refused():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("name", PAIRS)
+@each("name", PAIRS)
 def test_streams_take_two_labels_of_any_kind(name, tmp_path):
     (X, y), plain = labels_of(PAIRS[name]), entries("classifier")[1]
     how = {"max_iter": 20, "shape": SHAPE}

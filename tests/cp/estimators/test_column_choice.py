@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES
 
 from tensorcep import CPRegressor, simulate_cp
@@ -39,7 +40,7 @@ def test_a_fit_of_as_many_components_as_a_mode_has_rows_may_be_wider():
     assert wider_fit(model, more, 3840, (200, 3, 4)) is None  # no tensor of this shape has more than 12 components
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "shape", "params"),
     [
         (6000, SHAPE, {"rank": 20}),  # as the user says
@@ -61,7 +62,13 @@ def test_a_gain_by_chance_is_none(rng):
 
 
 @pytest.mark.parametrize(
-    ("shape", "components", "rank"), [(SHAPE, 5, 20), (SHAPE, 26, 40), ((90, 9, 10), 4, 10), ((90, 9, 10), 16, 20)]
+    ("shape", "components", "rank"),
+    [
+        (SHAPE, 5, 20),
+        pytest.param(SHAPE, 26, 40, marks=pytest.mark.slow),
+        pytest.param((90, 9, 10), 4, 10, marks=pytest.mark.slow),
+        ((90, 9, 10), 16, 20),
+    ],
 )
 def test_components_are_as_many_as_the_data_ask_for(shape, components, rank):
     s = simulate_cp(shape, components, 7000, noise_precision=4.0, random_state=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, new
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 
@@ -22,7 +23,7 @@ def frame(name="regressor"):
     return tensor(name).to_pandas(MODES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_folds_of_a_tensor_serve_as_cv(name):
     data, model = tensor(name), new(name, max_iter=20, shape=tensor(name).shape)
     folds = data.kfold(3, 0)

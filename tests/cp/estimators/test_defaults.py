@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES, NAMES, entries
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
@@ -33,7 +34,7 @@ def values(order, n=60, seed=0):
     return np.stack(np.unravel_index(flat, shape), axis=1), 3.0 + rng.standard_normal(len(flat)), shape
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "shape", "rank"),
     [
         (10, SHAPE, 3),
@@ -50,7 +51,7 @@ def test_rank_is_the_number_of_entries_per_row_within_bounds(n, shape, rank):
     assert chosen(n=n, shape=shape).rank == rank
 
 
-@pytest.mark.parametrize(
+@each(
     ("rank", "shape", "parts"),
     [
         (3, (9, 9), {"main": 1, "pair": 0, "cp": 3}),
@@ -65,12 +66,12 @@ def test_interactions_are_all_with_fewer_columns_for_pairs(rank, shape, parts):
     assert chosen(rank=rank, shape=shape).parts == parts
 
 
-@pytest.mark.parametrize(("n", "sweeps"), [(10, 1000), (1330, 1000), (8000, 1000), (40_000, 200), (10**6, 150)])
+@each(("n", "sweeps"), [(10, 1000), (1330, 1000), (8000, 1000), (40_000, 200), (10**6, 150)])
 def test_sweeps_of_samplers_are_fewer_of_many_entries(n, sweeps):
     assert chosen(n=n).max_iter == sweeps
 
 
-@pytest.mark.parametrize(("n", "sweeps"), [(10, 600), (8000, 600), (40_000, 200), (10**6, 150)])
+@each(("n", "sweeps"), [(10, 600), (8000, 600), (40_000, 200), (10**6, 150)])
 def test_labels_have_fewer_sweeps_where_they_are_few(n, sweeps):
     assert chosen("classifier", n=n).max_iter == sweeps
 
@@ -83,7 +84,7 @@ def test_counts_have_fewer_chains_and_sweeps_where_they_are_many():
     assert chosen("counts", n=10).max_iter == 400
 
 
-@pytest.mark.parametrize(("n", "chains"), [(10, 4), (499_999, 4), (500_000, 2), (10**7, 2)])
+@each(("n", "chains"), [(10, 4), (499_999, 4), (500_000, 2), (10**7, 2)])
 def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, chains):
     for name, params, method in (("regressor", {}, "gibbs"), ("classifier", LOGIT, "pg-gibbs")):
         assert chosen(name, n=n, **params).method == method
@@ -94,7 +95,7 @@ def test_samplers_of_many_entries_have_fewer_chains_unless_they_are_named(n, cha
     assert chosen(n=n, max_iter=7).max_iter == 7
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "params", "method"),
     [
         ("regressor", {}, "gibbs"),
@@ -119,7 +120,7 @@ def test_method_is_a_sampler_where_it_can_be_and_another_elsewhere(name, params,
     assert chosen(name, **params).method == method
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "params", "prior", "interactions"),
     [
         ("regressor", {}, "learned", "all"),
@@ -153,7 +154,7 @@ def test_prior_and_interactions_are_what_the_method_can(name, params, prior, int
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "params", "members"),
     [
         (10, {}, 4),
@@ -170,7 +171,7 @@ def test_cep_mixes_fewer_fits_the_more_entries_there_are(n, params, members):
     assert chosen(n=n, **{"method": "cep", **params}).members == members
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"rank": "all"}, "rank must be 'auto' or an integer >= 1; got 'all'"),
@@ -194,7 +195,7 @@ def test_what_is_not_allowed_is_refused_in_a_sentence(params, words):
         tc.CPRegressor(**params).fit(X, y)
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
+@each("order", [2, 3, 4])
 @pytest.mark.parametrize("method", ["auto", "cep", "wopt"])
 def test_defaults_fit_tensors_of_any_order(order, method):
     X, y, shape = values(order)
@@ -208,7 +209,7 @@ def test_defaults_fit_tensors_of_any_order(order, method):
     assert np.isfinite(model.predict(X)).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "params", "method", "prior"),
     [
         ("regressor", {}, "gibbs", "learned"),
@@ -248,7 +249,7 @@ def test_a_bare_estimator_recovers_effects_and_products():
     assert (sd < 0.5).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_streams_are_learned_by_cep_and_keep_what_they_began_with_but_the_prior(name, tmp_path):
     X, y = entries(name)
     model = CLASSES[name](method=tc.CEP(anneal=0), tol=0.5, shape=SHAPE, random_state=0)
@@ -273,7 +274,7 @@ def test_partial_fit_goes_on_from_a_fit_that_came_to_cep():
     assert model.partial_fit(X[400:], y[400:]).n_samples_seen_ == 600
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_parameters_stay_as_given(name):
     model = CLASSES[name](**FEW)
     before = model.get_params()
@@ -296,6 +297,7 @@ def test_grid_search_over_the_rank():
     assert search.best_estimator_.rank_ == (10 if search.best_params_["rank"] == "auto" else 1)
 
 
+@pytest.mark.slow
 def test_compare_and_select_rank_take_estimators_as_they_come():
     X, y = entries("regressor")
     train, test = (tc.SparseTensor.from_coo(X[part], y[part], SHAPE) for part in (slice(0, 500), slice(500, 600)))
@@ -309,7 +311,7 @@ def test_compare_and_select_rank_take_estimators_as_they_come():
     assert np.isfinite(found.scores).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "method", "link"),
     [
         ({}, "pg-gibbs", "logit"),

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries, fitted
 from scipy import stats
 from sklearn.base import clone
@@ -82,7 +83,7 @@ def test_values_without_structure_are_told(method):
     assert sentences[0].startswith(f"nothing but the mean was found: {method.name} predicts ")
 
 
-@pytest.mark.parametrize("tails", [True, False])
+@pytest.mark.parametrize("tails", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_constant_of_values_with_long_tails_has_them_too(tails):
     """Where tails alone made the scores of a fit better than a normal constant's, nothing was said of it."""
     rng = np.random.default_rng(3)
@@ -124,7 +125,7 @@ def test_fit_that_a_callback_stops_is_not_blamed():
     assert model.diagnostics_.n_chains in (0, 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "sentence"),
     [
         ({}, ""),

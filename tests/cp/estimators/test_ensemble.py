@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, new
 from scipy.special import logsumexp
 from scipy.stats import norm
@@ -14,7 +15,7 @@ import tensorcep as tc
 from tensorcep.core.belief import Mixture, Posterior
 from tensorcep.cp.estimators.fitted import unseen_moments
 
-EVERY = pytest.mark.parametrize("name", NAMES)
+EVERY = each("name", NAMES)
 QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "anneal": 3, "n_starts": 1}
 
 

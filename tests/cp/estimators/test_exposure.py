@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy.stats import poisson
 
 import tensorcep as tc
@@ -32,7 +33,7 @@ METHODS = {
     "pg-gibbs": (PGGibbs(n_chains=2), "negbinomial"),
     "wopt": (WOPT(), "poisson"),
 }
-EVERY = pytest.mark.parametrize("name", METHODS)
+EVERY = each("name", METHODS)
 
 
 def simulated(n=220, seed=1):
@@ -63,7 +64,7 @@ def test_equal_exposures_change_nothing_and_all_may_count_in_any_unit(name):
     np.testing.assert_allclose(other.predict_latent(X)[0], one.predict_latent(X)[0] - np.log(8.0), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("pg-gibbs", "wopt")])
+@each("name", [name for name in METHODS if name not in ("pg-gibbs", "wopt")])
 def test_exposures_of_rows_are_shifts_of_the_rows(name):
     # the second column is 1 in the other modes, and a level of each row of the first: the log of its exposure
     X, y, _, _ = simulated()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import pack, unpack
@@ -28,7 +29,7 @@ def parts(seed=0, likelihood="gaussian", n=1200, **how):
 
 
 @pytest.mark.parametrize("method", ["vmp", CEP(n_ensemble=1), CEP(n_ensemble=1, schedule="parallel")])
-@pytest.mark.parametrize("interactions", [PARTS, "cp"], ids=["parts", "cp"])
+@each("interactions", [PARTS, "cp"])
 def test_rows_that_stay_keep_their_bits_and_others_are_learned(method, interactions):
     first, second, test = parts(noise_precision=20)
     model = tc.CPRegressor(2, method=method, interactions=interactions, prior="learned", **FAST).fit(first, value="y")
@@ -56,7 +57,7 @@ def test_learned_rows_are_the_conditional_posterior():
     np.testing.assert_allclose(pack(unpack(model.posterior_.Lam[:n], 2)), rows.parts[0].Lam, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("cls", "likelihood", "method"),
     [
         (tc.CPRegressor, "gaussian", CEP(messages="averaged")),
@@ -66,7 +67,6 @@ def test_learned_rows_are_the_conditional_posterior():
         (tc.CPCountRegressor, "poisson", VMP()),
         (tc.CPCountRegressor, "poisson", CEP(message_precision=0.1, n_ensemble=1)),
     ],
-    ids=["averaged", "second order", "laplace", "pg-vb", "counts-vmp", "counts-cep"],
 )
 def test_every_gaussian_method_can(cls, likelihood, method):
     first, second, test = parts(1, likelihood, prior_mean=0.8, prior_sd=0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from scipy.special import ndtr
 
@@ -59,7 +60,7 @@ def conditional(model, c, df, k=0):
     return rows, free
 
 
-@pytest.mark.parametrize("method", ["vmp", CEP(n_ensemble=1), CEP(n_ensemble=2)], ids=["vmp", "cep", "mixture"])
+@each("method", ["vmp", CEP(n_ensemble=1), CEP(n_ensemble=2)])
 def test_new_rows_are_the_conditional_posterior(method):
     known, new = split(frame())
     model = fit(known, method=method)

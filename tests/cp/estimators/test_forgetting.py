@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from sklearn.base import clone
 
@@ -34,7 +35,7 @@ def tensor_of(df, labels=None):
     return tc.SparseTensor.from_pandas(df, MODES, "y", labels=labels)
 
 
-@pytest.mark.parametrize("cls", [tc.CPRegressor, tc.CPClassifier])
+@each("cls", [tc.CPRegressor, tc.CPClassifier])
 def test_forgetting_entries_is_a_fit_without_them(cls):
     df = frame("gaussian" if cls is tc.CPRegressor else "probit")
     gone = (df["week"] == "w2") & df["user"].isin(["u1", "u2", "u3"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
@@ -40,7 +41,7 @@ def test_a_default_fit_goes_on_and_learns(tmp_path):
     assert model.partial_fit(new, [1.0]).shape_ == (25, 15, 6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("cls", "likelihood", "method"),
     [
         (tc.CPClassifier, "probit", PGGibbs(n_chains=1)),
@@ -50,7 +51,6 @@ def test_a_default_fit_goes_on_and_learns(tmp_path):
         (tc.CPRegressor, "gaussian", Gibbs(n_chains=2)),
         (tc.CPRegressor, "gaussian", CEP(n_ensemble=2)),
     ],
-    ids=["pg-gibbs", "pg-vb", "laplace", "counts", "gibbs", "mixture"],
 )
 def test_every_posterior_goes_on(cls, likelihood, method):
     first, second, test = halves(1, likelihood, prior_mean=0.8, prior_sd=0.5)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
@@ -81,7 +82,7 @@ def test_rows_without_entries_are_predicted_from_their_neighbours(data, fitted, 
         assert np.mean((lower < data.cold["y"]) & (data.cold["y"] < upper)) > 0.7
 
 
-@pytest.mark.parametrize("method", [tc.CEP(n_ensemble=1), "laplace"])
+@each("method", [tc.CEP(n_ensemble=1), "laplace"])
 def test_passed_messages_take_a_graph(data, smooth, method, tmp_path):
     model = data.fit(**{**QUICK, "max_iter": 100, "method": method})
     cold = cells(data.cold)
@@ -147,7 +148,7 @@ KINDS = [
 
 @pytest.mark.filterwarnings("ignore:.*was cut short")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("model", "values", "how"), KINDS)
+@each(("model", "values", "how"), KINDS)
 def test_labels_levels_and_counts_take_a_graph(data, model, values, how):
     found = data.fit(None, model, values(data.f), **{**QUICK, **how})
     f = found.predict_latent(cells(data.cold))[0]
@@ -155,7 +156,7 @@ def test_labels_levels_and_counts_take_a_graph(data, model, values, how):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1)])
+@each("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1)])
 def test_a_graph_gives_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
@@ -165,7 +166,7 @@ def test_a_graph_gives_the_same_bits_on_any_number_of_threads(method):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "sentence"),
     [
         ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, new
 from helpers.models import paper
 
@@ -11,7 +12,7 @@ import tensorcep as tc
 from tensorcep.metrics import rmse
 
 SHAPE = (20, 15, 10)
-WORDS = pytest.mark.parametrize("interactions", ["main+cp", "pairwise", "all", {"main": 1, "pair": 2, "cp": 1}])
+WORDS = each("interactions", ["main+cp", "pairwise", "all", {"main": 1, "pair": 2, "cp": 1}])
 
 
 def cells(n, seed=0):
@@ -44,7 +45,7 @@ def clamped_values(model):
     return [factor[:, ~free[k]] for k, factor in enumerate(model.factors_)]
 
 
-@pytest.mark.parametrize("method", ["cep", "laplace", "vmp"])
+@each("method", ["cep", "laplace", "vmp"])
 def test_main_effects_alone_are_bayesian_additive_regression(method):
     X, y, _ = additive(400)
     # moments of the posterior: with those of the cavity the fixed point is close to the exact mean, not equal
@@ -90,8 +91,8 @@ def test_main_effects_by_pg_vb_are_those_of_jaakkola():
     np.testing.assert_allclose(variance, v[0][X[:, 0]] + v[1][X[:, 1]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("prior", ["fixed", "learned", "ard"])
+@each("name", NAMES)
+@each("prior", ["fixed", "learned", "ard"])
 def test_clamped_columns_stay_at_one(name, prior):
     X, y = entries(name)
     how = {"moments": "cavity", "damping": 0.8} if name == "counts" else {}
@@ -139,7 +140,7 @@ def sampled(interactions, **given):
     )
 
 
-@pytest.mark.parametrize("prior", ["fixed", "learned", "ard"])
+@each("prior", ["fixed", "learned", "ard"])
 def test_sampled_interactions_find_main_effects_and_pairs(prior):
     X, y, f = pairs()
     train = np.arange(len(y)) % 3 > 0
@@ -169,7 +170,7 @@ def test_interactions_follow_the_units_of_the_data():
     np.testing.assert_allclose(scaled.predict(X), 1e3 * one.predict(X), rtol=1e-4)
 
 
-@pytest.mark.parametrize("how", [{"method": "cep", "tol": 1e-2}, {"method": "gibbs", "max_iter": 100}])
+@each("how", [{"method": "cep", "tol": 1e-2}, {"method": "gibbs", "max_iter": 100}])
 def test_unknown_rows_get_the_level_of_the_known_ones(how):
     X, y, _ = additive()
     model = paper(tc.CPRegressor, 1, interactions="main+cp", prior="learned", random_state=0, **how).fit(X, y)
@@ -195,7 +196,7 @@ def test_cp_stays_the_default_to_the_bit():
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"interactions": "mains"}, "interactions must be one of"),
@@ -210,8 +211,8 @@ def test_interactions_refuse_what_does_not_fit(params, words):
         new("regressor", **params).fit(X, y)
 
 
-@pytest.mark.parametrize("prior", ["fixed", "learned"])
-@pytest.mark.parametrize("method", ["cep", "vmp"])
+@each("prior", ["fixed", "learned"])
+@each("method", ["cep", "vmp"])
 def test_a_stream_keeps_clamped_columns_and_the_learned_prior(prior, method):
     X, y, f = additive()
     order = np.argsort(X[:, 0] >= 15, kind="stable")  # the last rows of mode 0 arrive later

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, new
 from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cp.simulate import simulate_cp
 
-KINDS = pytest.mark.parametrize("kind", ["learned", "ard"])
+KINDS = each("kind", ["learned", "ard"])
 
 
 def levels(n_new=3):
@@ -30,7 +31,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "how"), [*((name, {}) for name in NAMES), *OTHERS])
+@each(("name", "how"), [*((name, {}) for name in NAMES), *OTHERS])
 @KINDS
 def test_estimator_learns_a_prior_and_saves_it(name, how, kind, tmp_path):
     X, y = entries(name)
@@ -61,7 +62,7 @@ def test_unknown_rows_are_predicted_by_the_learned_prior():
         assert abs(plain.predict_latent(fresh)[0][0] - y.mean()) > abs(mean[0] - y.mean())
 
 
-@pytest.mark.parametrize("kind", ["fixed", "learned", "ard"])
+@each("kind", ["fixed", "learned", "ard"])
 def test_samplers_keep_a_row_of_the_prior_that_each_draw_has(kind, tmp_path):
     X, y, fresh = levels()
     how = {"method": "gibbs", "max_iter": 80, "n_chains": 2, "random_state": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import offsets
@@ -69,7 +70,7 @@ def passed(data):
     return data.fit(**CEP)
 
 
-EACH = pytest.mark.parametrize("name", ["smooth", "sampled", "passed"])
+EACH = each("name", ["smooth", "sampled", "passed"])
 
 
 @EACH
@@ -185,14 +186,14 @@ KINDS = [
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("model", "values", "how"), KINDS)
+@each(("model", "values", "how"), KINDS)
 def test_labels_and_counts_deviate(data, model, values, how):
     found = data.fit(LOCAL, model, pd.Series(values(data.f)), **{**QUICK, **how})
     assert np.corrcoef(found.predict_latent(cells(data.gaps))[0], data.f[data.gaps.index])[0, 1] > 0.5
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(n_ensemble=1)])
+@each("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(n_ensemble=1)])
 def test_a_fit_that_deviates_has_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (40, 60, 6), (9000, 3)), axis=0)
@@ -235,7 +236,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("how", "sentence"), REFUSED)
+@each(("how", "sentence"), REFUSED)
 def test_what_cannot_deviate_is_refused(data, how, sentence):
     model = tc.CPRegressor(**{"prior": LOCAL, **QUICK, **how})
     before = dict(vars(model))

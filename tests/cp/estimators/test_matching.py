@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries, new
 
 import tensorcep as tc
@@ -114,7 +115,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "other"), KINDS)
+@each(("first", "other"), KINDS)
 def test_labels_of_another_kind_are_refused(first, other):
     y = np.arange(4.0)
     model = new("regressor", max_iter=3, tol=1e9).partial_fit(first, y)

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.short import CUT_SHORT
 from sklearn.base import clone, is_classifier
 from sklearn.utils import estimator_checks as checks
@@ -25,7 +26,7 @@ METHODS = {
     "cep": CEP(n_ensemble=1),
     "laplace": Laplace(n_ensemble=1),
 }
-EVERY = pytest.mark.parametrize("method", METHODS)
+EVERY = each("method", METHODS)
 UNLIKE = pytest.mark.filterwarnings(
     "ignore:the draws of 'gibbs' do not agree"
 )  # few sweeps; factors_ are not asked for
@@ -55,7 +56,7 @@ def fitted(method="vmp"):
     return new(method).fit(*data())
 
 
-@pytest.mark.parametrize(
+@each(
     "check",
     [
         checks.check_estimator_cloneable,
@@ -68,7 +69,6 @@ def fitted(method="vmp"):
         checks.check_valid_tag_types,
         checks.check_mixin_order,
     ],
-    ids=lambda check: check.__name__,
 )
 def test_ordinal_passes_scikit_learns_check(check):
     check("CPOrdinalClassifier", tc.CPOrdinalClassifier())
@@ -107,7 +107,7 @@ def test_default_method_is_the_sampler_and_cep_for_the_logit():
     assert (logit.method_, logit.link_) == ("cep", "logit")
 
 
-@pytest.mark.parametrize("method", ["cep", "laplace"])
+@each("method", ["cep", "laplace"])
 def test_logistic_noise_is_wider_than_normal_noise(method):
     X, y = data()
     model = new(method, link="logit").fit(X, y)
@@ -164,7 +164,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_levels_of_any_kind_are_learned_in_their_order(kind, tmp_path):
     X, y = data()
     alphabet = pytest.warns(UserWarning, match="that of the alphabet, a < b < c < d; give y as an ordered Categorical")
@@ -246,7 +246,7 @@ def test_whole_weights_are_entries_given_so_often_and_vmp_takes_any():
         new("cep").fit(X, y, sample_weight=0.5 * weights)
 
 
-@pytest.mark.parametrize("parts", ["cp", "main+cp"])
+@each("parts", ["cp", "main+cp"])
 def test_vmps_bound_never_falls(parts):
     X, y = data()
     model = new(rank=2, interactions=parts, prior="fixed", prior_mean=0.0, tol=1e-6, max_iter=60).fit(X, y)
@@ -255,7 +255,7 @@ def test_vmps_bound_never_falls(parts):
     assert (np.diff(bound) > -1e-7 * np.abs(bound[1:])).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "words"),
     [
         ({"method": "wopt"}, "method 'wopt' needs values without thresholds to learn"),
@@ -287,7 +287,7 @@ def test_a_refused_fit_changes_nothing():
 
 
 @UNLIKE
-@pytest.mark.parametrize("method", ["gibbs", "vmp", "cep"])
+@each("method", ["gibbs", "vmp", "cep"])
 def test_models_recommend_explain_and_score_oddity(method):
     X, y = data()
     model = fitted(method)

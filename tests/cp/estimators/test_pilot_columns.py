@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 
 from tensorcep import CPCountRegressor
 from tensorcep.cp.estimators.plan import plan_fit
@@ -11,9 +11,7 @@ from tensorcep.cp.estimators.plan import plan_fit
 SHAPE = (30, 20, 15)
 
 
-@pytest.mark.parametrize(
-    ("n", "likelihood", "named"), [(999, "negbinomial", 3), (1000, "negbinomial", 4), (1000, "poisson", 3)]
-)
+@each(("n", "likelihood", "named"), [(999, "negbinomial", 3), (1000, "negbinomial", 4), (1000, "poisson", 3)])
 def test_overdispersed_counts_have_a_pilot_of_all_but_pairs_too(rng, n, likelihood, named):
     coords, y = np.stack([rng.integers(0, size, n) for size in SHAPE], axis=1), rng.poisson(3.0, n).astype(float)
     model = CPCountRegressor(rank=3, likelihood=likelihood, random_state=0)

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
@@ -34,7 +35,7 @@ def model(**how):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the plain fits, which find nothing
-@pytest.mark.parametrize("method", ["vmp", "cep", "gibbs"])
+@each("method", ["vmp", "cep", "gibbs"])
 def test_power_predicts_values_whose_noise_grows_with_them(method):
     X, y, f = simulated()
     sampler = {"max_iter": 100, "n_chains": 2} if method == "gibbs" else {}
@@ -51,7 +52,7 @@ def test_power_predicts_values_whose_noise_grows_with_them(method):
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.5)
 
 
-@pytest.mark.parametrize(("power", "found"), [(0.0, 0.0), (1.0, 1.0), (0.5, 0.5)])
+@each(("power", "found"), [(0.0, 0.0), (1.0, 1.0), (0.5, 0.5)])
 def test_auto_finds_the_power(power, found):
     X, y, _ = simulated(power)
     assert model(power="auto").fit(X, y).power_ == found
@@ -71,7 +72,7 @@ def test_by_default_uneven_positive_values_are_fitted_by_their_logarithms():
     np.testing.assert_array_equal(own.predict(X), model(power=0.0).fit(X[:2000], y[:2000]).predict(X))
 
 
-@pytest.mark.parametrize("change", ["either sign", "far from 0", "a limit", "noise of its own"])
+@each("change", ["either sign", "far from 0", "a limit", "noise of its own"])
 def test_by_default_other_values_are_fitted_as_they_are(change):
     X, y, _ = simulated()
     y = {"either sign": y - 1.0, "far from 0": y + 1e6}.get(change, y)
@@ -96,7 +97,7 @@ def test_logarithms_whose_means_are_far_off_are_not_taken(rng):
     assert rmse(y[new], logs.predict(X[new])) > 1.1 * y[new].std()
 
 
-@pytest.mark.parametrize("sd", [0.3, 0.8, 1.2])
+@each("sd", [0.3, 0.8, 1.2])
 def test_gain_of_a_logarithm_is_that_of_log_normal_values(rng, sd):
     y = np.exp(sd * rng.standard_normal(400_000) - 3.0)
     expected = 0.5 * sd**2 + 0.5 * np.log(np.expm1(sd**2)) - np.log(sd)
@@ -160,7 +161,7 @@ def test_power_comes_back_from_a_file_and_scores_of_anomalies_are_those_of_y(tmp
     np.testing.assert_allclose(scaled.predict(X), 7.0 * own.predict(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "words"),
     [
         ({"power": 2.0}, "power must be"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, SHAPE, entries, fitted, new, simulated
 from scipy.stats import norm
 from sklearn.metrics import d2_tweedie_score, r2_score
 
 import tensorcep as tc
 
-EVERY = pytest.mark.parametrize("name", NAMES)
+EVERY = each("name", NAMES)
 
 
 def second_moments(model, X):
@@ -244,7 +245,7 @@ def test_different_unknown_rows_are_drawn_independently(wide):
     assert not np.array_equal(draws[:, 0], draws[:, 1])
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_latent"])
+@each("method", ["predict", "predict_latent"])
 def test_unknown_row_warning_points_at_the_callers_line(wide, method):
     with pytest.warns(UserWarning, match="prior is used") as caught:
         getattr(wide, method)([[50, 0, 0]])

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, fitted
 from helpers.models import paper
 
@@ -129,7 +130,7 @@ def test_similar_rows_have_similar_predictions(model):
         assert ((found["lower"] <= found["upper"]) & (found["sd"] >= 0)).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_recommend_serves_every_likelihood_by_index(name):
     model = fitted(name)
     top = model.recommend(1, given={2: 3}, n=2)
@@ -140,7 +141,7 @@ def test_recommend_serves_every_likelihood_by_index(name):
     assert ((top["lower"] < top["mean"]) & (top["mean"] < top["upper"])).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda m: m.recommend("film"), "mode must be one of 'user', 'item', 'month'; got 'film'"),

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES, SHAPE, entries
 from helpers.unchanged import Raising, check_refused, check_refused_unfitted, picture
 from sklearn.base import clone
@@ -110,11 +111,10 @@ def test_an_interrupted_fit_changes_nothing(name, method, params, tmp_path):
     sweeps: list[int] = []  # a sampler whose chains do not count ends with its burn-in
     clone(model).set_params(callbacks=lambda sweep, *_: sweeps.append(sweep), tol=0.0, random_state=5).fit(X, y)
     assert len(sweeps) > 1
-    for error in (KeyboardInterrupt, RuntimeError):
-        for n in (1, len(sweeps)):
-            given = {"callbacks": Raising(error, n), "tol": 0.0, "random_state": 5}
-            how = {"answers": answers(name), "folder": tmp_path, "error": error, "params": given}
-            check_refused(model, lambda: model.fit(X, y), what=f"{error.__name__} in call {n}", **how)
+    for error, n in ((KeyboardInterrupt, 1), (RuntimeError, len(sweeps))):
+        given = {"callbacks": Raising(error, n), "tol": 0.0, "random_state": 5}
+        how = {"answers": answers(name), "folder": tmp_path, "error": error, "params": given}
+        check_refused(model, lambda: model.fit(X, y), what=f"{error.__name__} in call {n}", **how)
 
 
 @EVERY
@@ -177,7 +177,7 @@ def test_a_cut_stream_is_where_its_last_batch_left_it(name, method, tmp_path):
         assert {**picture(model, asked, tmp_path), "scores": model.stream_trace_["rmse"].tolist()[1:]} == expected
 
 
-@pytest.mark.parametrize("params", [{"prior": "fixed"}, {"prior": "fixed", "revisit": 50}, {"forget": 0.2}])
+@each("params", [{"prior": "fixed"}, {"prior": "fixed", "revisit": 50}, {"forget": 0.2}])
 def test_a_batch_with_new_labels_is_undone_wherever_it_ends(params, tmp_path, monkeypatch):
     X, y = entries("regressor")
     frame = pd.DataFrame({f"mode {k}": X[:, k].astype(str) for k in range(3)})

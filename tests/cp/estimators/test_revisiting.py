@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, new
 from helpers.models import paper
 
@@ -39,7 +40,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "params"), CASES)
+@each(("name", "params"), CASES)
 def test_revisit_keeps_the_posterior_the_prior_times_the_messages(name, params):
     """A reservoir that holds every entry holds all that the posterior knows beyond the prior, forgotten or not."""
     model = streamed(name, revisit=600, **params)
@@ -60,7 +61,7 @@ def test_revisit_keeps_the_posterior_the_prior_times_the_messages(name, params):
         np.testing.assert_allclose(posterior.noise, (a + sample.a.sum(), b + sample.b.sum()), rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_revisit_goes_on_after_save_and_load_with_the_same_bits(name, tmp_path):
     X, y = entries(name)
     model = streamed(name, PARTS[:2], revisit=80, forget=0.05)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy import sparse
 from sklearn.base import clone
 
@@ -137,7 +138,7 @@ KINDS = [
 
 @pytest.mark.filterwarnings("ignore:.*was cut short")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("model", "values", "how"), KINDS)
+@each(("model", "values", "how"), KINDS)
 def test_labels_and_counts_take_features(data, model, values, how):
     y = pd.Series(values(data.f))
     found = data.fit({"item": tc.Features(data.items)}, model, y, **{**QUICK, **how})
@@ -145,7 +146,7 @@ def test_labels_and_counts_take_features(data, model, values, how):
     assert np.corrcoef(f, cold)[0, 1] > 0.6
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@each("form", [np.asarray, sparse.csr_array])
 def test_arrays_go_by_row_number(data, form):
     X = pd.get_dummies(data.items).to_numpy(dtype=float)
     model = tc.CPRegressor(prior={0: tc.Features(form(X))}, **QUICK, method="vmp")
@@ -174,7 +175,7 @@ def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [tc.Gibbs(n_chains=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)])
+@each("method", [tc.Gibbs(n_chains=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)])
 def test_features_give_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
@@ -184,7 +185,7 @@ def test_features_give_the_same_bits_on_any_number_of_threads(method):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "sentence"),
     [
         (

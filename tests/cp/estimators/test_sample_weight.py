@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, SHAPE, entries, new
 
 import tensorcep as tc
@@ -26,7 +27,7 @@ def weighted(name, seed=0):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("method", ["cep", VMP(), Laplace()], ids=["cep", "vmp", "laplace"])
+@each("method", ["cep", VMP(), Laplace()])
 def test_whole_weights_are_entries_given_so_many_times(name, method):
     X, y, w, (many, values) = weighted(name)
     how = {"method": method, "shape": SHAPE, "max_iter": 10, "moments": "cavity", "damping": 0.5, "prior": "fixed"}
@@ -51,7 +52,7 @@ def test_samplers_streams_tables_and_tensors_take_whole_weights():
         assert model.n_samples_seen_ == 2 * w.sum()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "method", "params"),
     [
         ("regressor", VMP(), {}),
@@ -61,7 +62,6 @@ def test_samplers_streams_tables_and_tensors_take_whole_weights():
         ("classifier", PGVB(), {}),
         ("counts", VMP(), {"likelihood": "poisson"}),
     ],
-    ids=["gaussian", "parts", "limit", "probit", "logit", "poisson"],
 )
 def test_mean_field_takes_any_weights(name, method, params):
     """Every entry twice with half the weight is every entry once; the bound is that of this model."""
@@ -82,7 +82,7 @@ def test_mean_field_takes_any_weights(name, method, params):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("method", ["cep", "averaged", "laplace", "wopt"])
+@each("method", ["cep", "averaged", "laplace", "wopt"])
 def test_any_weight_counts_as_so_many_entries(name, method):
     """Beside a weight of 1.5 (and of 0.3) whole weights are entries given so many times, to rounding."""
     X, y, w, _ = weighted(name)

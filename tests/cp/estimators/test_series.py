@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
@@ -81,7 +82,7 @@ def test_gaps_and_later_days_are_predicted(data, fitted, smooth):
         assert model.prior_ == "learned"
 
 
-@pytest.mark.parametrize("model", ["fitted", "smooth"])
+@each("model", ["fitted", "smooth"])
 def test_a_forecast_does_not_depend_on_what_else_is_asked_for(data, model, request):
     model = request.getfixturevalue(model)
     together = model.predict(cells(data.ahead))
@@ -150,7 +151,7 @@ def test_messages_of_a_fit_with_a_series_are_divided_out(data):
     assert rmse(model, data.gaps) < before + 0.05
 
 
-@pytest.mark.parametrize("how", [{"kind": "rw"}, {"kind": "ou"}])
+@each("how", [{"kind": "rw"}, {"kind": "ou"}])
 def test_other_kinds_and_features_beside(data, how):
     parks = pd.DataFrame({"size": np.arange(M, dtype=float)}, index=[f"p{n}" for n in range(M)])
     model = data.fit({"day": tc.Series(period="7D", **how), "park": tc.Features(parks)})
@@ -177,7 +178,7 @@ KINDS = [
 
 @pytest.mark.filterwarnings("ignore:.*was cut short")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("model", "values", "how"), KINDS)
+@each(("model", "values", "how"), KINDS)
 def test_labels_and_counts_take_a_series(data, model, values, how):
     found = data.fit(SERIES, model, pd.Series(values(data.f)), **{**QUICK, **how})
     f = found.predict_latent(cells(data.gaps))[0]
@@ -195,9 +196,7 @@ def test_hours_are_a_circle_and_rows_may_be_counted():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(
-    "method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)]
-)
+@each("method", [tc.Gibbs(n_chains=1), tc.VMP(n_starts=1), tc.CEP(messages="averaged", n_starts=1, anneal=0)])
 def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
     rng = np.random.default_rng(0)
     X = np.unique(rng.integers(0, (60, 200), (9000, 2)), axis=0)
@@ -207,7 +206,7 @@ def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "sentence"),
     [
         ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),

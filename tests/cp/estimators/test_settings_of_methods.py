@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, fitted, new
 
 import tensorcep as tc
@@ -14,7 +15,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@each("choice", CHOICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_method_predicts_about_what_full_cep_does_and_survives_saving(tmp_path, name, choice):
     X, y = entries(name)

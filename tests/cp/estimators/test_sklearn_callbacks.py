@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import entries, new
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -31,7 +32,7 @@ class Recording:
         return self.events.count("end sweep") >= self.stop_after
 
 
-@pytest.mark.parametrize("method", ["cep", "gibbs"])
+@each("method", ["cep", "gibbs"])
 def test_callbacks_of_scikit_learn_hear_of_the_fit_and_of_every_sweep(method):
     told, own = Recording(), []
     model = new("regressor", max_iter=12, callbacks=lambda n, *_: own.append(n)).set_params(method=method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import NAMES, entries, fitted
 from helpers.models import paper
 from scipy.stats import norm
@@ -16,7 +17,7 @@ from tensorcep.likelihoods import get_likelihood
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_anomaly_score_is_the_predictive_law(name):
     model, (X, y) = fitted(name), entries(name)
     scores = model.anomaly_score(X[:50], y[:50])
@@ -30,7 +31,7 @@ def test_anomaly_score_is_the_predictive_law(name):
         np.testing.assert_allclose(scores["lower_tail"], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "tobit", "probit", "logit", "poisson", "negbinomial"])
+@each("name", ["gaussian", "tobit", "probit", "logit", "poisson", "negbinomial"])
 def test_tails_are_shares_of_draws(name, rng):
     likelihood = get_likelihood(name)
     m, v, theta, n = 0.7, 0.5, 1.5, 40_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy import stats
 
 import tensorcep as tc
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 SHAPE, N = (9, 8, 5), 320
 METHODS = {"cep": (CEP(n_starts=1), "poisson"), "vmp": (VMP(n_starts=1), "negbinomial")}
-EVERY = pytest.mark.parametrize("name", METHODS)
+EVERY = each("name", METHODS)
 COLUMNS = ["site", "kind", "year"]
 
 

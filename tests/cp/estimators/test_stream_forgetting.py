@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import entries, new
 
 import tensorcep as tc
@@ -65,7 +66,7 @@ def rows_at(model, batch):
     return np.concatenate([means[a + used] for a, used in zip(first, batch.used, strict=True)])
 
 
-@pytest.mark.parametrize(("name", "tol"), [("regressor", 1e-6), ("classifier", 1e-6), ("counts", 1e-2)])
+@each(("name", "tol"), [("regressor", 1e-6), ("classifier", 1e-6), ("counts", 1e-2)])
 def test_a_whole_reservoir_forgets_to_the_replay_of_what_is_left(name, tol):
     """CEP of counts comes near its fixed point and goes round it; the others reach theirs."""
     model, frame = streamed(name, data=told, rank=1, prior_scale=0.4, prior_mean=1.0)
@@ -123,7 +124,7 @@ def test_a_stream_that_is_beginning_fits_the_entries_left_together():
     assert model.n_samples_seen_ == left.sum() + 5
 
 
-@pytest.mark.parametrize("params", [{}, {"forget": 0.1}])
+@each("params", [{}, {"forget": 0.1}])
 def test_a_reservoir_of_some_entries_forgets_them_where_that_is_asked_for(params):
     model, frame = streamed("classifier", revisit=200, **params)
     with pytest.raises(ValueError, match="the stream holds 200 of the 600 entries that it learned"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import entries, new
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -17,7 +18,7 @@ def frame_of(name):
     return table.assign(n=y)
 
 
-@pytest.mark.parametrize("name", ["regressor", "classifier", "counts"])
+@each("name", ["regressor", "classifier", "counts"])
 def test_scores_are_those_of_anomaly_score_before_each_batch(name):
     df, told, known = frame_of(name)[:320], [], []
     default = {"prior": "auto"} if name == "classifier" else {}  # whose probabilities are mixed with a constant

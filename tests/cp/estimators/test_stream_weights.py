@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import SHAPE, entries, new
 from helpers.problems import settings_of
 
@@ -21,7 +22,7 @@ from tensorcep.priors.fixed import Prior, natural_prior
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 
 
-@pytest.mark.parametrize("method", ["cep", "vmp"])
+@each("method", ["cep", "vmp"])
 def test_a_power_of_a_gaussian_is_that_multiple_of_its_precision(method):
     """With the other mode and the noise known, a row is a weighted regression: closed form, batch after batch."""
     rng = np.random.default_rng(1)
@@ -44,7 +45,7 @@ VMPS = [("regressor", {}), ("regressor", {"lower_limit": 0.5}), ("classifier", {
 VMPS += [("counts", {"likelihood": "poisson", "prior_scale": 0.3})]
 
 
-@pytest.mark.parametrize(("name", "params"), VMPS)
+@each(("name", "params"), VMPS)
 def test_two_halves_are_one_entry(name, params):
     """In the first batch and in a later one, which has a row of its own too."""
     X, y = entries(name)
@@ -70,7 +71,7 @@ def test_two_halves_are_one_entry(name, params):
 CEPS = [("regressor", {}), ("classifier", {}), ("classifier", {"link": "logit"}), ("counts", {})]
 
 
-@pytest.mark.parametrize(("name", "params"), CEPS)
+@each(("name", "params"), CEPS)
 def test_beside_a_fraction_whole_weights_are_entries_given_so_many_times_for_cep(name, params):
     X, y = entries(name)
     w = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.data import CLASSES, NAMES, SHAPE, entries, new
 from helpers.models import paper
 
@@ -31,13 +32,13 @@ def same(a, b):
     assert a.posterior_.noise == b.posterior_.noise
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_partial_fit_of_one_batch_equals_fit(name):
     X, y = entries(name)
     same(new(name).partial_fit(X, y), new(name).fit(X, y))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_partial_fit_counts_and_sharpens_what_is_known(name):
     model = streamed(name, PARTS[:1])
     before = model.factor_covs_[0].trace(axis1=1, axis2=2).mean()
@@ -51,7 +52,7 @@ def test_partial_fit_counts_and_sharpens_what_is_known(name):
     assert set(model.trace_) >= {"change", "skipped", "train_score"}
 
 
-@pytest.mark.parametrize("link", ["probit", "logit"])
+@each("link", ["probit", "logit"])
 def test_stream_of_labels_predicts_nearly_as_well_as_the_fit(link):
     s = tc.simulate_cp((15, 12, 10), 2, 1700, likelihood=link, prior_mean=0.8, prior_sd=0.8, random_state=1)
     X, y = s.tensor.coords, s.tensor.values
@@ -75,7 +76,7 @@ def test_stream_of_real_values_finds_the_noise():
     assert model.stream_trace_["rmse"][-1] < 0.35
 
 
-@pytest.mark.parametrize("name", ["regressor", "classifier"])
+@each("name", ["regressor", "classifier"])
 def test_stream_of_variational_batches_learns_and_resumes(name, tmp_path):
     """POST: the same stream with mean-field inference inside the batches."""
     X, y = entries(name)
@@ -97,7 +98,7 @@ def test_prequential_scores_are_those_of_predict_before_learning():
     np.testing.assert_allclose(model.stream_trace_["log_score"], [log_score], rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_partial_fit_goes_on_after_save_and_load_with_the_same_bits(name, tmp_path):
     X, y = entries(name)
     model = streamed(name, PARTS[:2], forget=0.1)
@@ -275,7 +276,7 @@ def test_streaming_refuses_methods_without_streams():
         new("regressor", method="laplace").partial_fit(X, y)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_unfitted_model_has_no_fitted_attributes(name):
     model = CLASSES[name]()
     assert not hasattr(model, "posterior_")

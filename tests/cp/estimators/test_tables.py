@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
@@ -45,7 +46,7 @@ def test_fit_takes_a_frame_by_column_names_and_ignores_others():
     np.testing.assert_array_equal(model.predict(df[MODES].to_dict("records")), expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"modes": ["user", "film"], "value": "rating"}, "X has no column 'film'; it has 'note', 'user'"),

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.cli import main
@@ -20,7 +21,7 @@ METHODS = {
     "pg-vb": (PGVB(n_starts=1), "negbinomial"),
     "pg-gibbs": (PGGibbs(n_chains=2), "negbinomial"),
 }
-EVERY = pytest.mark.parametrize("name", METHODS)
+EVERY = each("name", METHODS)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.data import entries, fitted, new
 from helpers.models import paper
 from helpers.short import CUT_SHORT
@@ -46,7 +47,7 @@ def with_rate(rate, **params):
 
 
 @CUT_SHORT  # 60 sweeps
-@pytest.mark.parametrize("options", [{"prior": "learned"}, {"method": "gibbs", "prior": "learned", "max_iter": 60}])
+@each("options", [{"prior": "learned"}, {"method": "gibbs", "prior": "learned", "max_iter": 60}])
 def test_zero_rate_calibrates_in_the_large(options, population, sample):
     model = paper(tc.CPClassifier, 2, zero_rate="auto", random_state=0, **options).fit(sample)
     share = population.values.mean()
@@ -73,7 +74,7 @@ def test_zero_rate_of_one_is_the_likelihood_of_the_fit_and_the_fit_never_changes
     np.testing.assert_array_equal(other.posterior_.eta, model.posterior_.eta)
 
 
-@pytest.mark.parametrize("link", ["probit", "logit"])
+@each("link", ["probit", "logit"])
 def test_zero_rate_acts_inside_the_integral_over_the_latent_value(link):
     model, X = with_rate(RATE, link=link), entries("classifier")[0][:5]
     cdf = ndtr if link == "probit" else lambda f: 1.0 / (1.0 + np.exp(-f))
@@ -149,7 +150,7 @@ def test_zero_rate_auto_of_a_stream_takes_one_rate(sample):
     assert model.n_batches_ == 2
 
 
-@pytest.mark.parametrize("rate", [0.0, 1.5, -1, "all", None, True])
+@each("rate", [0.0, 1.5, -1, "all", None, True])
 def test_zero_rate_refuses(rate):
     model = new("classifier", zero_rate=rate)
     with pytest.raises(ValueError, match=r"zero_rate must be 'auto', or a number in \(0, 1\]; got"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import settings_of, structured
 
 from tensorcep.core.executor import ThreadExecutor
@@ -14,7 +15,7 @@ from tensorcep.cp.methods import METHODS
 # Modes with four, three and two free columns; no two columns are free in the same modes.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
 PAIRS = [("gibbs", "gaussian"), ("gibbs", "probit"), ("pg-gibbs", "logit")]
-EVERY = pytest.mark.parametrize(("method", "likelihood"), PAIRS)
+EVERY = each(("method", "likelihood"), PAIRS)
 
 
 def sample(p, method="gibbs", sweeps=5, threads=1, **given):
@@ -46,7 +47,7 @@ def entries_of(p):
     return rows - offsets(p.shape)[:-1], p.entries.y.ravel()[:n]
 
 
-@pytest.mark.parametrize(("K", "free"), [(2, None), (3, None), (3, UNEQUAL), (4, None)])
+@each(("K", "free"), [(2, None), (3, None), (3, UNEQUAL), (4, None)])
 def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, free):
     """A noise precision of 1e12 leaves draws at the conditional mean."""
     shape = {2: (12, 10), 3: (9, 8, 7), 4: (6, 6, 5, 6)}[K]
@@ -60,7 +61,7 @@ def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, f
 
 
 @EVERY
-@pytest.mark.parametrize("kind", [None, "learned", "ard"])
+@each("kind", [None, "learned", "ard"])
 def test_draws_hold_clamped_columns_at_exactly_one(rng, method, likelihood, kind):
     p, _ = structured(rng, 3, likelihood, kind, free=UNEQUAL)
     rows = sample(p, method, n_chains=2).posterior.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.problems import settings_of
 from helpers.samplers import COORDS, STRUCTURED, THETA_PRIOR, geweke_z
 
@@ -21,6 +22,7 @@ def test_geweke_of_counts_with_exposures():
     assert np.abs(z).max() < 4.5, z
 
 
+@pytest.mark.slow
 def test_geweke_sees_rows_that_take_the_exposure_for_theirs(monkeypatch):
     right = gibbs.draw_sites
 
@@ -34,12 +36,14 @@ def test_geweke_sees_rows_that_take_the_exposure_for_theirs(monkeypatch):
     assert np.abs(z).max() > 6.0, z
 
 
+@pytest.mark.slow
 def test_geweke_of_trials():
     trials = np.array([1.0, 3.0, 2.0, 8.0, 5.0, 1.0, 4.0, 2.0])
     z = geweke_z(METHODS["pg-gibbs"], settings(), "binomial", n=1200, free=STRUCTURED, extent=trials)
     assert np.abs(z).max() < 4.5, z
 
 
+@pytest.mark.slow
 def test_geweke_sees_variables_of_twice_the_trials(monkeypatch):
     right = gibbs.draw_sites
 

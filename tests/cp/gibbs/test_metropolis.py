@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, settings_of
 from helpers.samplers import COORDS, CP, STRUCTURED, THETA_PRIOR, geweke_z
 from scipy.special import gammaln
@@ -31,9 +32,9 @@ def z_of(likelihood, n=1200, **how):
 @pytest.mark.parametrize(
     ("likelihood", "how"),
     [
-        ("poisson", {"free": STRUCTURED}),
+        pytest.param("poisson", {"free": STRUCTURED}, marks=pytest.mark.slow),
         ("poisson", {"extent": EXPOSURE}),
-        ("negbinomial", {"learned": "learned"}),
+        pytest.param("negbinomial", {"learned": "learned"}, marks=pytest.mark.slow),
         ("negbinomial", {"free": STRUCTURED, "extent": EXPOSURE}),
         ("binomial", {"extent": TRIALS}),
     ],
@@ -58,8 +59,7 @@ def test_a_judge_without_the_exposures_fails_the_joint_test(monkeypatch):
     assert z_of("poisson", extent=np.linspace(0.1, 8.0, len(COORDS))) > LIMIT
 
 
-@pytest.mark.parametrize("power", [1.0, 2.5])
-@pytest.mark.parametrize("K", [2, 3])
+@each(("K", "power"), [(2, 2.5), (3, 1.0)])
 def test_rows_are_drawn_from_their_conditional(rng, K, power):
     """One component, the other modes known: the law of each row by a grid."""
     shape = (3, 4, 5)[:K]
@@ -87,7 +87,7 @@ def test_rows_are_drawn_from_their_conditional(rng, K, power):
         assert draws.std() == pytest.approx(sd, rel=0.08)
 
 
-@pytest.mark.parametrize("name", ["poisson", "negbinomial"])
+@each("name", ["poisson", "negbinomial"])
 def test_differences_in_f_are_those_of_the_log_likelihood(rng, name):
     likelihood = get_likelihood(name)
     y, theta = rng.poisson(3.0, 50).astype(float), np.full(50, 2.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.held import held_of
 from scipy.special import ndtr
 from scipy.stats import kurtosis, laplace, t
@@ -53,14 +54,14 @@ def test_laws_are_those_of_student_and_laplace_noise_of_variance_1():
     np.testing.assert_allclose(found, laplace(scale=np.sqrt(0.5)).pdf(X[np.abs(X) > 0.2]), rtol=0.02)
 
 
-@pytest.mark.parametrize("n", [50, 200, 2000])
+@each("n", [50, 200, 2000])
 def test_normal_noise_stays_normal(n):
     rng = np.random.default_rng(n)
     found = [noise_law_of(told(np.sqrt(1.3) * rng.standard_normal(n), spread=0.3)) for _ in range(25)]
     assert sum(law is not None for law in found) <= 2
 
 
-@pytest.mark.parametrize("kind", ["student", "laplace", "outliers"])
+@each("kind", ["student", "laplace", "outliers"])
 def test_law_of_noise_that_is_not_normal_holds_its_shares(kind):
     rng = np.random.default_rng(1)
     draw = {

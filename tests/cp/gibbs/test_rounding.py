@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 
 from tensorcep.cp.gibbs.sweep import columns_of_mode, draw_rows, room_for
 
 R, N, EACH = 2, 900, 90
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("beside", ["target", "weight"])
+@each("weighted", [False, True])
+@each("beside", ["target", "weight"])
 def test_fit_does_not_depend_on_what_lies_beside_the_room(weighted: bool, beside: str) -> None:
     """Where room began just behind an array, a sum was taken number by number that otherwise is one of vectors."""
     rng = np.random.default_rng(3)

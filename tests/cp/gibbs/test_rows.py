@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, settings_of
 from oracles import gibbs as oracle
 
@@ -44,8 +45,8 @@ def normals_of(R, seed, sweep):
     return draw
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("K", "shape", "free"), CASES)
+@each("weighted", [False, True])
+@each(("K", "shape", "free"), CASES)
 def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     coords, R, first = cells(rng, shape, 60), free.shape[1], offsets(shape)
     mean, precision = np.where(free, 0.4, 1.0), np.where(free, 1.7, CLAMPED)

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, problem, settings_of
 from helpers.samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, learned_prior, prior_of
 
@@ -137,21 +138,21 @@ def test_samplers_that_forget_the_clamped_columns_fail_the_joint_test(monkeypatc
     assert np.abs(z).max() > LIMIT, z
 
 
-@pytest.mark.parametrize("K", [2, 3, 4])
+@each("K", [2, 3, 4])
 def test_samplers_draw_rows_from_their_conditional(rng, K):
     """With the other modes fixed by a narrow prior, the rows of the first mode have a Gaussian posterior."""
     coords, y, p = problem(rng, K, 2, 20, likelihood="gaussian")
     fixed = [rng.standard_normal((n, 2)) for n in p.shape[1:]]
     prior = Prior([0.2, *fixed], [1.5, *[1e10] * (K - 1)])
     p = build(coords, y, p.shape, 2, prior=prior, noise=p.noise_prior._replace(a=4e9, b=2e9))
-    found = sample(p, "gibbs", 4000, thin=1).posterior.rows[0, :, : p.shape[0]]
+    found = sample(p, "gibbs", 2000, thin=1).posterior.rows[0, :, : p.shape[0]]
     for i in range(p.shape[0]):
         here = coords[:, 0] == i
         z = np.prod([u[j] for u, j in zip(fixed, coords[here, 1:].T, strict=True)], axis=0).reshape(-1, 2)
         cov = np.linalg.inv(1.5 * np.eye(2) + 2.0 * z.T @ z)
         mean = cov @ (1.5 * 0.2 * np.ones(2) + 2.0 * z.T @ y[here])
-        np.testing.assert_allclose(found[:, i].mean(axis=0), mean, atol=5.0 * np.sqrt(cov.max() / 4000))
-        np.testing.assert_allclose(np.cov(found[:, i].T), cov, atol=8.0 * cov.max() / np.sqrt(4000))
+        np.testing.assert_allclose(found[:, i].mean(axis=0), mean, atol=5.0 * np.sqrt(cov.max() / 2000))
+        np.testing.assert_allclose(np.cov(found[:, i].T), cov, atol=8.0 * cov.max() / np.sqrt(2000))
 
 
 def test_samplers_report_the_fit_of_their_own_draws(rng):
@@ -183,12 +184,12 @@ def test_samplers_do_not_depend_on_the_order_of_entries(rng, method, likelihood)
 
 
 @EVERY
-@pytest.mark.parametrize("K", [2, 4])
+@each("K", [2, 4])
 def test_samplers_without_entries_draw_from_the_prior(rng, method, likelihood, K):
     shape = (6, 5, 4, 3)[:K]
     prior = Prior([0.5] * K, [4.0] * K)
     p = build(np.empty((0, K), dtype=int), np.empty(0), shape, 2, likelihood, prior, rng.random((sum(shape), 2)))
-    rows = sample(p, method, 1500).posterior.rows
+    rows = sample(p, method, 600).posterior.rows
     n = rows.shape[1] * rows.shape[2] * rows.shape[3]
     assert abs(rows.mean() - 0.5) < 5 * 0.5 / np.sqrt(n)
     assert abs(rows.var() - 0.25) < 5 * 0.25 * np.sqrt(2.0 / n)
@@ -238,7 +239,7 @@ def test_samplers_infer_one_dispersion_per_row_of_a_mode():
     np.testing.assert_allclose(result.theta[0].mean(axis=0), true, rtol=0.35)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "words"),
     [
         ({"n_chains": 0}, "n_chains must be an integer >= 1; got 0"),

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.held import held_of
 from helpers.problems import build
 from scipy.stats import norm
@@ -38,7 +39,7 @@ def test_predictions_of_noise_are_shrunk_to_the_constant(rng):
     assert max(shares) < 0.2
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@each("scale", [1e-3, 1.0, 1e3])
 def test_predictions_too_wide_are_shrunk_by_their_slope_and_good_ones_stay(rng, scale):
     f = scale * rng.standard_normal(4000)
     y = f + 0.2 * scale * rng.standard_normal(4000)
@@ -119,7 +120,7 @@ def test_intervals_of_latent_values_hold_where_sixty_entries_tell_little():
     assert 0.75 < np.mean(held) < 0.97
 
 
-@pytest.mark.parametrize("link", ["logit", "probit"])
+@each("link", ["logit", "probit"])
 def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(rng, link):
     n = 1000
     y = np.where(rng.random(n) < 0.3, 1.0, -1.0)
@@ -138,7 +139,7 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
     assert shrunk(held._replace(score=bad), p._replace(free=None)).share == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", True), ("binomial", False)]
 )
 def test_values_labels_and_counts_are_shrunk(name, expected):
@@ -163,7 +164,7 @@ def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
     assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
 
 
-@pytest.mark.parametrize("side", [1.0, -1.0])
+@each("side", [1.0, -1.0])
 def test_log_scores_of_values_at_a_limit_are_not_believed_where_their_means_are_no_better(rng, side):
     f = 0.5 * rng.standard_normal(4000)
     y = side * np.maximum(side * (f + 0.3 * rng.standard_normal(4000)), 0.0)
@@ -191,7 +192,7 @@ def test_the_constant_counts_beside_good_predictions_of_counts_as_the_next_one_m
     assert 0.0 < (nothing + 1.0 - found.score).mean() < 1.0 / len(held.y)
 
 
-@pytest.mark.parametrize(("n", "expected"), [(40, 0), (150, 1), (250, 1)])
+@each(("n", "expected"), [(40, 0), (150, 1), (250, 1)])
 def test_the_share_of_the_constant_is_a_draw_from_half_a_draw_on(rng, n, expected):
     held = weighed_of(rng.standard_normal(50), np.zeros(50))._replace(share=1.0 - 1.0 / 201.0)
     draws = Draws((3, 2), 2, rng.standard_normal((1, n, 5, 2)), None, None, np.ones(5, bool))

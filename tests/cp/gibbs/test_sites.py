@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import problem
 
 from tensorcep.core.executor import ThreadExecutor
@@ -12,8 +12,8 @@ from tensorcep.cp.gibbs.sites import RowNoise, of_row_noise
 from tensorcep.cp.stored import by_row_of
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("mode", [0, 2])
+@each("threads", [1, 2])
+@each("mode", [0, 2])
 def test_entries_are_weighed_by_the_precision_of_their_row(rng, mode, threads):
     p = problem(rng)[2]
     by_row, first = by_row_of(p, None, values=True), offsets(p.shape)

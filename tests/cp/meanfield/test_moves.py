@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, problem, settings_of
 from scipy.stats import poisson
 
@@ -16,7 +17,7 @@ from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
 from tensorcep.estimators import CPCountRegressor
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@each("seed", [0, 3])
 def test_vmp_of_wild_counts_stays_among_the_numbers(seed):
     """Latent values left the range of numbers within two sweeps, and with them went the fit."""
     rng = np.random.default_rng(seed)
@@ -49,7 +50,7 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     np.testing.assert_allclose(state.rows.eta[far], eta, rtol=1e-12)
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
+@each("likelihood", ["poisson", "negbinomial"])
 def test_variances_of_the_sweep_before_have_the_fixed_point_of_fresh_ones(likelihood, monkeypatch):
     rng, shape = np.random.default_rng(0), (12, 10, 40)
     coords, factors = cells(rng, shape, 2000), [0.4 + 0.6 * rng.random((m, 1)) for m in shape]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.models import paper
 from helpers.problems import NOISE, build, cells, fit, means, problem, structured
 from helpers.published import RANKS, SHAPES, published_score
@@ -31,7 +32,7 @@ SIZES = [
     ("probit", 3, 1),
     ("probit", 4, 2),
 ]
-CASES = pytest.mark.parametrize(("likelihood", "K", "R"), SIZES)
+CASES = each(("likelihood", "K", "R"), SIZES)
 
 
 def vmp(p, sweeps, **settings):
@@ -63,8 +64,8 @@ def test_vmp_equals_its_plain_twin(rng, likelihood, K, R):
         assert run.trace["train_score"][-1] == pytest.approx(twin.train_score(), rel=1e-10)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize(("likelihood", "K", "R"), [*SIZES, ("tobit", 2, 1), ("tobit", 3, 3), ("tobit", 4, 2)])
+@each("seed", [1, 2, 3])
+@each(("likelihood", "K", "R"), [*SIZES, ("tobit", 2, 1), ("tobit", 3, 3), ("tobit", 4, 2)])
 def test_vmp_bound_never_falls(likelihood, K, R, seed):
     _, y, p = problem(np.random.default_rng(seed), K, R, 60 if K > 2 else 30, likelihood)
     assert (likelihood == "tobit") == (5 < (y == 0).sum() < len(y) - 5)
@@ -75,7 +76,7 @@ def test_vmp_bound_never_falls(likelihood, K, R, seed):
     assert bound[-1] > bound[0] + 1.0
 
 
-@pytest.mark.parametrize("R", [1, 3])
+@each("R", [1, 3])
 def test_vmp_is_exact_for_linear_regression_and_its_bound_is_the_evidence(rng, R):
     """With the other modes and the noise known the rows of one mode are Bayesian linear regressions."""
     shape, tau, fixed = (6, 4, 5), 2.5, 1e10
@@ -133,7 +134,7 @@ def test_vmp_fixed_point_is_that_of_cep_with_moments_of_the_posterior(rng):
     assert one.posterior.noise == pytest.approx(other.posterior.noise, rel=1e-9)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_vmp_follows_a_relabelling_of_the_rows(rng, likelihood):
     coords, y, p = problem(rng, 3, 2, 45, likelihood)
     first, relabel = offsets(p.shape), [rng.permutation(n) for n in p.shape]
@@ -158,7 +159,7 @@ def published_means(shape, n, rank):
     raise AssertionError(rank)
 
 
-@pytest.mark.parametrize("rank", RANKS)
+@each("rank", RANKS)
 @pytest.mark.parametrize("name", ["alog", "enron"])
 def test_vmp_follows_the_published_trajectory(real_data, name, rank):
     shape = SHAPES[name]
@@ -178,7 +179,7 @@ def test_vmp_follows_the_published_trajectory(real_data, name, rank):
     assert (np.diff(bound) > 0).all()
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_vmp_does_not_depend_on_the_order_of_the_entries(rng, likelihood):
     coords, y, p = problem(rng, 3, 3, 45, likelihood)
     shuffle = rng.permutation(45)
@@ -189,7 +190,7 @@ def test_vmp_does_not_depend_on_the_order_of_the_entries(rng, likelihood):
     assert first.noise == second.noise
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
+@each("likelihood", ["gaussian", "tobit", "probit"])
 def test_vmp_gives_the_same_bits_on_any_number_of_threads(rng, likelihood):
     _, _, p = problem(rng, 3, 3, 6000, likelihood, shape=(30, 25, 20))
     runs = [vmp(p, 4, threads=threads) for threads in (1, 2, 3)]
@@ -201,7 +202,7 @@ def test_vmp_gives_the_same_bits_on_any_number_of_threads(rng, likelihood):
         assert runs[0].posterior.noise == other.posterior.noise
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
+@each("likelihood", ["gaussian", "probit"])
 def test_vmp_without_entries_gives_the_prior(likelihood):
     p = build(np.zeros((0, 3), dtype=int), np.zeros(0), (3, 4, 2), 2, likelihood, Prior([0.5] * 3, [2.0] * 3))
     run = vmp(p, 3)
@@ -243,30 +244,12 @@ def test_vmp_annealing_keeps_components_that_a_blind_start_loses():
     assert spread[1] > 0.5 > spread[0]
 
 
-# Modes with four, three and two free columns, and one of which no column is clamped.
+# Modes with four, three and two free columns.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
-ONE_WHOLE = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1]], dtype=bool)
 
 
-@pytest.mark.parametrize("kind", [None, "learned", "ard"])
-@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
-@pytest.mark.parametrize(("K", "free"), [(3, None), (3, UNEQUAL), (3, ONE_WHOLE), (4, None)])
-def test_vmp_in_the_free_columns_is_vmp_with_tight_priors(rng, K, free, likelihood, kind):
-    """The same model with the clamped columns carried along."""
-    p, whole = structured(rng, K, likelihood, kind, free=free)
-    one, other = vmp(p, 8), vmp(whole, 8)
-    assert one.posterior.rank == other.posterior.rank == p.rank
-    np.testing.assert_allclose(one.state.f, other.state.f, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(one.trace["noise_precision"], other.trace["noise_precision"], rtol=1e-5)
-    np.testing.assert_allclose(one.trace["train_score"], other.trace["train_score"], rtol=1e-5)
-    if kind is None:
-        np.testing.assert_allclose(one.trace["lower_bound"], other.trace["lower_bound"], rtol=1e-5)
-    S, T = (np.linalg.inv(unpack(run.posterior.Lam, p.rank)) for run in (one, other))
-    np.testing.assert_allclose(S, T, atol=1e-5 * np.abs(T).max())
-
-
-@pytest.mark.parametrize("kind", [None, "learned"])
-@pytest.mark.parametrize("likelihood", ["gaussian", "tobit", "probit"])
+@each("kind", [None, "learned"])
+@each("likelihood", ["gaussian", "tobit", "probit"])
 def test_vmp_bound_with_clamped_columns_never_falls_and_the_square_stays_exact(rng, likelihood, kind):
     p, _ = structured(rng, 3, likelihood, kind, free=UNEQUAL)
     run = vmp(p, 60)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import build, cells, settings_of
 
 from tensorcep import CPClassifier
@@ -67,7 +68,7 @@ def changes(of_attempts):
     return seen, told
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "damping"),
     [
         ([1.0, 0.4, 0.1, 0.01], [0.0]),
@@ -85,7 +86,7 @@ def test_a_bold_batch_goes_on_while_its_changes_fall(rng, first, damping):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
+@each(
     ("method", "bold"),
     [("cep", True), (CEP(damping=0.5), False), (CEP(schedule="parallel"), False), (CEP(order=2), False)],
 )

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.coupled import process_covariance
 
 import tensorcep as tc
@@ -64,7 +65,7 @@ def moments(model, k):
     return mode.eta[:n, 0] / mode.Lam[:n, 0], 1.0 / mode.Lam[:n, 0]
 
 
-@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+@each("begin", ["fit", "partial_fit"])
 @pytest.mark.parametrize("name", PRIORS)
 def test_rows_are_those_of_a_dense_gaussian(batches, name, begin):
     """Given the law, the noise and the other rows, entries of a batch are Gaussian in the rows."""
@@ -91,7 +92,7 @@ def test_rows_are_those_of_a_dense_gaussian(batches, name, begin):
 
 
 @pytest.mark.parametrize("method", [CEP, "vmp", "laplace"])
-@pytest.mark.parametrize("name", ["season", "graph"])
+@each("name", ["season", "graph"])
 def test_stream_from_a_fit_goes_on_as_from_a_first_batch(batches, name, method):
     both = [
         begun(PRIORS[name], begin, batches, method=method) for begin in ("fit", "partial_fit") if method != "laplace"
@@ -107,7 +108,7 @@ def test_stream_from_a_fit_goes_on_as_from_a_first_batch(batches, name, method):
         np.testing.assert_allclose(fit.predict(X), model.predict(X), atol=0.3 * NOISE)
 
 
-@pytest.mark.parametrize("name", PRIORS)
+@each("name", PRIORS)
 @pytest.mark.parametrize("method", [CEP, "vmp"])
 def test_stream_from_a_fit_is_saved_killed_and_resumed_to_the_same_bytes(batches, name, method, tmp_path):
     straight = begun(PRIORS[name], "fit", batches, method=method)
@@ -154,7 +155,7 @@ def test_columns_of_a_graph_by_themselves_keep_their_messages(batches, monkeypat
     np.testing.assert_allclose(*both, atol=NOISE)
 
 
-@pytest.mark.parametrize("name", ["series", "graph"])
+@each("name", ["series", "graph"])
 def test_what_cannot_go_on_is_refused(batches, name):
     what = {"series": "a Series", "graph": "a Graph"}[name]
     coords, y = batches[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.coupled import process_covariance
 from helpers.problems import settings_of
 
@@ -110,7 +111,7 @@ class Toy:
         return mean[:, self.free], cov[:, self.free][:, :, self.free]
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_rows_after_batches_are_those_of_a_dense_process(monkeypatch, name, rng):
     """Of known other modes entries are Gaussian in the rows: however they come, all at once or in any order."""
     monkeypatch.setattr(chained, "learned_on", lambda known, *_: known)
@@ -149,7 +150,7 @@ def test_law_is_learned_on_as_a_fit_learns_it(rng):
     np.testing.assert_array_equal(known.length, before.length)
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "times", "sentence"),
     [
         ({}, [np.nan], "needs labels that are times as those before them; got 'a'"),
@@ -171,7 +172,7 @@ def test_new_phases_of_a_season_are_added():
     assert more.phase_of(np.array([3.0, 18.0])).tolist() == [4, 4]
 
 
-@pytest.mark.parametrize(("size", "share"), [(0.1, 1.0), (100.0, 0.0)])
+@each(("size", "share"), [(0.1, 1.0), (100.0, 0.0)])
 def test_of_messages_that_no_gaussian_has_a_share_counts(size, share, rng):
     toy = Toy({}, rng)
     toy.learn([0, 1, 2, 3])

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy import sparse
 
 import tensorcep as tc
@@ -69,7 +70,7 @@ def stored_moments(state):
     return seen, np.einsum("nij,nj->ni", cov, mode.eta[:n][seen]), cov.sum(axis=0)
 
 
-@pytest.mark.parametrize("thin", [False, True])
+@each("thin", [False, True])
 def test_map_after_batches_is_that_of_all_rows_at_once(data, streamed, thin):
     """Sums that batches changed are those over all rows, and the law is the conjugate one of `regressed`."""
     model = streamed
@@ -161,7 +162,7 @@ def test_stream_goes_on_from_a_fit_with_features(data, method, tmp_path):
     assert known.rows == model._stream.state.modes[0].seen.sum() > 25
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "sentence"),
     [
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy.special import expit
 
 import tensorcep as tc
@@ -62,7 +63,7 @@ def test_entries_learned_in_batches_are_a_stream_of_these_batches():
 
 
 @quiet
-@pytest.mark.parametrize("beside", ["weights", "exposures"])
+@each("beside", ["weights", "exposures"])
 def test_weights_and_exposures_go_with_their_entries(beside):
     """Counts of the second batch have next to no weight, or none was seen for next to no time: they tell nothing."""
     X, y = counted(2 * BATCH, 2)
@@ -84,7 +85,7 @@ def test_weights_and_exposures_go_with_their_entries(beside):
 
 
 @quiet
-@pytest.mark.parametrize(("rank", "most"), [(3, 0.65), (6, 0.68)])
+@pytest.mark.parametrize(("rank", "most"), [(3, 0.65), pytest.param(6, 0.68, marks=pytest.mark.slow)])
 def test_stream_of_labels_with_few_entries_per_row_is_better_than_a_constant(rank, most):
     """A constant has .69; so had streams, or .67, that learned all of few entries together."""
     X, f = positive(5000, 1, (100, 80, 30), rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
@@ -51,7 +52,7 @@ def test_stream_keeps_the_noise_near_the_exact_one():
     assert np.sqrt(np.mean(np.square(errors))) < 0.09
 
 
-@pytest.mark.parametrize("method", ["cep", "vmp"])
+@each("method", ["cep", "vmp"])
 def test_noise_of_a_stream_is_no_surer_than_its_entries(method):
     """An entry whose row is hardly known tells little of the noise, one whose row is known half a degree of freedom."""
     X, y, known = drawn(0)

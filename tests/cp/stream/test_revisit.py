@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.cases import each
 from helpers.problems import settings_of
 
 from tensorcep.core.belief import GammaNoise
@@ -34,8 +34,8 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     return adf.absorbed(state, made.batch, posterior), reservoir
 
 
-@pytest.mark.parametrize("keep", [1.0, 0.8])
-@pytest.mark.parametrize("capacity", [3, 20])
+@each("keep", [1.0, 0.8])
+@each("capacity", [3, 20])
 def test_revisit_leaves_a_conjugate_posterior_as_it_is(keep, capacity):
     """With the other mode and the noise known, messages do not change: out and in again gives the same posterior."""
     rng = np.random.default_rng(1)

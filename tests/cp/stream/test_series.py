@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
@@ -47,7 +48,7 @@ def sales():
     return Sales()
 
 
-@pytest.mark.parametrize("method", [tc.CEP(n_ensemble=1), "vmp"])
+@each("method", [tc.CEP(n_ensemble=1), "vmp"])
 def test_first_batch_is_the_fit(sales, method):
     whole = pd.concat(sales.parts[:3])
     prior = {"day": tc.Series(), "shop": "learned"}
@@ -63,7 +64,7 @@ def test_first_batch_is_the_fit(sales, method):
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 
 
-@pytest.mark.parametrize("method", ["cep", "vmp"])
+@each("method", ["cep", "vmp"])
 def test_days_of_a_stream_are_forecast_and_intervals_grow(sales, method):
     model = sales.model(method=method)
     plain = sales.model(method=method, prior="learned")
@@ -141,7 +142,7 @@ def test_batch_that_is_refused_or_fails_changes_nothing(sales, monkeypatch):
     assert model.shape_[1] == 22
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "sentence"),
     [
         ({"forget": 0.1}, "rows of a Series forget as its law says; got forget=0.1; set forget=0"),

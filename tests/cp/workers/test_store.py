@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import each
 
 from tensorcep.core.held import LackingError, Told
 from tensorcep.cp.workers.store import Block, Order, Piece, Source, Store
@@ -33,7 +34,7 @@ def test_rows_are_given_once_and_kept() -> None:
     np.testing.assert_array_equal(later[:3], ROWS[:3])
 
 
-@pytest.mark.parametrize("names", [("a", "c"), ("c", "b")])
+@each("names", [("a", "c"), ("c", "b")])
 def test_rows_that_were_not_given_are_lacking(names: tuple[str, str]) -> None:
     store = Store()
     read(store, AS_IS, BOTH, PIECES)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import problem, settings_of
 
 from tensorcep.core.executor import ThreadExecutor
@@ -35,7 +36,7 @@ def state_of(rng: np.random.Generator) -> tuple[Any, Any]:
     return p, VMP.init(p, settings_of("vmp"), ThreadExecutor(1))
 
 
-@pytest.mark.parametrize("n_threads", [1, 2])
+@each("n_threads", [1, 2])
 def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.random.Generator, n_threads: int) -> None:
     p, here = state_of(rng)
     there = VMP.init(p, settings_of("vmp"), ThreadExecutor(1))
@@ -46,8 +47,8 @@ def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.rand
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("at_a_time", [16, 1024])
-@pytest.mark.parametrize("left", [False, True])
+@each("at_a_time", [16, 1024])
+@each("left", [False, True])
 def test_ranges_of_rows_have_the_bits_of_one_process(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, left: bool
 ) -> None:
@@ -99,7 +100,7 @@ def check_kinds(made: Made, rows: RowState) -> None:
         np.testing.assert_array_equal(found, whole)
 
 
-@pytest.mark.parametrize("n_clamped", [0, 2])
+@each("n_clamped", [0, 2])
 def test_natural_parameters_do_not_depend_on_how_rows_are_cut(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n_clamped: int
 ) -> None:
