@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from helpers.turns import in_turn
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.priors.fixed import Prior, natural_prior
 
 
-@pytest.mark.parametrize("R", [1, 2, 3, 7])
+@in_turn("R", [1, 2, 3, 7])
 def test_pack_and_unpack_are_inverse_and_by_rows(rng, R):
     A = rng.standard_normal((4, 2, R, R))
     A = A + A.swapaxes(-1, -2)

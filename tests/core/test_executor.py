@@ -6,12 +6,13 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.turns import in_turn
 
 from tensorcep.core.executor import ThreadExecutor
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 5])
+@in_turn("threads", [1, 2, 3])
+@in_turn("n", [0, 1, 2, 3, 5])
 def test_tasks_apart_come_back_in_their_order_each_with_threads_of_its_own(threads, n):
     executor = ThreadExecutor(threads)
     given = []
@@ -44,7 +45,7 @@ def test_an_error_in_a_task_is_that_of_all():
     executor.close()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@in_turn("threads", [1, 2, 3])
 def test_ranges_cover_the_work_once(threads):
     executor, seen = ThreadExecutor(threads), np.zeros(20, dtype=int)
 

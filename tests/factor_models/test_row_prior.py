@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.relation_problems import problem
+from helpers.turns import in_turn
 from scipy.stats import multivariate_normal
 
 import tensorcep as tc
@@ -217,7 +218,7 @@ def test_series_gives_the_same_bits_on_any_number_of_threads(sensors):
     np.testing.assert_array_equal(one.reconstruct(), two.reconstruct())
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("how", "sentence"),
     [
         ({"row_prior": "time"}, "row_prior must be None, a tensorcep.Features or a tensorcep.Series; got 'time'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import relation_problems as p
+from helpers.turns import in_turn
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
@@ -60,8 +61,8 @@ def test_relation_vb_weight_is_that_of_jaakkola():
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-@pytest.mark.parametrize(("likelihood", "augmentation"), p.AUGMENTED)
-@pytest.mark.parametrize("groups", ["all", "column"])
+@in_turn(("likelihood", "augmentation"), p.AUGMENTED)
+@in_turn("groups", ["all", "column"])
 def test_relation_vb_bound_never_falls(rng, method, likelihood, augmentation, groups):
     x = p.data(rng, likelihood, missing=0.2)
     problem = p.problem(x, 3, likelihood, augmentation, learned=True, groups=groups)
@@ -70,7 +71,7 @@ def test_relation_vb_bound_never_falls(rng, method, likelihood, augmentation, gr
     assert np.diff(bound).min() > -1e-9 * np.abs(bound).max()
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+@in_turn("likelihood", ["bernoulli", "poisson"])
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_relation_vb_boehning_bound_never_falls(rng, likelihood, method):
     x = p.data(rng, likelihood)
@@ -87,17 +88,15 @@ def test_relation_vb_augmentation_is_tighter_than_boehning(rng):
     assert direct > boehning
 
 
-@pytest.mark.parametrize(("likelihood", "augmentation"), p.AUGMENTED)
+@in_turn(("likelihood", "augmentation"), p.AUGMENTED)
 def test_relation_vb_methods_are_one_at_rank_one(rng, likelihood, augmentation):
     problem = p.problem(p.data(rng, likelihood), 1, likelihood, augmentation, learned=True)
     joint, factorised = (fit(method, problem, 15) for method in METHODS)
     np.testing.assert_allclose(joint.trace["lower_bound"], factorised.trace["lower_bound"], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "augmentation"), [("gaussian", "direct"), ("bernoulli", "noise"), ("negbinomial", "noise")]
-)
-@pytest.mark.parametrize("e", [0, 1])
+@in_turn(("likelihood", "augmentation"), [("gaussian", "direct"), ("bernoulli", "noise"), ("negbinomial", "noise")])
+@in_turn("e", [0, 1])
 def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation, e):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, augmentation)
     state = fit(FACTORISED_ENGINE, problem, 3).state
@@ -135,9 +134,7 @@ def test_relation_vb_gradient_is_that_of_the_profiled_bound(rng, likelihood):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-@pytest.mark.parametrize(
-    ("likelihood", "groups"), [("gaussian", "column"), ("bernoulli", "all"), ("negbinomial", "row")]
-)
+@in_turn(("likelihood", "groups"), [("gaussian", "column"), ("bernoulli", "all"), ("negbinomial", "row")])
 def test_relation_vb_listed_cells_are_a_masked_matrix(rng, method, likelihood, groups):
     x = p.data(rng, likelihood, missing=0.5)
     dense, listed = (

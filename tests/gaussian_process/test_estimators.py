@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.sklearn_checks import parametrize_with_checks
+from helpers.sklearn_checks import check_contract
+from helpers.turns import in_turn
 from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -45,9 +46,8 @@ def counted(rng, n=25):
     return X, rng.poisson(2.0 + 1.5 * np.sin(X[:, 0]))
 
 
-@parametrize_with_checks([GaussianProcessClassifier(1.0 * RBF(1.0), optimizer=None, tol=1e-4)])
-def test_classifier_passes_scikit_learns_checks(estimator, check):
-    check(estimator)
+def test_classifier_passes_scikit_learns_checks(subtests):
+    check_contract(GaussianProcessClassifier(1.0 * RBF(1.0), optimizer=None, tol=1e-4), subtests)
 
 
 class OfRounded(GaussianProcessCountRegressor):
@@ -58,9 +58,8 @@ class OfRounded(GaussianProcessCountRegressor):
         return super().fit(X, np.round(values) if values.dtype.kind == "f" else y)
 
 
-@parametrize_with_checks([OfRounded(1.0 * RBF(1.0), link=link, optimizer=None, tol=1e-4) for link in ("square", "log")])
-def test_count_regressor_passes_scikit_learns_checks(estimator, check):
-    check(estimator)
+def test_count_regressor_passes_scikit_learns_checks(subtests):
+    check_contract(OfRounded(1.0 * RBF(1.0), optimizer=None, tol=1e-4), subtests)
 
 
 def test_count_regressor_is_cloned_and_tagged():
@@ -136,7 +135,7 @@ def test_step_with_slack_classifies_and_has_no_slope(rng):
         clone(model).set_params(method="vb").fit(X, y)
 
 
-@pytest.mark.parametrize("link", ["square", "log"])
+@in_turn("link", ["square", "log"])
 @pytest.mark.parametrize("method", METHODS)
 def test_counts_are_fitted_by_every_method(link, method, rng):
     X, y = counted(rng)
@@ -271,7 +270,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("params", "error", "message"), REFUSED)
+@in_turn(("params", "error", "message"), REFUSED)
 def test_classifier_refuses_what_it_cannot_do_before_any_work(params, error, message, rng):
     X, y = labelled(rng, 12)
     with pytest.raises(error, match=message):

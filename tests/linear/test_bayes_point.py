@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.sklearn_checks import parametrize_with_checks
+from helpers.sklearn_checks import OF_THE_ENGINE, check_contract
+from helpers.turns import in_turn
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
@@ -31,11 +32,11 @@ def points(rng, n=60, d=3):
     return X, np.where(X[:, 0] - 0.5 * X[:, 1] + 0.4 * rng.normal(size=n) > 0.1, "yes", "no")
 
 
-# With slack, because some of the checks label equal points differently: no f satisfies the step without slack then.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([BayesPointMachine(), BayesPointMachine("rbf", likelihood="step", slack=0.2)])
-def test_bpm_passes_scikit_learns_checks(estimator, check):
-    check(estimator)
+def test_bpm_passes_scikit_learns_checks(subtests):
+    """With slack, because some of the checks label equal points differently: no f satisfies a step without it then."""
+    check_contract(BayesPointMachine(), subtests)
+    check_contract(BayesPointMachine("rbf", likelihood="step", slack=0.2), subtests, OF_THE_ENGINE)
 
 
 @pytest.mark.parametrize("kernel", ["linear", inner])
@@ -53,8 +54,8 @@ def test_bpm_with_step_finds_the_stored_bayes_point(kernel):
         np.testing.assert_allclose(model.coef_[0], wanted["mean"][:2], rtol=1e-9)
 
 
-@pytest.mark.parametrize("likelihood", ["probit", "step"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@in_turn("likelihood", ["probit", "step"])
+@in_turn("fit_intercept", [True, False])
 def test_kernel_bpm_equals_linear_bpm_with_the_inner_product_as_kernel(likelihood, fit_intercept, rng):
     X, y = points(rng)
     settings = {
@@ -160,7 +161,7 @@ def test_bpm_warns_and_says_why_when_it_does_not_converge(rng):
         assert not BayesPointMachine(max_iter=1).fit(X, y).converged_
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("settings", "message"),
     [
         ({"kernel": "cubic"}, "kernel must be one of 'linear', 'rbf'; got 'cubic'"),
@@ -182,11 +183,10 @@ def test_bpm_documents_every_parameter():
     assert [p for p in inspect.signature(BayesPointMachine).parameters if f"\n{p} : " not in doc] == []
 
 
-@pytest.mark.parametrize("store", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
-@pytest.mark.parametrize(
+@in_turn("store", [np.asarray, sparse.csr_matrix])
+@in_turn(
     "options",
     [{}, {"kernel": "rbf", "length_scale": 2.0}, {"kernel": "linear", "likelihood": "step", "slack": 0.1}],
-    ids=["weights", "rbf", "step"],
 )
 def test_bpm_file_gives_the_same_predictions(options, store, rng, tmp_path):
     X, y = points(rng)

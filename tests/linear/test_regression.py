@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 
 import numpy as np
 import pytest
-from helpers.sklearn_checks import parametrize_with_checks
+from helpers.sklearn_checks import OF_THE_ENGINE, check_contract
+from helpers.turns import in_turn
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tensorcep as tc
 from tensorcep.linear.settings import EP, GLM_METHODS, IS
 
 CLASSES = (tc.BayesianProbitRegression, tc.BayesianLogisticRegression)
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")
-EVERY_CLASS = pytest.mark.parametrize("cls", CLASSES)
+EVERY_CLASS = in_turn("cls", CLASSES)
 EVERY_METHOD = pytest.mark.parametrize("method", list(GLM_METHODS))
 
 
@@ -27,44 +26,19 @@ def points(rng, n=150, d=4):
     return X, np.where(X @ np.linspace(1.5, -1.0, d) + 0.3 + 0.8 * rng.normal(size=n) > 0.0, "yes", "no")
 
 
-# Methods differ in the engine alone: all checks for one of them, and for the others those that meet the engine.
-OF_THE_ENGINE = {
-    "check_classifiers_one_label",
-    "check_classifiers_regression_target",
-    "check_classifiers_train",
-    "check_dict_unchanged",
-    "check_estimator_sparse_matrix",
-    "check_estimators_pickle",
-    "check_fit2d_1feature",
-    "check_fit2d_1sample",
-    "check_fit_check_is_fitted",
-    "check_fit_idempotent",
-    "check_methods_sample_order_invariance",
-    "check_methods_subset_invariance",
-}
-
-
-def engine_checks():
-    for cls, method in itertools.product(CLASSES, set(GLM_METHODS) - {"ep"}):
-        model = cls(
-            IS(n_draws=200) if method == "is" else method, max_iter=100
-        )  # fewer draws than by default, for time
-        for estimator, check in estimator_checks_generator(model):
-            if check.func.__name__ in OF_THE_ENGINE:
-                yield pytest.param(estimator, check, id=f"{cls.__name__}-{method}-{check.func.__name__}")
-
-
-@parametrize_with_checks([cls("ep", max_iter=100) for cls in CLASSES])
+@pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_glm_passes_scikit_learns_checks(estimator, check):
-    check(estimator)
+def test_glm_passes_scikit_learns_checks(cls, subtests):
+    check_contract(cls(max_iter=100), subtests)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), sorted(engine_checks(), key=lambda one: one.id))
+@pytest.mark.parametrize("method", [method for method in GLM_METHODS if method != "ep"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_glm_passes_scikit_learns_checks_by_every_method(estimator, check):
-    check(estimator)
+def test_glm_passes_the_checks_of_a_fit_by_every_method(method, subtests):
+    """Classes differ in the likelihood alone, which other tests meet by every method."""
+    how = IS(n_draws=200) if method == "is" else method  # fewer draws than by default, for time
+    check_contract(tc.BayesianLogisticRegression(how, max_iter=100), subtests, OF_THE_ENGINE)
 
 
 @EVERY_CLASS
@@ -86,7 +60,7 @@ def test_glm_predictions_hang_together(cls, method, rng):
 
 
 @EVERY_CLASS
-@pytest.mark.parametrize("method", ["ep", "cep1"])
+@in_turn("method", ["ep", "cep1"])
 def test_glm_probabilities_integrate_the_posterior(cls, method, rng):
     X, y = points(rng, 30)
     model = cls(method).fit(X, y)
@@ -109,7 +83,7 @@ def test_glm_on_sparse_features_equals_dense_features(cls, method, rng):
     np.testing.assert_allclose(thin.predict_proba(sparse.csr_matrix(X)), dense.predict_proba(X), rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", FACTORISED)
+@in_turn("method", FACTORISED)
 def test_glm_factorised_posterior_ignores_a_column_without_entries(method, rng):
     X, y = points(rng)
     wide = sparse.csr_matrix(np.hstack([X, np.zeros((len(y), 1))]))
@@ -195,7 +169,7 @@ def test_glm_warns_when_it_does_not_converge(rng):
         assert not tc.BayesianLogisticRegression("cep1", max_iter=3).fit(X, y).converged_
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("settings", "message"),
     [
         ({"method": "gibbs"}, "method must be one of 'ep', 'ep-factorized', 'cep1', 'cep2', 'lp', 'vb', 'is'; got"),

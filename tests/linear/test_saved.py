@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.turns import in_turn
 
 import tensorcep as tc
 
@@ -42,8 +43,8 @@ MEANS = (("ep", "_mean"), ("linear", "coef_"), ("kernel", "dual_coef_"))
 USED = [*MEANS, *((name, "_cov") for name in MODELS)]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize(("name", "attribute"), USED)
+@in_turn("wrong", WRONG)
+@in_turn(("name", "attribute"), USED)
 def test_load_refuses_arrays_that_make_no_sense(name: str, attribute: str, wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     model = MODELS[name]().fit(X, Y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.turns import in_turn
 from scipy import sparse
 from scipy.stats import multivariate_normal, multivariate_t
 
@@ -234,7 +235,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("X", "mode", "sentence"), REFUSED)
+@in_turn(("X", "mode", "sentence"), REFUSED)
 def test_features_that_do_not_fit_are_refused(X, mode, sentence):
     with pytest.raises(ValueError, match=f"Features of mode 'item'.*{sentence}|{sentence}"):
         designed(Features(X), mode)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.coupled import process_covariance
+from helpers.turns import in_turn
 from scipy.stats import multivariate_normal, multivariate_t
 
 from tensorcep.core.belief import ModePrior
@@ -21,7 +22,7 @@ from tensorcep.priors.record import Coupled
 from tensorcep.priors.series import Series, clock
 
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 9.5, 12.0, 13.0])
-EVERY = pytest.mark.parametrize("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
+EVERY = in_turn("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
 
 
 def clock_of(times=TIMES, **how):
@@ -84,7 +85,7 @@ def test_table_is_the_evidence_of_dense_processes(rng, how):
 
 
 @EVERY
-@pytest.mark.parametrize("n", [7, 8])
+@in_turn("n", [7, 8])
 def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     of = axis(clock_of(**how), np.arange(8) < n)
     prior, covs, means, _ = some_links(of, rng)
@@ -212,7 +213,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("labels", "times", "period"), READ)
+@in_turn(("labels", "times", "period"), READ)
 def test_labels_are_read_as_times(labels, times, period):
     found = clock(Series(period=period), Mode("day", Labels(labels), len(times)))
     np.testing.assert_allclose(found.times - found.times[0], np.array(times) - times[0])
@@ -250,7 +251,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("series", "labels", "sentence"), REFUSED)
+@in_turn(("series", "labels", "sentence"), REFUSED)
 def test_what_is_no_series_is_refused(series, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         clock(series, Mode("day", labels, 2 if labels is None else len(labels)))
