@@ -42,20 +42,20 @@ def arviz(request, monkeypatch):
     return fake
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_arviz_groups_hold_draws_of_factors_parameter_and_observations(arviz, name):
-    X, y = entries(name)
-    data = fitted(name).to_arviz(X[:20], y[:20], n_samples=30, random_state=0)
-    for k, n in enumerate(SHAPE):
-        factor = data.posterior[f"factor_{k}"]
-        assert factor.shape == (1, 30, n, 2)
-        assert factor.dims == ("chain", "draw", f"mode_{k}", "component")
-    assert ("noise_precision" in data.posterior) == (name == "regressor")
-    assert data.posterior_predictive["y"].shape == (1, 30, 20)
-    np.testing.assert_array_equal(data.observed_data["y"], y[:20])
-    assert data.posterior.attrs["approximate"] == 1
-    assert "approximate posterior" in data.posterior.attrs["draws"]
-    assert data.posterior.attrs["method"] == "cep"
+def test_arviz_groups_hold_draws_of_factors_parameter_and_observations(arviz):
+    for name in NAMES:
+        X, y = entries(name)
+        data = fitted(name).to_arviz(X[:20], y[:20], n_samples=30, random_state=0)
+        for k, n in enumerate(SHAPE):
+            factor = data.posterior[f"factor_{k}"]
+            assert factor.shape == (1, 30, n, 2), name
+            assert factor.dims == ("chain", "draw", f"mode_{k}", "component"), name
+        assert ("noise_precision" in data.posterior) == (name == "regressor")
+        assert data.posterior_predictive["y"].shape == (1, 30, 20), name
+        np.testing.assert_array_equal(data.observed_data["y"], y[:20], err_msg=name)
+        assert data.posterior.attrs["approximate"] == 1, name
+        assert "approximate posterior" in data.posterior.attrs["draws"], name
+        assert data.posterior.attrs["method"] == "cep", name
 
 
 def test_arviz_draws_of_factors_and_observations_belong_together(arviz):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -26,26 +27,69 @@ WRITTEN = ("model.npz", "aside.csv", "trace.csv", "scores.csv")
 SIDES = ["--bad-lines", *WRITTEN[1:2], "--trace", *WRITTEN[2:3], "--scores", *WRITTEN[3:]]
 
 
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A csv of 400 entries with labels and two malformed lines, in the folder that the test works in."""
-    monkeypatch.chdir(tmp_path)
-    tensor = tc.simulate_cp((8, 7, 6), 2, 300, noise_precision=25.0, prior_mean=0.7, random_state=0).tensor
-    lines = ["user,item,week,y"]
-    for n, ((i, j, k), v) in enumerate(zip(tensor.coords, tensor.values, strict=True)):
-        lines += ["only,three,fields"] if n in (70, 290) else []
-        lines.append(f"u{i},v{j},w{k},{float(v)!r}")
-    path = tmp_path / "data.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 def command(*extra: str) -> list[str]:
     return ["stream", "data.csv", "-o", WRITTEN[0], *SIDES, *OPTIONS, *extra]
 
 
 def contents() -> list[bytes]:
     return [Path(name).read_bytes() for name in WRITTEN]
+
+
+def write_data() -> None:
+    """A csv of 300 entries with labels and two malformed lines."""
+    tensor = tc.simulate_cp((8, 7, 6), 2, 300, noise_precision=25.0, prior_mean=0.7, random_state=0).tensor
+    lines = ["user,item,week,y"]
+    for n, ((i, j, k), v) in enumerate(zip(tensor.coords, tensor.values, strict=True)):
+        lines += ["only,three,fields"] if n in (70, 290) else []
+        lines.append(f"u{i},v{j},w{k},{float(v)!r}")
+    Path("data.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of entries, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    return tmp_path / "data.csv"
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[bytes]]:
+    """What a run writes, the whole one, and one that was killed after the first 2 of 6 batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("learned"))
+        write_data()
+        text = Path("data.csv").read_text().splitlines(keepends=True)
+        assert main(command("--quiet")) == 0
+        whole = contents()
+        for name in WRITTEN:
+            Path(name).unlink()
+        Path("data.csv").write_text("".join(text[:102]))
+        assert main(command("--quiet")) == 0
+        return {"whole": whole, "half": contents()}
+
+
+@pytest.fixture
+def whole(data: Path, learned: dict[str, list[bytes]]) -> list[bytes]:
+    """The files of a whole run, beside the entries."""
+    return put(learned["whole"])
+
+
+@pytest.fixture
+def half(data: Path, learned: dict[str, list[bytes]]) -> list[bytes]:
+    """The files of a run that was killed, beside all entries."""
+    return put(learned["half"])
+
+
+def put(files: list[bytes]) -> list[bytes]:
+    for name, content in zip(WRITTEN, files, strict=True):
+        Path(name).write_bytes(content)
+    return files
+
+
+def remove() -> None:
+    for name in WRITTEN:
+        Path(name).unlink()
 
 
 def test_cli_stream_equals_the_library(data, capsys):
@@ -68,20 +112,22 @@ def test_cli_stream_equals_the_library(data, capsys):
     assert scores["mean"].isna().sum() == 50
 
 
-def test_cli_stream_model_serves_evaluate(data, capsys):
-    assert main(command("--quiet")) == 0
+def test_cli_stream_model_serves_evaluate_and_info(data, whole, capsys):
     Path("test.csv").write_text("\n".join(data.read_text().splitlines()[:30]) + "\n")
     assert main(["evaluate", "model.npz", "test.csv"]) == 0
     assert "rmse" in capsys.readouterr().out
+    assert main(["info", "model.npz"]) == 0
+    assert "CPRegressor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("extra", [(), ("--revisit", "60", "--forget", "0.01")])
-def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data, monkeypatch, capsys, extra):
+def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(whole, monkeypatch, capsys, extra):
     """The run ends in the middle of a batch, after lines and scores that no checkpoint holds were written."""
-    assert main(command("--quiet", *extra)) == 0
-    whole = contents()
-    for name in WRITTEN:
-        Path(name).unlink()
+    remove()
+    if extra:
+        assert main(command("--quiet", *extra)) == 0
+        whole = contents()
+        remove()
     learned = tc.CPRegressor._learn
 
     def interrupted(self, *given):
@@ -102,12 +148,10 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(data,
     assert contents() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_cli_stream_killed_and_resumed_ends_with_the_same_bytes(data):
-    assert main(command("--quiet")) == 0
-    whole = contents()
-    for name in WRITTEN:
-        Path(name).unlink()
+def test_cli_stream_killed_and_resumed_ends_with_the_same_bytes(whole):
+    remove()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-m", "tensorcep", *command("--quiet")], env=environment)
     while not Path("model.npz").exists() and process.poll() is None:
@@ -118,15 +162,11 @@ def test_cli_stream_killed_and_resumed_ends_with_the_same_bytes(data):
     assert contents() == whole
 
 
-def test_cli_stream_of_standard_input_equals_that_of_the_file(data):
-    assert main(command("--quiet")) == 0
-    whole = contents()
+def test_cli_stream_of_standard_input_equals_that_of_the_file(data, whole, monkeypatch):
     arguments = ["stream", "-", *command("--quiet")[2:]]
     arguments[arguments.index("model.npz")] = "piped.npz"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = [sys.executable, "-m", "tensorcep", *arguments]
-    done = subprocess.run(run, input=data.read_bytes(), env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.read_bytes())))
+    assert main(arguments) == 0
     np.testing.assert_array_equal(tc.load("piped.npz").posterior_.eta, tc.load("model.npz").posterior_.eta)
     assert contents()[1:] == whole[1:]
 
@@ -137,30 +177,28 @@ def test_cli_stream_stops_at_a_malformed_line_unless_it_may_set_it_aside(data, c
     assert not Path("model.npz").exists()
 
 
-@pytest.mark.parametrize(
-    ("extra", "sentence"),
-    [
-        (["--batch-size", "0"], "--batch-size must be an integer >= 1; got 0"),
-        (["--checkpoint-every", "0"], "--checkpoint-every must be an integer >= 1; got 0"),
-        (["--forget", "1"], "--forget must be a number in [0, 1)"),
-        (["--revisit", "-1"], "--revisit must be an integer >= 0; got -1"),
-        (["--revisit", "5", "--method", "vmp"], "--revisit is for --method cep; got vmp"),
-        (["--trace", "aside.csv"], "must be different files"),
-        (["--scores", "trace.csv"], "must be different files"),
-        (["-o", "-"], "a stream writes files only"),
-        (["-o", "data.csv"], "is an input of this command"),
-    ],
-)
-def test_cli_stream_refuses_wrong_options(data, capsys, extra, sentence):
+WRONG = [
+    (["--batch-size", "0"], "--batch-size must be an integer >= 1; got 0"),
+    (["--checkpoint-every", "0"], "--checkpoint-every must be an integer >= 1; got 0"),
+    (["--forget", "1"], "--forget must be a number in [0, 1)"),
+    (["--revisit", "-1"], "--revisit must be an integer >= 0; got -1"),
+    (["--revisit", "5", "--method", "vmp"], "--revisit is for --method cep; got vmp"),
+    (["--trace", "aside.csv"], "must be different files"),
+    (["--scores", "trace.csv"], "must be different files"),
+    (["-o", "-"], "a stream writes files only"),
+    (["-o", "data.csv"], "is an input of this command"),
+]
+
+
+def test_cli_stream_refuses_wrong_options(data, capsys):
     before = data.read_bytes()
-    assert main(command(*extra)) == 1
-    assert sentence in capsys.readouterr().err
-    assert data.read_bytes() == before
+    for extra, sentence in WRONG:
+        assert main(command(*extra)) == 1, extra
+        assert sentence in capsys.readouterr().err
+        assert data.read_bytes() == before, extra
 
 
-def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(data, capsys):
-    assert main(command("--quiet")) == 0
-    before = contents()
+def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(whole, capsys):
     refused = [
         ((), "'model.npz' exists; give --resume"),
         (("--resume", "--batch-size", "60"), "was made with batch_size=50; got 60"),
@@ -171,21 +209,13 @@ def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(data, capsy
     for extra, sentence in refused:
         assert main(command(*extra)) == 1
         assert sentence in capsys.readouterr().err
-    assert contents() == before
+    assert contents() == whole
     Path("trace.csv").write_text("short")
     assert main(command("--resume")) == 1
     assert "'trace.csv' must hold" in capsys.readouterr().err
     tc.CPRegressor(1).fit(np.zeros((1, 2), dtype=int), [1.0]).save("fitted.npz")
     assert main(["stream", "data.csv", "-o", "fitted.npz", "--resume"]) == 1
     assert "is no checkpoint of a stream" in capsys.readouterr().err
-
-
-def half() -> None:
-    """Learn the first 2 of 6 batches, as a run that was killed, and leave its checkpoint."""
-    text = Path("data.csv").read_text().splitlines(keepends=True)
-    Path("data.csv").write_text("".join(text[:102]))
-    assert main(command("--quiet")) == 0
-    Path("data.csv").write_text("".join(text))
 
 
 CHANGED = {
@@ -196,16 +226,13 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("case", CHANGED)
-def test_cli_stream_resumes_only_with_the_input_that_it_learned(data, capsys, case):
-    change, sentence = CHANGED[case]
-    half()
-    before = contents()
+def test_cli_stream_resumes_only_with_the_input_that_it_learned(data, half, capsys):
     good = data.read_text().splitlines(keepends=True)
-    data.write_text("".join(change(good)))
-    assert main(command("--resume")) == 1
-    assert f"'data.csv' {sentence}" in capsys.readouterr().err
-    assert contents() == before
+    for case, (change, sentence) in CHANGED.items():
+        data.write_text("".join(change(good)))
+        assert main(command("--resume")) == 1, case
+        assert f"'data.csv' {sentence}" in capsys.readouterr().err, case
+        assert contents() == half, case
     data.write_text("".join(good).rstrip("\n"))
     assert main(command("--resume", "--quiet")) == 0
     assert tc.load("model.npz").n_samples_seen_ == 300
@@ -225,8 +252,7 @@ def test_cli_stream_resumes_with_lines_that_were_mended_or_added_since(data, cap
     assert tc.load("model.npz").n_samples_seen_ == 300
 
 
-def test_cli_stream_resumes_a_checkpoint_that_does_not_know_its_input(data, capsys):
-    half()
+def test_cli_stream_resumes_a_checkpoint_that_does_not_know_its_input(half):
     with np.load("model.npz") as archive:
         content = {name: archive[name] for name in archive.files}
     header = json.loads(content["header"].tobytes())
@@ -285,9 +311,7 @@ def test_cli_messages_escape_what_a_terminal_obeys(data, capsys):
     assert "'no\\x1b[2Jne.csv'" in capsys.readouterr().err
 
 
-def test_cli_commands_say_the_same_of_a_file_that_is_no_text(data, capsys):
-    assert main(command("--quiet")) == 0
-    capsys.readouterr()
+def test_cli_commands_say_the_same_of_a_file_that_is_no_text(whole, capsys):
     Path("query.csv").write_bytes(b"\x8a\x00\x01,1\n\xfe,2")
     commands = [["predict", "model.npz", "query.csv"], ["evaluate", "model.npz", "query.csv"], ["info", "query.csv"]]
     said = set()
@@ -298,18 +322,11 @@ def test_cli_commands_say_the_same_of_a_file_that_is_no_text(data, capsys):
     assert "line 1 of 'query.csv' is not UTF-8 text; convert the file" in said.pop()
 
 
-def test_cli_info_describes_a_model_of_a_stream(data, capsys):
-    assert main(command("--quiet")) == 0
-    assert main(["info", "model.npz"]) == 0
-    assert "CPRegressor" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("change", [{"trace": None}, {"position": [-1, 0]}, {"bad": "x"}, {"read": [[1]]}])
-def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(data, capsys, change):
-    assert main(command("--quiet")) == 0
+def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(whole, capsys):
     stored = open_model("model.npz")
     header = {name: value for name, value in stored.header.items() if name not in ("kind", "version", "checksum")}
-    progress = {name: value for name, value in {**header["progress"], **change}.items() if value is not None}
-    write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
-    assert main(command("--resume")) == 1
-    assert "'model.npz' is not a complete model (" in capsys.readouterr().err
+    for change in ({"trace": None}, {"position": [-1, 0]}, {"bad": "x"}, {"read": [[1]]}):
+        progress = {name: value for name, value in {**header["progress"], **change}.items() if value is not None}
+        write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
+        assert main(command("--resume")) == 1, change
+        assert "'model.npz' is not a complete model (" in capsys.readouterr().err, change

@@ -1,10 +1,15 @@
-"""Work on the workers of a Dask cluster: the same numbers as in process."""
+"""Work on the workers of a Dask cluster: the same numbers as in process.
+
+Folds and fits, fits whose entries have auxiliary variables, methods that pass messages, and rows and sums that workers
+of one machine leave in its memory. All share one cluster.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,20 +19,33 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.clusters import local_client, sleep
+from helpers.ended_fit import TENSOR as OTHER
+from helpers.kinds import Kinds, check_bits, kinds_of, of_kind
 from sklearn.model_selection import KFold, cross_validate
 
 import tensorcep as tc
 from tensorcep import distributed
+from tensorcep.core import nearby
 from tensorcep.core.cluster import Cluster, ClusterError
-from tensorcep.core.held import LackingError
+from tensorcep.core.held import LackingError, Told
 from tensorcep.cp import sampled
 from tensorcep.cp.workers.sent import HeldRows
 from tensorcep.cp.workers.store import Piece
 from tensorcep.cp.workers.summing import Summing
+from tensorcep.cp.workers.updates import Made, rows_alone
 from tensorcep.entries.dask_frames import frame_of_dask
 from tensorcep.kernels.rows import row_divergences
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
+# So many entries for so few rows that there are two chunks.
+CHUNKS = tc.simulate_cp((20, 16, 12), 2, 2200, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
+GIBBS = tc.Gibbs(n_chains=2)
+PG = tc.PGGibbs(n_chains=2)
+SHORT = pytest.mark.filterwarnings("ignore::UserWarning")  # that fits of few sweeps have not ended
+
+
+class EndedError(Exception):
+    """What ends a fit in a test."""
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +210,6 @@ def check_same(one: Any, other: Any) -> None:
     assert one.noise_precision_ == other.noise_precision_
 
 
-GIBBS = tc.Gibbs(n_chains=2)
 ENGINES = pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -228,10 +245,6 @@ def test_fits_whose_pilots_see_some_entries_first_have_the_bits_of_one_process(
     check_same(here, there)
 
 
-class EndedError(Exception):
-    """What ends a fit in a test."""
-
-
 @pytest.mark.parametrize("method", ["vmp", GIBBS], ids=["vmp", "gibbs"])
 def test_fit_that_was_ended_goes_on_to_the_same_bits(client: Any, tmp_path: Path, method: Any) -> None:
     def end(n: int, sweep: Any, state: Any) -> None:
@@ -253,25 +266,6 @@ def test_fit_that_was_ended_goes_on_to_the_same_bits(client: Any, tmp_path: Path
     check_same(here, again)
     with pytest.raises(ValueError, match="holds a fit of other entries, settings or seed"):
         distributed.fit(of_workers(method, random_state=1), TENSOR, **how)
-
-
-def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "n_parts": 2}
-    recorded(lambda: distributed.fit(of_workers("vmp"), TENSOR, **how))
-    client.restart()
-    for path in (tmp_path / "fit" / "entries").glob("*/value.npy"):
-        content = bytearray(path.read_bytes())
-        content[-1] ^= 1
-        path.write_bytes(content)
-    for path in (tmp_path / "fit").glob("run-*"):
-        path.unlink()
-    with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
-        distributed.fit(of_workers("vmp"), TENSOR, **how)
-    monkeypatch.setattr("tensorcep.cp.workers.parts.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
-    with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
-        distributed.fit(of_workers("vmp"), TENSOR, client=client)
 
 
 @pytest.mark.parametrize(
@@ -376,3 +370,301 @@ def test_tables_are_waited_for_as_long_as_a_worker_is_busy_with_what_comes_befor
     delayed = importlib.import_module("dask").delayed
     last = delayed(abs)(delayed(lambda _: -1)(delayed(sleep)(2.0)))
     assert Cluster(client, timeout=0.6).results([last], "read") == [1]
+
+
+# Fits whose entries have auxiliary variables
+
+
+KINDS = kinds_of(OTHER)
+
+
+def check_kind(client: Any, kinds: Kinds, kind: str, method: Any, **params: Any) -> None:
+    """A fit on workers and here."""
+    model, tensor = of_kind(kinds, kind, method, **params)
+    here = model.fit(tensor)
+    n_parts = None if kinds is IN_CHUNKS else 2
+    there = distributed.fit(of_kind(kinds, kind, method, **params)[0], tensor, client=client, n_parts=n_parts)
+    if kinds is IN_CHUNKS and kind == "counts":  # their kernels round differently in a process that compiles them
+        for a, b in zip(here.factors_, there.factors_, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+        return
+    check_bits(here, there, tensor.coords[:20])
+
+
+# Weights and targets that workers draw, and those that follow from squares that they compute.
+@SHORT
+@pytest.mark.parametrize(("kind", "method"), [("labels", PG), ("labels", "pg-vb")])
+def test_fit_with_auxiliary_variables_on_workers_has_the_bits_of_one_process(
+    client: Any, kind: str, method: Any
+) -> None:
+    check_kind(client, KINDS, kind, method)
+
+
+@SHORT
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "method", "params"),
+    [
+        ("labels", "pg-vb", {"interactions": "main+cp"}),
+        ("labels", PG, {"interactions": "auto"}),
+        ("probit", GIBBS, {}),
+        ("probit", "vmp", {}),
+        ("limits", GIBBS, {}),
+        ("limits", "vmp", {}),
+        ("counts", "pg-vb", {}),
+        ("poisson", "vmp", {}),
+        ("levels", GIBBS, {}),
+        ("levels", "vmp", {}),
+    ],
+)
+def test_other_fits_with_auxiliary_variables_on_workers(
+    client: Any, kind: str, method: Any, params: dict[str, Any]
+) -> None:
+    check_kind(client, KINDS, kind, method, **params)
+
+
+@SHORT
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["labels", "poisson", "limits", "levels"])
+def test_default_fits_of_other_data_on_workers(client: Any, kind: str) -> None:
+    check_kind(client, KINDS, kind, "auto", init="auto", interactions="auto", max_iter=9)
+
+
+@SHORT
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "method"), [("labels", PG), ("labels", "pg-vb"), ("limits", "vmp"), ("levels", "vmp")]
+)
+def test_fit_with_auxiliary_variables_goes_on_to_the_same_bits(
+    client: Any, tmp_path: Path, kind: str, method: Any
+) -> None:
+    def end(n: int, *_: Any) -> None:
+        if n == 4:
+            raise EndedError
+
+    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "n_parts": 2, "every": 1}
+    model, tensor = of_kind(KINDS, kind, method)
+    here = model.fit(tensor)
+    with pytest.raises(EndedError):
+        distributed.fit(of_kind(KINDS, kind, method, callbacks=end)[0], tensor, **how)
+    seen: list[int] = []
+    ended = of_kind(KINDS, kind, method, callbacks=lambda n, *_: seen.append(n))[0]
+    there = distributed.fit(ended, tensor, **how)
+    check_bits(here, there, OTHER.coords[:20])
+    assert seen == [4, 5]
+
+
+# Methods that pass messages
+
+
+IN_CHUNKS = kinds_of(CHUNKS)
+AVERAGED, FULL, LAPLACE = (
+    tc.CEP(messages="averaged", anneal=2, n_starts=2, n_ensemble=1),
+    tc.CEP(anneal=2, n_starts=2, n_ensemble=1),
+    tc.Laplace(anneal=2, n_starts=2),
+)
+
+
+@SHORT
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("labels", AVERAGED), ("values", FULL), ("labels", LAPLACE)],
+    ids=["averaged", "full", "laplace"],
+)
+def test_messages_on_workers_have_the_bits_of_one_process(client: Any, kind: str, method: Any) -> None:
+    check_kind(client, IN_CHUNKS, kind, method)
+
+
+def cep(**params: Any) -> tc.CEP:
+    return tc.CEP(**{"anneal": 1, "n_starts": 1, "n_ensemble": 1, **params})
+
+
+@SHORT
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "method", "params"),
+    [
+        ("values", AVERAGED, {}),
+        ("labels", FULL, {}),
+        ("values", LAPLACE, {}),
+        ("values", cep(messages="averaged", moments="posterior"), {"interactions": "main+cp"}),
+        ("probit", cep(messages="averaged", order=2, warm_up=2), {}),
+        ("values", cep(schedule="parallel", dtype="float32"), {"prior": "ard"}),
+        ("labels", cep(order=2, warm_up=2, positive=False, damping="adaptive"), {"interactions": "auto"}),
+        ("probit", cep(moments="posterior", message_precision=1e-6), {}),
+        ("labels", cep(projection="w2"), {}),
+        ("limits", cep(n_ensemble=2), {}),
+        ("counts", cep(), {}),
+        ("levels", cep(), {}),
+        ("counts", tc.Laplace(schedule="parallel", anneal=1, n_starts=1), {}),
+        ("levels", tc.Laplace(anneal=1, n_starts=1), {"interactions": "main+cp"}),
+    ],
+)
+def test_other_messages_on_workers(client: Any, kind: str, method: Any, params: dict[str, Any]) -> None:
+    check_kind(client, IN_CHUNKS, kind, method, **params)
+
+
+@SHORT
+@pytest.mark.slow
+def test_default_fit_by_cep_on_workers(client: Any) -> None:
+    check_kind(client, IN_CHUNKS, "values", "cep", init="auto", interactions="auto", max_iter=8)
+
+
+def files_of(folder: Path) -> set[Path]:
+    """The files of messages in a folder."""
+    return set(folder.glob("messages/**/*.npy"))
+
+
+@SHORT
+@pytest.mark.parametrize(("kind", "method"), [("values", FULL), ("labels", AVERAGED)], ids=["full", "averaged"])
+def test_messages_that_were_ended_go_on_to_the_same_bits(client: Any, tmp_path: Path, kind: str, method: Any) -> None:
+    calls: list[int] = []
+
+    def end(n: int, *_: Any) -> None:
+        calls.append(n)
+        if len(calls) == 6:
+            raise EndedError
+
+    folder = tmp_path / "fit"
+    how: dict[str, Any] = {"client": client, "checkpoint": folder, "every": 2}
+    model, tensor = of_kind(IN_CHUNKS, kind, method)
+    here = model.fit(tensor)
+    with pytest.raises(EndedError):
+        distributed.fit(of_kind(IN_CHUNKS, kind, method, callbacks=end)[0], tensor, **how)
+    assert calls == [1, 2, 1, 2, 3, 4]  # two starts, of which the better one goes on
+    # of each start the versions at its end, two for the last sweep that was stored, and those after it
+    assert len(files_of(folder)) <= 2 * 4 * 4
+    check_bits(here, distributed.fit(of_kind(IN_CHUNKS, kind, method)[0], tensor, **how), CHUNKS.coords[:20])
+    assert not files_of(folder)
+    check_bits(here, distributed.fit(of_kind(IN_CHUNKS, kind, method)[0], tensor, **how), CHUNKS.coords[:20])
+
+
+@SHORT
+def test_damaged_messages_end_with_a_sentence(client: Any, tmp_path: Path) -> None:
+    def end(n: int, *_: Any) -> None:
+        if n == 3:
+            raise EndedError
+
+    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "every": 1}
+    with pytest.raises(EndedError):
+        distributed.fit(of_kind(IN_CHUNKS, "values", cep(), callbacks=end)[0], CHUNKS, **how)
+    for path in files_of(tmp_path / "fit"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"messages in '.*npy' are damaged \(another checksum\); remove the folder"):
+        distributed.fit(of_kind(IN_CHUNKS, "values", cep())[0], CHUNKS, **how)
+    for path in files_of(tmp_path / "fit"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"messages in '.*npy' cannot be read \(.*No such file.*\); remove the folder"):
+        distributed.fit(of_kind(IN_CHUNKS, "values", cep())[0], CHUNKS, **how)
+
+
+@SHORT
+def test_messages_that_are_to_be_kept_are_refused(client: Any) -> None:
+    with pytest.raises(ValueError, match="workers do not hand over the messages that keep_messages=True keeps"):
+        distributed.fit(of_kind(IN_CHUNKS, "values", cep(keep_messages=True))[0], CHUNKS, client=client)
+
+
+# Rows and sums that workers leave in the memory of their machine
+
+
+IN_MEMORY = pytest.mark.skipif(not os.path.isdir(nearby.MEMORY), reason="the system has no folder in memory")
+METHODS = {
+    "two chains": tc.Gibbs(n_chains=2, weights="equal", noise="sampled"),
+    "three chains": tc.Gibbs(n_chains=3, weights="equal", noise="sampled"),  # on two workers: each on both
+    "vmp": tc.VMP(),
+    "cep": tc.CEP(n_starts=1),
+}
+
+
+def leave(smallest: int) -> None:
+    """Leave arrays of so many bytes."""
+    nearby.SMALLEST = smallest
+
+
+@pytest.fixture
+def leaving(client: Any) -> Iterator[Any]:
+    """The client of workers that leave arrays of any size."""
+    client.run(leave, 0)
+    yield client
+    client.run(leave, nearby.SMALLEST)
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in memory in which no other process leaves anything."""
+    with tempfile.TemporaryDirectory(dir=nearby.MEMORY) as folder:
+        monkeypatch.setattr(nearby, "MEMORY", folder)
+        yield Path(folder)
+
+
+def taken() -> int:
+    return nearby.TAKEN[0]
+
+
+def left_of(method: str) -> tc.CPRegressor:
+    how: dict[str, Any] = {"max_iter": 5, "random_state": 0, "interactions": "cp", "init": "random"}
+    return tc.CPRegressor(2, method=METHODS[method], **how)
+
+
+@SHORT
+@IN_MEMORY
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
+    leaving: Any, memory: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = left_of(method).fit(TENSOR)
+        monkeypatch.setattr(nearby, "SMALLEST", 0)
+        given_up = list[nearby.Desk]()
+        monkeypatch.setattr(nearby.Desk, "give_up", given_up.append)
+        of_client, of_workers = taken(), sum(leaving.run(taken).values())
+        there = distributed.fit(left_of(method), TENSOR, client=leaving, n_parts=2)
+    for a, b in zip(here.factors_, there.factors_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(here.trace_["change"], there.trace_["change"])
+    assert not given_up  # nobody missed what was removed too early
+    assert sum(leaving.run(taken).values()) > of_workers
+    assert (taken() > of_client) is (method != "cep")  # whose sums are sent
+    assert not list(memory.iterdir())
+
+
+@SHORT
+@IN_MEMORY
+def test_rows_that_are_sent_go_to_other_workers_without_their_sums(
+    leaving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby, "MEMORY", "/no/folder")
+    asked, after = list[Any](), Cluster.after
+    monkeypatch.setattr(Cluster, "after", lambda *args: asked.append(args[1]) or after(*args))
+    here, of_workers = left_of("vmp").fit(TENSOR), sum(leaving.run(taken).values())
+    there = distributed.fit(left_of("vmp"), TENSOR, client=leaving, n_parts=2)
+    for a, b in zip(here.factors_, there.factors_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert sum(leaving.run(taken).values()) == of_workers
+    assert set(asked) == {rows_alone}
+    made = Made(3, *(np.ones((2, width)) for width in (2, 3, 3, 2)), np.ones(2), np.ones(2))
+    (_, mean, cov, *rest) = rows_alone(Told(made, [], 0.0)).value
+    assert (mean is made.mean, cov is made.cov, sum(part.nbytes for part in rest)) == (True, True, 0)
+
+
+# The last test, as workers that begin again load all their kernels anew.
+def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how: dict[str, Any] = {"client": client, "checkpoint": tmp_path / "fit", "n_parts": 2}
+    recorded(lambda: distributed.fit(of_workers("vmp"), TENSOR, **how))
+    client.restart()
+    for path in (tmp_path / "fit" / "entries").glob("*/value.npy"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    for path in (tmp_path / "fit").glob("run-*"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
+        distributed.fit(of_workers("vmp"), TENSOR, **how)
+    monkeypatch.setattr("tensorcep.cp.workers.parts.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
+    with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
+        distributed.fit(of_workers("vmp"), TENSOR, client=client)

@@ -29,10 +29,6 @@ MATRICES = [
 QUICK = Cell("quick", "cp", "values", "small", partial(tensors.values, tensors.TensorSpec(n=400)))
 
 
-def slow_if_large(cells):
-    return [pytest.param(c, id=c.name, marks=pytest.mark.slow if c.size == "large" else ()) for c in cells]
-
-
 def test_gauntlet_has_the_grid_that_was_asked_for():
     assert len(GRID) >= 120
     assert {cell.size for cell in GRID.values()} == set(PARTS["all"])
@@ -48,30 +44,31 @@ def test_gauntlet_has_the_grid_that_was_asked_for():
     assert {0.1, 3.0, 300.0} <= {spec.count for spec in specs}
 
 
-@pytest.mark.parametrize("cell", slow_if_large(SIMULATED + MATRICES))
-def test_gauntlet_truth_is_better_than_the_constant_model(cell):
-    problem = cell.make(5)
-    truth = loss(cell.observed, problem, problem.truth)
-    assert truth < 0.99 * loss(cell.observed, problem, constant(cell.observed, problem))
-    assert len(problem.y) >= 150
-    assert np.isfinite(problem.y).all()
-    if cell in SIMULATED:
-        fitted, tested = (
-            np.ravel_multi_index(c.T, problem.train.shape) for c in (problem.train.coords, problem.coords)
-        )
-        assert not np.intersect1d(fitted, tested).size
-        assert problem.train.nnz == pytest.approx(cell.make.args[0].n, rel=0.1)
-    else:
-        assert all(np.isnan(problem.train[m][i, j]) for m, i, j in problem.coords)
-        assert all((~np.isnan(x)).any(axis=0).all() for x in problem.train)
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_gauntlet_truth_is_better_than_the_constant_model(large):
+    for cell in (c for c in SIMULATED + MATRICES if (c.size == "large") is large):
+        problem = cell.make(5)
+        truth = loss(cell.observed, problem, problem.truth)
+        assert truth < 0.99 * loss(cell.observed, problem, constant(cell.observed, problem)), cell.name
+        assert len(problem.y) >= 150, cell.name
+        assert np.isfinite(problem.y).all(), cell.name
+        if cell in SIMULATED:
+            fitted, tested = (
+                np.ravel_multi_index(c.T, problem.train.shape) for c in (problem.train.coords, problem.coords)
+            )
+            assert not np.intersect1d(fitted, tested).size, cell.name
+            assert problem.train.nnz == pytest.approx(cell.make.args[0].n, rel=0.1), cell.name
+        else:
+            assert all(np.isnan(problem.train[m][i, j]) for m, i, j in problem.coords), cell.name
+            assert all((~np.isnan(x)).any(axis=0).all() for x in problem.train), cell.name
 
 
-@pytest.mark.parametrize("name", ["values-order-3-rank-3-zero", "labels-zipf", "counts-zipf", "pca-unequal-scales"])
-def test_gauntlet_problems_are_those_of_their_seed(name):
-    a, b, other = (GRID[name].make(seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(a.coords, b.coords)
-    np.testing.assert_array_equal(a.y, b.y)
-    assert len(a.y) != len(other.y) or (a.y != other.y).any()
+def test_gauntlet_problems_are_those_of_their_seed():
+    for name in ("values-order-3-rank-3-zero", "labels-zipf", "counts-zipf", "pca-unequal-scales"):
+        a, b, other = (GRID[name].make(seed) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(a.coords, b.coords, err_msg=name)
+        np.testing.assert_array_equal(a.y, b.y, err_msg=name)
+        assert len(a.y) != len(other.y) or (a.y != other.y).any(), name
 
 
 def spec_of(**given):
@@ -109,13 +106,13 @@ def test_gauntlet_labels_and_counts_are_what_their_names_say():
     assert np.var(wide) > 1.4 * np.var(plain)
 
 
-@pytest.mark.parametrize("r", [None, 0.7, 20.0])
-def test_gauntlet_masses_of_counts_sum_to_one(r):
+def test_gauntlet_masses_of_counts_sum_to_one():
     y = np.arange(3000.0)
-    mass = np.exp(tensors.count_log_mass(y, 8.0, r))
-    assert mass.sum() == pytest.approx(1.0, abs=1e-9)
-    assert mass @ y == pytest.approx(8.0, rel=1e-6)
-    assert mass @ y**2 - 64.0 == pytest.approx(8.0 + (0.0 if r is None else 64.0 / r), rel=1e-6)
+    for r in (None, 0.7, 20.0):
+        mass = np.exp(tensors.count_log_mass(y, 8.0, r))
+        assert mass.sum() == pytest.approx(1.0, abs=1e-9), r
+        assert mass @ y == pytest.approx(8.0, rel=1e-6), r
+        assert mass @ y**2 - 64.0 == pytest.approx(8.0 + (0.0 if r is None else 64.0 / r), rel=1e-6), r
 
 
 def test_gauntlet_columns_have_the_scales_that_were_asked_for():
@@ -251,15 +248,13 @@ def test_gauntlet_takes_oracles_of_an_earlier_file_and_refuses_unknown_cells(cap
     assert "'no-such-cell' is not a cell" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "name", ["values-zipf-zero", "labels-zipf", "counts-zipf", "stream-labels-positive", "fa-rank-15"]
-)
-def test_gauntlet_names_of_oracles_are_estimators(name):
-    cell = GRID[name]
-    names = models.oracles(cell, (), (2, 4), models.INTERACTIONS)
-    assert len(names) == len(set(names)) >= 6
-    for asked in names:
-        models.estimator(cell, asked, 0)
+def test_gauntlet_names_of_oracles_are_estimators():
+    for name in ("values-zipf-zero", "labels-zipf", "counts-zipf", "stream-labels-positive", "fa-rank-15"):
+        cell = GRID[name]
+        names = models.oracles(cell, (), (2, 4), models.INTERACTIONS)
+        assert len(names) == len(set(names)) >= 6, name
+        for asked in names:
+            models.estimator(cell, asked, 0)
 
 
 @pytest.mark.slow

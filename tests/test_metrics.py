@@ -104,17 +104,16 @@ def test_interval_score_charges_the_distance_outside():
     assert metrics.interval_score([-1.0], [0.0], [2.0], 0.9) == pytest.approx(2.0 + 20.0 * 1.0)
 
 
-@pytest.mark.parametrize("bins", ["uniform", "quantile"])
-def test_calibration_error_matches_a_loop_over_bins(binary, bins):
+def test_calibration_error_matches_a_loop_over_bins(binary):
     y, p = binary
-    edges = np.linspace(0, 1, 6) if bins == "uniform" else np.quantile(p, np.linspace(0, 1, 6))
-    total = 0.0
-    for b in range(5):
-        last = b == 4
-        inside = (p >= edges[b]) & ((p <= edges[b + 1]) if last else (p < edges[b + 1]))
-        if inside.any():
-            total += inside.sum() / len(p) * abs(p[inside].mean() - y[inside].mean())
-    assert metrics.expected_calibration_error(y, p, n_bins=5, bins=bins) == pytest.approx(total)
+    for bins, edges in (("uniform", np.linspace(0, 1, 6)), ("quantile", np.quantile(p, np.linspace(0, 1, 6)))):
+        total = 0.0
+        for b in range(5):
+            last = b == 4
+            inside = (p >= edges[b]) & ((p <= edges[b + 1]) if last else (p < edges[b + 1]))
+            if inside.any():
+                total += inside.sum() / len(p) * abs(p[inside].mean() - y[inside].mean())
+        assert metrics.expected_calibration_error(y, p, n_bins=5, bins=bins) == pytest.approx(total), bins
 
 
 def test_calibration_error_is_zero_when_frequencies_agree():
@@ -134,24 +133,22 @@ def test_reliability_curve_takes_constant_predictions_by_quantile():
     np.testing.assert_allclose([c[0] for c in curve], [0.5, 0.5, 2.0])
 
 
-@pytest.mark.parametrize(
-    "score",
-    ["auc", "average_precision", "accuracy", "log_loss", "brier", "expected_calibration_error", "rmse", "mae"],
-)
-def test_metrics_whole_weights_equal_repeated_entries(binary, whole_weights, score):
+def test_metrics_whole_weights_equal_repeated_entries(binary, whole_weights):
     y, p = binary
     p = np.clip(p, 0.01, 0.99)
-    function = getattr(metrics, score)
-    repeated = function(np.repeat(y, whole_weights), np.repeat(p, whole_weights))
-    assert function(y, p, weights=whole_weights) == pytest.approx(repeated)
-    assert function(y, p) != pytest.approx(repeated)
+    scores = ["auc", "average_precision", "accuracy", "log_loss", "brier", "expected_calibration_error", "rmse", "mae"]
+    for score in scores:
+        function = getattr(metrics, score)
+        repeated = function(np.repeat(y, whole_weights), np.repeat(p, whole_weights))
+        assert function(y, p, weights=whole_weights) == pytest.approx(repeated), score
+        assert function(y, p) != pytest.approx(repeated), score
 
 
-@pytest.mark.parametrize("score", ["gaussian_log_score", "crps_gaussian"])
-def test_density_scores_whole_weights_equal_repeated_entries(regression, whole_weights, score):
-    function, w = getattr(metrics, score), whole_weights[:60]
-    repeated = function(*(np.repeat(a, w) for a in regression))
-    assert function(*regression, weights=w) == pytest.approx(repeated)
+def test_density_scores_whole_weights_equal_repeated_entries(regression, whole_weights):
+    w = whole_weights[:60]
+    for function in (metrics.gaussian_log_score, metrics.crps_gaussian):
+        repeated = function(*(np.repeat(a, w) for a in regression))
+        assert function(*regression, weights=w) == pytest.approx(repeated), function.__name__
 
 
 def test_evaluate_regression_holds_the_single_scores(regression):
@@ -202,24 +199,24 @@ def test_evaluate_counts_scores_poisson_predictions(rng):
     assert 0.9 <= table["coverage_90"] < 0.98  # discrete intervals hold at least their level
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: metrics.rmse([], []), "y holds no entries"),
-        (lambda: metrics.rmse([1.0, 2.0], [1.0]), "prediction must be as long as y, 2; got 1"),
-        (lambda: metrics.rmse([1.0, np.nan], [1.0, 1.0]), "y must be finite; got nan at entry 1"),
-        (lambda: metrics.rmse([1.0], [1.0], weights=[-1.0]), "weights must be >= 0 and not all 0"),
-        (lambda: metrics.rmse([1.0], [1.0], weights=[0.0]), "weights must be >= 0 and not all 0"),
-        (lambda: metrics.auc([1, 1], [0.2, 0.3]), "y must hold both labels 0 and 1 for this score; got only 1"),
-        (lambda: metrics.auc([1, -1], [0.2, 0.3]), "y must hold labels 0 and 1; got -1 at entry 1"),
-        (lambda: metrics.brier([1, 0], [0.2, 1.3]), r"p must hold probabilities in \[0, 1\]; got 1.3 at entry 1"),
-        (lambda: metrics.gaussian_log_score([1.0], [1.0], [0.0]), "sd must be > 0; got 0 at entry 0"),
-        (lambda: metrics.coverage([1.0], [2.0], [1.0]), "lower must not exceed upper; got 2 and 1 at entry 0"),
-        (lambda: metrics.interval_score([1.0], [0.0], [1.0], 90), "level must be a number in"),
-        (lambda: metrics.reliability_curve([1], [0.5], n_bins=0), "n_bins must be an integer >= 1; got 0"),
-        (lambda: metrics.reliability_curve([1], [0.5], bins="x"), "bins must be one of 'uniform', 'quantile'"),
-    ],
-)
-def test_metrics_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+BAD = [
+    (lambda: metrics.rmse([], []), "y holds no entries"),
+    (lambda: metrics.rmse([1.0, 2.0], [1.0]), "prediction must be as long as y, 2; got 1"),
+    (lambda: metrics.rmse([1.0, np.nan], [1.0, 1.0]), "y must be finite; got nan at entry 1"),
+    (lambda: metrics.rmse([1.0], [1.0], weights=[-1.0]), "weights must be >= 0 and not all 0"),
+    (lambda: metrics.rmse([1.0], [1.0], weights=[0.0]), "weights must be >= 0 and not all 0"),
+    (lambda: metrics.auc([1, 1], [0.2, 0.3]), "y must hold both labels 0 and 1 for this score; got only 1"),
+    (lambda: metrics.auc([1, -1], [0.2, 0.3]), "y must hold labels 0 and 1; got -1 at entry 1"),
+    (lambda: metrics.brier([1, 0], [0.2, 1.3]), r"p must hold probabilities in \[0, 1\]; got 1.3 at entry 1"),
+    (lambda: metrics.gaussian_log_score([1.0], [1.0], [0.0]), "sd must be > 0; got 0 at entry 0"),
+    (lambda: metrics.coverage([1.0], [2.0], [1.0]), "lower must not exceed upper; got 2 and 1 at entry 0"),
+    (lambda: metrics.interval_score([1.0], [0.0], [1.0], 90), "level must be a number in"),
+    (lambda: metrics.reliability_curve([1], [0.5], n_bins=0), "n_bins must be an integer >= 1; got 0"),
+    (lambda: metrics.reliability_curve([1], [0.5], bins="x"), "bins must be one of 'uniform', 'quantile'"),
+]
+
+
+def test_metrics_bad_input_is_named():
+    for call, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -11,7 +11,6 @@ from helpers.source_graph import PACKAGE, ROOT
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-EVERY = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def read(path: Path) -> Any:
@@ -24,18 +23,18 @@ def test_notebooks_exist_and_are_numbered() -> None:
     assert [path.name[:2] for path in NOTEBOOKS] == [f"{n:02d}" for n in range(1, len(NOTEBOOKS) + 1)]
 
 
-@EVERY
-def test_notebook_is_valid_and_stripped(path: Path) -> None:
-    notebook = read(path)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert code
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
-    assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+def test_notebooks_are_valid_and_stripped() -> None:
+    for path in NOTEBOOKS:
+        notebook = read(path)
+        nbformat.validate(notebook)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert code, path.stem
+        assert all(cell.outputs == [] and cell.execution_count is None for cell in code), path.stem
+        assert set(notebook.metadata) <= {"kernelspec", "language_info"}, path.stem
 
 
 @pytest.mark.slow
-@EVERY
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # of the machinery that talks to the kernel; the notebook's own are seen below
 def test_notebook_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -108,25 +108,24 @@ def test_plot_predictions_draws_the_intervals_it_is_given(ax: Any, rng: np.rando
     assert ax.get_legend_handles_labels()[1][-1].startswith("50 % interval")
 
 
-@pytest.mark.parametrize("n_bars", [0, 3, 99])
-def test_plot_predictions_takes_few_values(n_bars: int, ax: Any) -> None:
-    plots.plot_predictions([1.0, 1.0, 2.0], [1.0, 1.5, 2.0], [0.1, 0.1, 0.1], n_bars=n_bars, ax=ax)
-    assert len(bars(ax.containers[0])) == min(n_bars, 3)
+def test_plot_predictions_takes_few_values(ax: Any) -> None:
+    for n_bars in (0, 3, 99):
+        ax.clear()
+        plots.plot_predictions([1.0, 1.0, 2.0], [1.0, 1.5, 2.0], [0.1, 0.1, 0.1], n_bars=n_bars, ax=ax)
+        assert len(bars(ax.containers[0])) == min(n_bars, 3), n_bars
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_plot_predictions_refuses(ax: Any) -> None:
+    refused: list[Any] = [
         (([1.0], [1.0], [0.0]), "sd must be > 0; got 0"),
         (([1.0], [1.0, 2.0], [1.0, 1.0]), "mean must be as long as y, 1; got 2"),
         (([1.0], [np.nan], [1.0]), "mean must be finite"),
         (([], [], []), "y holds no entries"),
         (([1.0], [1.0]), "sd is needed where no intervals are given"),
-    ],
-)
-def test_plot_predictions_refuses(arguments: Any, message: str, ax: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plots.plot_predictions(*arguments, ax=ax)
+    ]
+    for arguments, message in refused:
+        with pytest.raises(ValueError, match=message):
+            plots.plot_predictions(*arguments, ax=ax)
 
 
 def test_plot_predictions_refuses_intervals_of_another_shape(ax: Any) -> None:
@@ -143,14 +142,15 @@ def test_plot_convergence_draws_the_changes_and_the_tolerance(ax: Any) -> None:
     assert ax.get_yscale() == "log"
 
 
-@pytest.mark.parametrize(("trace", "tol", "message"), [
-    ({}, None, "trace must hold 'change'"),
-    ({"change": []}, None, "change holds no entries"),
-    ({"change": [1.0]}, 0.0, "tol must be a number > 0; got 0.0"),
-])  # fmt: skip
-def test_plot_convergence_refuses(trace: Any, tol: float | None, message: str, ax: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plots.plot_convergence(trace, tol=tol, ax=ax)
+def test_plot_convergence_refuses(ax: Any) -> None:
+    refused: list[Any] = [
+        ({}, None, "trace must hold 'change'"),
+        ({"change": []}, None, "change holds no entries"),
+        ({"change": [1.0]}, 0.0, "tol must be a number > 0; got 0.0"),
+    ]
+    for trace, tol, message in refused:
+        with pytest.raises(ValueError, match=message):
+            plots.plot_convergence(trace, tol=tol, ax=ax)
 
 
 def test_plot_reliability_shows_the_curve_and_the_range_of_chance(ax: Any, rng: np.random.Generator) -> None:
@@ -209,17 +209,15 @@ def test_plot_coverage_shows_shares_and_the_range_of_chance(ax: Any, rng: np.ran
     assert ax.texts[0].get_text() == "2,000 entries"
 
 
-@pytest.mark.parametrize(
-    ("intervals", "message"),
-    [
+def test_plot_coverage_refuses(ax: Any) -> None:
+    refused: list[Any] = [
         ({}, "intervals holds no entries"),
         ({1.5: [[0, 1]]}, r"a level of intervals must be a number in \(0, 1\); got 1.5"),
         ({0.5: [0, 1]}, r"intervals\[0.5\] must have shape \(1, 2\); got \(2,\)"),
-    ],
-)
-def test_plot_coverage_refuses(intervals: dict[float, Any], message: str, ax: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plots.plot_coverage([0.5], intervals, ax=ax)
+    ]
+    for intervals, message in refused:
+        with pytest.raises(ValueError, match=message):
+            plots.plot_coverage([0.5], intervals, ax=ax)
 
 
 def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> None:
@@ -258,20 +256,18 @@ def test_plot_component_unnamed_labels_are_shown(ax: Any, model: CPRegressor) ->
     assert [text.get_text() for text in ax.get_yticklabels()] == ["10", "20", "30"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_plot_component_refuses(model: CPRegressor, ax: Any) -> None:
+    refused: list[Any] = [
         ({"mode": "who"}, "mode must be one of 'place', 'mode 1', 'mode 2'; got 'who'"),
         ({"mode": 3}, "mode must be an integer from 0 to 2; got 3"),
         ({"mode": 0, "component": 2}, "component must be an integer from 0 to 1; got 2"),
         ({"mode": 0, "coverage": 1.0}, "coverage must be a number in"),
         ({"mode": 0, "max_rows": 0}, "max_rows must be an integer >= 1; got 0"),
         ({"mode": 0, "sort": "name"}, "sort must be one of 'value'; got 'name'"),
-    ],
-)
-def test_plot_component_refuses(options: dict[str, Any], message: str, model: CPRegressor, ax: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plots.plot_component(model, **options, ax=ax)
+    ]
+    for options, message in refused:
+        with pytest.raises(ValueError, match=message):
+            plots.plot_component(model, **options, ax=ax)
 
 
 def test_plot_component_needs_a_fitted_model(ax: Any) -> None:
@@ -291,17 +287,15 @@ def test_plot_comparison_shows_every_method_that_has_the_score(ax: Any) -> None:
     assert [text.get_text() for text in ax.texts] == ["vmp", "cep"]
 
 
-@pytest.mark.parametrize(
-    ("table", "y", "message"),
-    [
+def test_plot_comparison_refuses(ax: Any) -> None:
+    refused: list[Any] = [
         ({"rmse": [1.0]}, None, "table must be what tensorcep.compare returns; got dict"),
         (pd.DataFrame({"seconds": [1.0]}), "auc", "y must be one of 'seconds'; got 'auc'"),
         (pd.DataFrame({"coverage": [np.nan], "seconds": [1.0]}), None, "the column 'coverage' holds no entries"),
-    ],
-)
-def test_plot_comparison_refuses(table: Any, y: str | None, message: str, ax: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plots.plot_comparison(table, y=y, ax=ax)
+    ]
+    for table, y, message in refused:
+        with pytest.raises(ValueError, match=message):
+            plots.plot_comparison(table, y=y, ax=ax)
 
 
 def test_plot_rank_scores_marks_the_choice_and_its_bars(ax: Any) -> None:

@@ -1,4 +1,4 @@
-"""Options with which every script is run at a tiny size, and those scripts that take long even so."""
+"""Options with which every script is run at a tiny size, and those scripts that need published data."""
 
 from __future__ import annotations
 
@@ -85,21 +85,4 @@ NEEDS_DATA = {
     "studies.measure_accuracy",
     "studies.measure_gaussian_process",
     "studies.measure_forgetting",
-}
-# Those that fit many models, or start processes; the others guard what all of them share.
-SLOW = {
-    "papers.reproduce_bpm",
-    "speed.bench_default",
-    "speed.bench_memory",
-    "speed.bench_predict",
-    "speed.bench_startup",
-    "speed.stream_kill_test",
-    "studies.choose_defaults",
-    "studies.engine_calibration",
-    "studies.fuzz",
-    "studies.gauntlet",
-    "studies.measure_accuracy",
-    "studies.measure_distributed",
-    "studies.measure_hard_cases",
-    "studies.check_distributed",
 }
