@@ -104,8 +104,8 @@ def _rare() -> None:
     import numpy as np
 
     from tensorcep.cp.messages.kernels import scale_messages
-    from tensorcep.kernels.slots import LANES
     from tensorcep.kernels.rows import packed_products
+    from tensorcep.kernels.slots import LANES
 
     ones = np.ones((1, 1, 1, LANES))
     scale_messages(0, 1, np.ones(1), np.zeros((1, 1, LANES), np.int32), ones, ones.copy())
