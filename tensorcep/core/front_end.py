@@ -17,7 +17,7 @@ from numba.core.compiler import Flags
 
 
 class KernelFlags(Flags):  # type: ignore[misc]
-    """numba's flags, which are equal to themselves without a look at each.
+    """numba's flags, of which those that are set are compared first, and seldom all by their names.
 
     Their hash is that of the names of all options, as numba's own is; so it is one number.
     """
@@ -25,7 +25,8 @@ class KernelFlags(Flags):  # type: ignore[misc]
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or super().__eq__(other)
+        same = isinstance(other, Flags) and self._values == other._values
+        return same or super().__eq__(other)
 
     def __hash__(self) -> int:
         return _HASH

@@ -145,11 +145,12 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The code for a signature, linked into this process; None where there is none."""
         target_context.refresh()
-        name = self._name(signature)
+        types = _types(signature)
+        name = self._name(types)
         for place in (SHIPPED / folder_name(), user_folder()):
             try:
                 key, payload = caching.IndexDataCacheFile(str(place), "", "")._load_data(name)
-                if key == signature:
+                if key == types:
                     return self.rebuild(target_context, payload)
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -164,8 +165,8 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:
             return
         try:
-            place = str(made_user_folder())
-            caching.IndexDataCacheFile(place, "", "")._save_data(self._name(signature), (signature, result._reduce()))
+            types, place = _types(signature), str(made_user_folder())
+            caching.IndexDataCacheFile(place, "", "")._save_data(self._name(types), (types, result._reduce()))
         except OSError as error:
             warn_once(f"the cache of compiled kernels cannot be used ({error})")
 
@@ -173,8 +174,8 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         """The code as a process uses it."""
         return CompileResult._rebuild(target_context, *payload)
 
-    def _name(self, signature: Any) -> str:
-        digest = hashlib.sha256(f"{signature}\0{self._own_source}".encode()).hexdigest()[:16]
+    def _name(self, types: tuple[Any, ...]) -> str:
+        digest = hashlib.sha256(f"{types}\0{self._own_source}".encode()).hexdigest()[:16]
         python = self._python
         name = re.sub(r"[^\w.]", "", f"{python.__module__.removeprefix('tensorcep.')}.{python.__qualname__}")
         return f"{name}-{digest}.{self.kind}"
@@ -190,6 +191,11 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 digest.update(path.read_bytes() if path.is_file() else inspect.getsource(python).encode())
         return digest.hexdigest()
+
+
+def _types(signature: Any) -> tuple[Any, ...]:
+    """Of the arguments: a kernel whose address is asked for has a signature, one that is called has these alone."""
+    return tuple(getattr(signature, "args", signature))
 
 
 @functools.cache

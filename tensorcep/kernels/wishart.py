@@ -18,16 +18,23 @@ CHUNK = 32
 
 def scatter_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean (D,) of n > 0 vectors (n, D), and the sum of the outer products of what they differ from it by."""
+    mean, gram = sums_of(rows)
+    return mean, gram[: len(mean), : len(mean)]
+
+
+def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of n vectors, the sum in a larger array; without any, what is to be the mean and zeros."""
     D = rows.shape[1]
     S = padded(D)
     mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
-    _sum_scatter(np.ascontiguousarray(rows), mean, apart, nothing, gram)
-    return mean, gram[:D, :D]
+    if len(rows):
+        _sum_scatter(np.ascontiguousarray(rows), mean, apart, nothing, gram)
+    return mean, gram
 
 
 @block_kernel
 def _sum_scatter(rows, mean, apart, nothing, gram):
-    """As `scatter_of`, in zeros `gram` (S + 1, S); `apart` is room, and `nothing` zeros."""
+    """As `sums_of`, in zeros `gram` (S + 1, S); `apart` is room, and `nothing` zeros."""
     n, D = rows.shape
     mean[:] = 0.0
     for i in range(n):
@@ -96,18 +103,16 @@ def draw_normal_wishart(scatter, lower, z, mean, precision):
 
 
 @block_kernel
-def draw_prior(rows, prior, lower, z, room, mean, precision):
-    """Draw the mean and the precision of the law of n vectors (n, D), as `draw_normal_wishart` does given their sums.
+def draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
+    """Draw the mean and the precision of the law of n vectors of D numbers, as `draw_normal_wishart` does.
 
-    `prior` is (centre (D,), width (D,), rows, strength): what the mean and the scatter are before any vector, and what
-    each of them counts. `lower` and `z` are normal draws and roots of chi-squares of strength D + n, ...; `room` is
-    that of `scatter_of`. Gives whether the scatter is positive definite.
+    `average` and `gram` are what `sums_of` makes of the vectors. `prior` is (centre (D,), width (D,), rows,
+    strength): what the mean and the scatter are before any vector, and what each of them counts. `lower` and `z` are
+    normal draws and roots of chi-squares of strength D + n, ...; `scatter` (D, D) is room. Gives whether the scatter is
+    positive definite.
     """
     centre, width, count, strength = prior
-    average, apart, nothing, gram, scatter = room
-    n, D = rows.shape
-    if n:
-        _sum_scatter(rows, average, apart, nothing, gram)
+    D = len(mean)
     for a in range(D):
         if n == 0:
             average[a] = centre[a]
@@ -120,9 +125,3 @@ def draw_prior(rows, prior, lower, z, room, mean, precision):
             scatter[a, b] = known + share * ((average[a] - centre[a]) * (average[b] - centre[b]))
         scatter[a, a] += strength * width[a] ** 2
     return draw_normal_wishart(scatter, lower, z, mean, precision)
-
-
-def room_to_draw(D: int) -> tuple[np.ndarray, ...]:
-    """Work space of `draw_prior`, of which the sums are zeros."""
-    S = padded(D)
-    return np.empty(D), np.zeros((CHUNK, S)), np.zeros(CHUNK), np.zeros((S + 1, S)), np.empty((D, D))

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
-from tensorcep.kernels.wishart import draw_prior, room_to_draw, scatter_of
+from tensorcep.kernels.wishart import draw_prior, scatter_of, sums_of
 from tensorcep.priors.record import Coupled, columns_of
 
 # The prior of a mode's mean counts as this many rows, that of its covariance as as many as there are columns: weak,
@@ -109,12 +109,12 @@ class LearnedPrior(NamedTuple):
         """
         n, D = len(rows), len(free)
         whole = rows.shape[1] == D
-        mine = np.ascontiguousarray(rows if whole else rows[:, free])
+        average, gram = sums_of(rows if whole else rows[:, free])
         centre, width = (self.mean[k], self.scale[k]) if whole else (self.mean[k, free], self.scale[k, free])
         prior = np.ascontiguousarray(centre), np.ascontiguousarray(width), self.strength * MEAN_ROWS, self.strength
         lower, z = _bartlett(self.strength * D + n, D, rng), rng.standard_normal(D)
-        mean, precision = np.empty(D), np.empty((D, D))
-        if not draw_prior(mine, prior, lower, z, room_to_draw(D), mean, precision):
+        scatter, mean, precision = np.empty((D, D)), np.empty(D), np.empty((D, D))
+        if not draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
             raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
         return mean, precision
 
