@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
     tests : str
         Test files or folders that see it, separated by blanks; of a file that is gone, its folder is taken.
     keyword : str
-        As pytest's -k takes it, so that a run is short; nothing for all tests there.
+        As pytest's -k takes it, so that a run is short; without a failure all tests there run.
     compiled : bool
         Whether kernels are others with it: constants and functions that they inline count, too.
     tier : str
@@ -64,7 +64,7 @@ PASSING = (
         "tensorcep/cp/cep/update.py",
         "w[at.beta, lane] -= w[at.spread, lane]",
         "w[at.beta, lane] += w[at.spread, lane]",
-        "The variance of the conditional mean comes off twice instead of being counted.",
+        "The variance of the conditional mean comes off the new covariance instead of being added to it.",
         "tests/cp/cep/test_moments.py",
         "first_order_equals_the_twin",
         compiled=True,
