@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorcep as tc
 from tests.golden import interface, record, refusals, table
 from tests.golden.__main__ import FILES, HOMES, check, gone, names_of
 
@@ -60,6 +61,18 @@ def test_change_of_interface_is_noticed_and_a_shorter_trace_is_none() -> None:
     trace = {"functions": 5, "files": 3, "path to the first kernel": "a > b"}
     assert not interface.moved("trace", trace, {**trace, "functions": 4, "path to the first kernel": "a > c"})
     assert interface.moved("trace", trace, {**trace, "files": 4})
+
+
+def test_planted_fault_is_noticed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["metrics/all", "refusals/a name that is not there"]
+    assert check(names, bits=False, verbose=False) == 0
+    right = tc.metrics.mae
+    monkeypatch.setattr(tc.metrics, "mae", lambda *args: right(*args) * (1.0 + 1e-7))
+    monkeypatch.setitem(refusals.REFUSALS, "a name that is not there", dict)
+    assert check(names, bits=False, verbose=False) == 2
+    told = capsys.readouterr().out
+    assert "families: metrics/all: numbers differs by" in told
+    assert f"now '{refusals.GOES_THROUGH}'" in told
 
 
 def test_record_has_every_item_and_no_other() -> None:
