@@ -38,8 +38,8 @@ def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], T
                     plain(**_of_its_own(fixtures, number, patch), **row)
 
         own = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
-        over_all.__signature__ = signature.replace(parameters=[*kept, own])  # type: ignore[attr-defined]
-        over_all.cases = plain, every  # type: ignore[attr-defined]
+        over_all.__signature__ = signature.replace(parameters=[*kept, own])
+        over_all.cases = plain, every
         return over_all
 
     return decorate
