@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.priors.fixed import Prior, natural_prior
 
 
-@in_turn("R", [1, 2, 3, 7])
+@each("R", [1, 2, 3, 7])
 def test_pack_and_unpack_are_inverse_and_by_rows(rng, R):
     A = rng.standard_normal((4, 2, R, R))
     A = A + A.swapaxes(-1, -2)

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 
@@ -60,8 +60,8 @@ def test_r_hat_and_sizes_do_not_change_under_monotone_transforms(rng):
         np.testing.assert_allclose(find(np.exp(3.0 * draws)), find(draws))
 
 
-@in_turn("shape", [(4, 100), (2, 401), (4, 23), (3, 8)])
-@in_turn("rho", [0.0, 0.9, -0.4])
+@each("shape", [(4, 100), (2, 401), (4, 23), (3, 8)])
+@each("rho", [0.0, 0.9, -0.4])
 def test_diagnostics_are_those_of_arviz(rng, shape, rho):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own deprecations, on import

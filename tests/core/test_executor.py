@@ -6,13 +6,13 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.executor import ThreadExecutor
 
 
-@in_turn("threads", [1, 2, 3])
-@in_turn("n", [0, 1, 2, 3, 5])
+@each("threads", [1, 2, 3])
+@each("n", [0, 1, 2, 3, 5])
 def test_tasks_apart_come_back_in_their_order_each_with_threads_of_its_own(threads, n):
     executor = ThreadExecutor(threads)
     given = []
@@ -45,7 +45,7 @@ def test_an_error_in_a_task_is_that_of_all():
     executor.close()
 
 
-@in_turn("threads", [1, 2, 3])
+@each("threads", [1, 2, 3])
 def test_ranges_cover_the_work_once(threads):
     executor, seen = ThreadExecutor(threads), np.zeros(20, dtype=int)
 

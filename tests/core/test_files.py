@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core import files
 from tensorcep.core.files import archive_kind, atomic_write, read_archive, write_archive
@@ -77,7 +77,7 @@ def test_files_archive_goes_to_a_device_whatever_its_size(n: int) -> None:
     write_archive(os.devnull, "k", 1, {}, {"bytes": np.zeros(n, dtype=np.uint8)})
 
 
-@in_turn("name", sorted(ARRAYS))
+@each("name", sorted(ARRAYS))
 def test_files_archive_refuses_arrays_and_headers_that_were_changed(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.npz"
     write_archive(path, "k", 1, {"share": 0.1}, ARRAYS)
@@ -114,7 +114,7 @@ LYING = {
 }
 
 
-@in_turn("case", LYING)
+@each("case", LYING)
 def test_files_archive_refuses_members_that_lie(tmp_path: Path, case: str) -> None:
     content, word = LYING[case]
     refused(archive(tmp_path / "x.npz", ("a.npy", content)), "truncated or damaged", word)
@@ -133,7 +133,7 @@ def test_files_archive_refuses_members_that_are_compressed_or_overlap(tmp_path: 
     refused(tmp_path / "x.npz", "overlap")
 
 
-@in_turn("field", [(6, 1), (6, 0x20), (6, 0x40), (8, 99), (4, 200)])
+@each("field", [(6, 1), (6, 0x20), (6, 0x40), (8, 99), (4, 200)])
 def test_files_archive_refuses_flags_that_python_does_not_know(tmp_path: Path, field: tuple[int, int]) -> None:
     """Encryption, patched data, strong encryption, an unknown compression, a version to come."""
     path = archive(tmp_path / "x.npz", ("a.npy", stored(np.zeros(9))))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.problems import fit, problem
-from helpers.turns import in_turn
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Method, Sweep, run
@@ -77,9 +77,9 @@ def test_run_shows_progress_only_when_asked(rng, capfd):
         assert ("3/3" in shown.err) is verbose
 
 
-@in_turn("n", [1, 2, 3, 8])
-@in_turn("align", [1, 16])
-@in_turn("size", [0, 1, 16, 17, 100])
+@each("n", [1, 2, 3, 8])
+@each("align", [1, 16])
+@each("size", [0, 1, 16, 17, 100])
 def test_threads_cover_the_range_once_in_aligned_parts(n, align, size):
     threads, parts = ThreadExecutor(n), []
     threads.run(lambda a, b: parts.append((a, b)), 0, size, align=align)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core import nearby
 from tensorcep.core.nearby import TAKEN, Desk, Left, Sheet, leave, put, remove, remove_after, rows_of
@@ -44,7 +44,7 @@ def test_arrays_that_are_left_have_the_same_bits(tmp_path: Path) -> None:
         put(rows, found)
 
 
-@in_turn(("path", "array"), [(None, ROWS), ("a", ROWS[:10]), ("a", ROWS.astype(np.float32)), ("no/folder/a", ROWS)])
+@each(("path", "array"), [(None, ROWS), ("a", ROWS[:10]), ("a", ROWS.astype(np.float32)), ("no/folder/a", ROWS)])
 def test_what_cannot_or_need_not_be_left_is_given_as_it_is(tmp_path: Path, path: str | None, array: np.ndarray) -> None:
     (given,) = leave(None if path is None else str(tmp_path / path), (array,))
     assert given is array
@@ -71,7 +71,7 @@ def check_filled(given: list[nearby.Given]) -> None:
         np.testing.assert_array_equal(part, array[100:1200])
 
 
-@in_turn("path", ["a", None, "no/folder/a"])
+@each("path", ["a", None, "no/folder/a"])
 def test_arrays_that_are_made_some_rows_at_a_time_have_the_same_bits(tmp_path: Path, path: str | None) -> None:
     sheet = Sheet(None if path is None else str(tmp_path / path), [ROWS.shape, SQUARES.shape])
     filled(sheet)

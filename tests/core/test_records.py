@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import sparse
 
 from tensorcep.core.records import Sized, check_shapes, merge, read_as, split, tree_of
@@ -84,13 +84,13 @@ WRONG_SHAPES = {
 }
 
 
-@in_turn("case", WRONG_SHAPES)
+@each("case", WRONG_SHAPES)
 def test_records_refuse_arrays_that_do_not_fit(case: str) -> None:
     with pytest.raises(ValueError, match=r"do not fit its shape|does not hold integers|not finite"):
         check_shapes(there_and_back(WRONG_SHAPES[case]))
 
 
-@in_turn(
+@each(
     ("field", "value"),
     [
         ("n", 2.0),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core import scratch
 from tensorcep.core.memory import bytes_of
@@ -71,7 +71,7 @@ def test_scratch_disk_that_fills_up_is_the_same_sentence(tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == []
 
 
-@in_turn("n", [1, 7, 1000, 262_144, 262_145, 700_003])
+@each("n", [1, 7, 1000, 262_144, 262_145, 700_003])
 def test_sums_have_the_bits_of_numpy(n: int) -> None:
     rng = np.random.default_rng(n)
     values = rng.standard_normal(n) ** 3 + 0.1
@@ -87,12 +87,12 @@ def test_sums_have_the_bits_of_numpy(n: int) -> None:
     assert [a for a, _ in leaves(n)][1:] == [b for _, b in leaves(n)][:-1]
 
 
-@in_turn(("given", "expected"), [("8GB", 8e9), ("500 MB", 5e8), ("1.5g", 1.5e9), (2e9, 2e9), ("7", 7.0), ("2GiB", 2e9)])
+@each(("given", "expected"), [("8GB", 8e9), ("500 MB", 5e8), ("1.5g", 1.5e9), (2e9, 2e9), ("7", 7.0), ("2GiB", 2e9)])
 def test_memory_bytes_are_read(given: object, expected: float) -> None:
     assert bytes_of("memory", given) == expected
 
 
-@in_turn("given", ["", "GB", "-3GB", "8 apples", 0, -1.0, float("nan"), True, None])
+@each("given", ["", "GB", "-3GB", "8 apples", 0, -1.0, float("nan"), True, None])
 def test_memory_bytes_that_are_none_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="memory must be a number of bytes, such as '8GB'"):
         bytes_of("memory", given)

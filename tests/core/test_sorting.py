@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.sorting import lexical_lines, sorted_places
 
 
-@in_turn("n", [0, 1, 50, 12_000])
-@in_turn("size", [1, 7, 10_000])
+@each("n", [0, 1, 50, 12_000])
+@each("size", [1, 7, 10_000])
 def test_places_are_those_of_a_stable_sort(rng, n, size):
     key = rng.integers(0, size, n).astype(np.int32)
     place, start = sorted_places(key, size)
@@ -17,9 +17,9 @@ def test_places_are_those_of_a_stable_sort(rng, n, size):
     np.testing.assert_array_equal(start, np.searchsorted(np.sort(key), np.arange(size + 1)))
 
 
-@in_turn("spare", [0, 5])
-@in_turn("order", [1, 2, 3])
-@in_turn("n", [0, 20, 8000])
+@each("spare", [0, 5])
+@each("order", [1, 2, 3])
+@each("n", [0, 20, 8000])
 def test_lexical_lines_are_stable_and_tell_where_they_were(rng, n, order, spare):
     columns = rng.integers(0, 6, (n, order))
     (lines, other), place = lexical_lines(columns, (6, 7, 6)[:order], spare), np.lexsort(columns.T[::-1])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core import sums
 
 
-@in_turn("P", [1, 2, 3, 10, 36])
-@in_turn("share", [0.0, 0.7, 1.0])
+@each("P", [1, 2, 3, 10, 36])
+@each("share", [0.0, 0.7, 1.0])
 def test_sum_of_some_lines_has_the_bits_of_that_of_a_copy(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, P: int, share: float
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.entries import coo
 
 
-@in_turn("repeats", [0, 1, 2, 40, 3000])
-@in_turn("high", [10**6, 2**31 - 1])
+@each("repeats", [0, 1, 2, 40, 3000])
+@each("high", [10**6, 2**31 - 1])
 def test_repeated_cells_of_many_are_those_of_few(rng, monkeypatch, repeats, high):
     coords = np.unique(rng.integers(0, high, (5000, 2)), axis=0)
     coords = rng.permutation(np.concatenate([coords, rng.choice(coords, repeats)]))

@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep import datasets
 from tensorcep.entries import download
@@ -67,7 +67,7 @@ def test_registry_lists_every_file_of_the_loaders():
         assert facts["bytes"] > 0
 
 
-@in_turn("fold", range(1, 6))
+@each("fold", range(1, 6))
 def test_load_alog_matches_the_published_files(real_data, fold):
     train, test = datasets.load_alog(fold)
     assert train.shape == test.shape == (200, 100, 200)
@@ -108,7 +108,7 @@ def test_load_dblp_has_ones_and_fifty_test_sets_apart(real_data):
     assert not any(tuple(c) in ones for t in dblp.tests for c in t.coords.tolist())
 
 
-@in_turn(
+@each(
     ("name", "shape", "ones"),
     [
         ("ionosphere", (351, 34), 225),
@@ -174,7 +174,7 @@ def test_load_il2_leaves_missing_cells_out():
     assert list(tensor.labels[1]) == [4.0, 2.0, 1.0, 0.5]
 
 
-@in_turn("fold", [0, 6, 1.0, "1", True])
+@each("fold", [0, 6, 1.0, "1", True])
 def test_load_alog_refuses_other_folds(fold):
     with pytest.raises(ValueError, match=f"fold must be an integer from 1 to 5; got {fold!r}"):
         datasets.load_alog(fold)
@@ -257,7 +257,7 @@ def test_fetch_keeps_files_in_the_cache_folder_of_the_user(fake_registry, server
     assert datasets.fetch(FILE) == tmp_path / "cache" / "tensorcep" / FILE
 
 
-@in_turn(("name", "n", "d"), [("australian", 208, 38), ("pima", 768, 8), ("sonar", 208, 60)])
+@each(("name", "n", "d"), [("australian", 208, 38), ("pima", 768, 8), ("sonar", 208, 60)])
 def test_load_uci_halves_the_points(real_data, name, n, d):
     for link in datasets.LINKS:
         train, test = datasets.load_uci(name, link, 3)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -158,7 +158,7 @@ def test_io_writes_the_same_bytes_twice(tmp_path: Path) -> None:
 PLAIN = "1 2 3 1.5\n4 1 1 -2\n2 2 2 1e-300\n"
 
 
-@in_turn(
+@each(
     "text",
     [
         PLAIN,
@@ -177,7 +177,7 @@ PLAIN = "1 2 3 1.5\n4 1 1 -2\n2 2 2 1e-300\n"
         b"# caf\xe9 in latin-1\n" + PLAIN.encode(),
     ],
 )
-@in_turn("packed", [False, True])
+@each("packed", [False, True])
 def test_io_tns_dialects_read_the_same(tmp_path: Path, text: str | bytes, packed: bool) -> None:
     data = text.encode() if isinstance(text, str) else text
     tensor = read(tmp_path, gzip.compress(data) if packed else data, "x.tns.gz" if packed else "x.tns")
@@ -185,7 +185,7 @@ def test_io_tns_dialects_read_the_same(tmp_path: Path, text: str | bytes, packed
     assert tensor.shape == (4, 2, 3)
 
 
-@in_turn("block", [1, 7, 16, 64])
+@each("block", [1, 7, 16, 64])
 def test_io_tns_blocks_do_not_change_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(_text, "BLOCK", block)
     lines = [f"{n % 7 + 1} {n + 1} {n}.25" for n in range(100)]
@@ -297,13 +297,13 @@ BAD_TNS = [
 ]
 
 
-@in_turn(("text", "message"), BAD_TNS)
+@each(("text", "message"), BAD_TNS)
 def test_io_tns_names_the_bad_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(tmp_path, text)
 
 
-@in_turn(
+@each(
     ("text", "options", "message"),
     [
         ("a,b,y\n1,2,3\n1,2\n", {}, "line 3 of '.*' has 2 fields where 3 are expected"),
@@ -333,8 +333,8 @@ def test_io_csv_names_the_bad_line(tmp_path: Path, text: str, options: dict[str,
         read(tmp_path, text, "x.csv", **options)
 
 
-@in_turn("name", ["x.tns.gz", "x.csv.gz"])
-@in_turn("damage", ["cut", "flipped", "junk"])
+@each("name", ["x.tns.gz", "x.csv.gz"])
+@each("damage", ["cut", "flipped", "junk"])
 def test_io_damaged_gzip_is_refused(tmp_path: Path, name: str, damage: str) -> None:
     write_tensor(SparseTensor.from_dense(np.random.default_rng(0).normal(size=(60, 60))), tmp_path / name)
     data = bytearray((tmp_path / name).read_bytes())
@@ -483,7 +483,7 @@ def test_files_atomic_write_does_not_replace_a_device() -> None:
     assert not os.path.isfile(os.devnull)
 
 
-@in_turn("name", ["x.tns", "x.tns.gz", "x.csv", "x.npz"])
+@each("name", ["x.tns", "x.tns.gz", "x.csv", "x.npz"])
 def test_io_interrupted_write_leaves_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt

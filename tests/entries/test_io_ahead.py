@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.entries.batch import Position
 from tensorcep.entries.io import ahead, pieces
@@ -58,8 +58,8 @@ def story(path, how, line, *, in_blocks):
     return told, entries, max(ends, default=None)
 
 
-@in_turn("name", TEXTS)
-@in_turn("reading", READINGS)
+@each("name", TEXTS)
+@each("reading", READINGS)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 def test_io_reading_ahead_changes_nothing(tmp_path, monkeypatch, name, reading):
     how, path = READINGS[reading], tmp_path / "x.csv"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.entries.io import pieces, read_batches, read_tensor
 
@@ -26,8 +26,8 @@ def joined(batches):
     return np.concatenate([b.coords for b in batches]), np.concatenate([b.values for b in batches])
 
 
-@in_turn("head", ["", "# a comment\n\n", "3 12\n3 2 4\n"])
-@in_turn("name", ["a.tns", "a.tns.gz"])
+@each("head", ["", "# a comment\n\n", "3 12\n3 2 4\n"])
+@each("name", ["a.tns", "a.tns.gz"])
 def test_read_batches_of_tns_equals_read_tensor(tmp_path, name, head):
     path = write(tmp_path / name, LINES, head)
     tensor = read_tensor(path)
@@ -39,7 +39,7 @@ def test_read_batches_of_tns_equals_read_tensor(tmp_path, name, head):
     assert batches[0].keys == (None, None, None)
 
 
-@in_turn("size", [1, 5, 12, 100])
+@each("size", [1, 5, 12, 100])
 def test_read_batches_goes_on_from_every_position(tmp_path, size):
     paths = [write(tmp_path / f"{n}.tns", LINES[a:b], "# head\n") for n, (a, b) in enumerate(((0, 3), (3, 4), (4, 12)))]
     whole = list(read_batches(paths, size))
@@ -94,7 +94,7 @@ BAD = {
 }
 
 
-@in_turn("line", BAD)
+@each("line", BAD)
 def test_read_batches_refuses_a_malformed_line_with_its_number(tmp_path, line):
     path = write(tmp_path / "a.tns", [*LINES[:6], line, *LINES[6:]])
     batches = read_batches(path, 4)
@@ -161,7 +161,7 @@ NASTY = [
 ]
 
 
-@in_turn("size", [1, 4, 9, 100])
+@each("size", [1, 4, 9, 100])
 def test_read_batches_in_pieces_and_line_by_line_agree(tmp_path, monkeypatch, size):
     good = [f"u{n},{n % 5},{0.1 * n!r}" for n in range(40)]
     files = {

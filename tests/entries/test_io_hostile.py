@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep import CPRegressor
 from tensorcep.cli import main
@@ -92,8 +92,8 @@ COLUMNS = [
 ]
 
 
-@in_turn("header", [True, False])
-@in_turn(("texts", "expected"), COLUMNS)
+@each("header", [True, False])
+@each(("texts", "expected"), COLUMNS)
 def test_io_csv_labels_are_numbers_only_where_nothing_is_lost(
     tmp_path: Path, texts: list[str], expected: list[Any], header: bool
 ) -> None:
@@ -153,8 +153,8 @@ def test_io_line_without_end_and_bombs_are_refused(tmp_path: Path, monkeypatch: 
     assert len(stream(put(tmp_path / "cr.tns", "1 1 1\r" * 300_000), batch_size=10**6)[0].values) == 300_000
 
 
-@in_turn("end", ["\n", "\r", "\r\n"])
-@in_turn("labels", [True, False])
+@each("end", ["\n", "\r", "\r\n"])
+@each("labels", [True, False])
 def test_io_lines_end_as_they_may_and_blank_ones_come_first(tmp_path: Path, end: str, labels: bool) -> None:
     for begin in ("", "\ufeff", "\ufeff" + end, 2 * end):
         path = put(tmp_path / "x.csv", begin + end.join(["a,b,y", "1,2,0.5", "2,1,1.5", "3,3,2.5"]) + end)
@@ -182,7 +182,7 @@ def rewritten(path: Path, change: Any) -> Path:
     return path
 
 
-@in_turn(
+@each(
     "change",
     [
         lambda header, arrays: header["labels"][0].update(dtype="period[x]"),
@@ -296,7 +296,7 @@ def test_io_log_without_a_value_is_counted_and_not_added_up(tmp_path: Path) -> N
 FRAME = pd.DataFrame({"a": [1, 2], "b": [3, 4], "y": [1.0, 2.0]})
 
 
-@in_turn(
+@each(
     ("frame", "modes", "message"),
     [
         (FRAME.assign(a=[[1], [2]]), ["a", "b"], "column 'a' must hold labels, such as numbers, text or dates"),
@@ -320,7 +320,7 @@ def test_tensor_masked_numbers_are_refused_and_masked_cells_unobserved() -> None
     assert SparseTensor.from_dense(cells).values.tolist() == [1.0, 2.0]
 
 
-@in_turn(
+@each(
     "labels",
     [
         pd.period_range("2025-01", periods=3, freq="M"),

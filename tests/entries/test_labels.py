@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +45,7 @@ def test_labels_unknown_label_is_an_error_or_minus_one() -> None:
     np.testing.assert_array_equal(labels.rows([20, 30], unknown="ignore"), [1, -1])
 
 
-@in_turn(
+@each(
     ("column", "expected"),
     [
         ([30, 10, 30], [10, 30]),
@@ -74,7 +74,7 @@ def test_labels_that_cannot_be_compared_keep_their_order() -> None:
     assert [labels[row] for row in rows] == [(2, "x"), "a", (2, "x"), frozenset([1])]
 
 
-@in_turn(
+@each(
     ("values", "message"),
     [
         (["a", "b", "a"], "labels must be distinct; got 'a' more than once"),
@@ -118,7 +118,7 @@ def test_labels_extended_is_a_bijection_that_contains_the_old_one(first: list[st
     np.testing.assert_array_equal(longer.rows(list(longer)), np.arange(len(longer)))
 
 
-@in_turn("wanted", [[None, None], [None, "x", "7"], [np.nan, "x", 8, "8"], ["nan", None, np.nan]])
+@each("wanted", [[None, None], [None, "x", "7"], [np.nan, "x", 8, "8"], ["nan", None, np.nan]])
 def test_labels_missing_are_not_known_whatever_else_is_asked_for(wanted: list[object]) -> None:
     known = {7: 0, "7": 0, "nan": 1, 8: 2, "8": 2}
     labels = Labels(np.array([7, "nan", 8], dtype=object))
@@ -127,7 +127,7 @@ def test_labels_missing_are_not_known_whatever_else_is_asked_for(wanted: list[ob
         labels.rows(wanted)
 
 
-@in_turn("prefix", ["", "user_", "a.", "v-", "-", "u1_", "é"])
+@each("prefix", ["", "user_", "a.", "v-", "-", "u1_", "é"])
 def test_labels_numbered_at_their_end_are_in_the_order_of_their_keys(prefix):
     texts = {prefix + spelled for spelled in ("7", "07", "007", "12", "120", "8", "9" * 25, "0")}
     labels, _ = Labels.from_column(pd.Series(sorted(texts, key=hash)))

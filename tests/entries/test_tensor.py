@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from helpers.turns import in_turn
+from helpers.cases import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -77,7 +77,7 @@ def test_tensor_survives_pickle_and_deepcopy() -> None:
         assert twin.labels == tensor.labels
 
 
-@in_turn(
+@each(
     ("coords", "values", "shape", "message"),
     [
         ([[0, 1], [1, 0]], [1.0, np.nan], None, r"values must be finite; got nan at entry 1 \(1 such in all\)"),
@@ -101,7 +101,7 @@ def test_tensor_refuses_bad_entries(coords: Any, values: Any, shape: Any, messag
         SparseTensor.from_coo(coords, values, shape)
 
 
-@in_turn(
+@each(
     ("coords", "values", "message"),
     [
         ([["a", "b"]], [1], "coords must hold integers; got dtype <U1; use from_pandas for labels"),
@@ -134,7 +134,7 @@ def test_tensor_labels_must_be_as_many_as_rows() -> None:
         make(labels=[None, None])
 
 
-@in_turn(
+@each(
     ("policy", "expected"),
     [
         ("mean", {(5, 5): 2.0, (0, 1): 4.0, (2, 2): 7.0}),
@@ -142,7 +142,7 @@ def test_tensor_labels_must_be_as_many_as_rows() -> None:
         ("last", {(5, 5): 2.0, (0, 1): 8.0, (2, 2): 7.0}),
     ],
 )
-@in_turn("shape", [(6, 6), (2**40, 2**40)])
+@each("shape", [(6, 6), (2**40, 2**40)])
 def test_tensor_duplicates_policies_merge(shape: Any, policy: str, expected: dict[Any, float]) -> None:
     coords, values = [[5, 5], [0, 1], [2, 2], [0, 1], [0, 1]], [2.0, 1.0, 7.0, 3.0, 8.0]
     tensor = SparseTensor.from_coo(coords, values, shape, duplicates=policy)

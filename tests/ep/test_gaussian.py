@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import sparse
 from scipy.stats import multivariate_normal, norm
 
@@ -23,7 +23,7 @@ X3 = np.array(STORED["bpm_step"]["X"])
 Y3 = (np.array(STORED["bpm_step"]["y"]) > 0).astype(float)
 COUNTS = np.array([0, 1, 2, 3, 4, 5, 1, 0, 0, 1])
 TIGHT = {"tol": 1e-12}
-FACTORS = in_turn(
+FACTORS = each(
     ("likelihood", "y"), [("probit", Y10), ("logit", Y10), ("logit_mackay", Y10), ("poisson", COUNTS), ("step", None)]
 )
 
@@ -51,7 +51,7 @@ def same(found, wanted, rtol=1e-10):
     np.testing.assert_allclose(found.log_evidence, wanted.log_evidence, rtol=rtol)
 
 
-@in_turn(
+@each(
     ("name", "X", "y", "likelihood"),
     [
         ("bpm_step", X3, Y3, "step"),
@@ -59,7 +59,7 @@ def same(found, wanted, rtol=1e-10):
         ("logistic_10x2", X10, Y10, "logit"),
     ],
 )
-@in_turn("schedule", ["sequential", "parallel"])
+@each("schedule", ["sequential", "parallel"])
 def test_ep_equals_stored_posterior_and_evidence(name, X, y, likelihood, schedule):
     wanted = STORED[name]["ep"]
     found = GaussianEP(schedule=schedule, **TIGHT).fit(X, y, likelihood)
@@ -95,8 +95,8 @@ def test_adf_is_the_first_sweep(name, X, y, likelihood):
     np.testing.assert_allclose(first.log_evidence, total, rtol=1e-12)
 
 
-@in_turn("power", [1.0, 0.5, 1.7])
-@in_turn("schedule", ["sequential", "parallel"])
+@each("power", [1.0, 0.5, 1.7])
+@each("schedule", ["sequential", "parallel"])
 def test_ep_with_gaussian_terms_is_exact_after_one_sweep(power, schedule, rng):
     y, mean, root = rng.normal(size=10), rng.normal(size=2), rng.normal(size=(2, 2))
     cov, noise = root @ root.T, rng.gamma(3.0, size=10)
@@ -269,7 +269,7 @@ def test_ep_prior_variance_of_zero_fixes_a_weight():
     np.testing.assert_array_equal(found.cov[1], [0.0, 0.0])
 
 
-@in_turn(
+@each(
     ("settings", "arguments", "message"),
     [
         ({"schedule": "random"}, {}, "schedule must be one of 'sequential', 'parallel'; got 'random'"),
@@ -301,7 +301,7 @@ def test_ep_refuses_start_sites_that_leave_no_gaussian():
         GaussianEP().fit(X10, Y10, "probit", sites=bad)
 
 
-@in_turn(("y", "sign"), list(itertools.product([0.0, 1.0], [-1.0, 1.0])))
+@each(("y", "sign"), list(itertools.product([0.0, 1.0], [-1.0, 1.0])))
 def test_ep_of_one_term_is_exact(y, sign):
     """One term leaves nothing to approximate in its own direction: the moments are the tilted ones."""
     found = GaussianEP(0.5, 2.0, **TIGHT).fit([[sign]], [y], "probit")

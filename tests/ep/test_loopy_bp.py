@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep import LoopyBP
 
@@ -104,7 +104,7 @@ def test_loopy_bp_with_hard_constraints_and_free_variables():
     assert abs(found.log_evidence - np.log(2.0)) < 1e-12
 
 
-@in_turn(
+@each(
     ("factors", "message"),
     [
         ([((0, 4), np.ones((2, 2)))], "variables must be an integer from 0 to 1; got 4"),

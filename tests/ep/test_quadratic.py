@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import sparse
 
 from tensorcep import GaussianEP
@@ -29,8 +29,8 @@ def backwards(rows):
     return found
 
 
-@in_turn("form", [np.asarray, sparse.csr_matrix, backwards])
-@in_turn("negative", [False, True])
+@each("form", [np.asarray, sparse.csr_matrix, backwards])
+@each("negative", [False, True])
 def test_weighted_gram_and_quadratic_forms_are_what_they_are_defined_as(rng, rows, form, negative):
     weight = rng.standard_normal(40) if negative else rng.random(40)
     found = weighted_gram(form(rows), weight)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import ndtr, ndtri
 
 from tensorcep import BayesianProbitRegression
@@ -61,7 +61,7 @@ def spread(rng, name, n=300):
     return case(name, 1.0, rng.uniform(-4, 4, n) * np.sqrt(1.0 + s**2), s, theta)
 
 
-@in_turn("name", ["probit", "logit", "poisson", "poisson_square"])
+@each("name", ["probit", "logit", "poisson", "poisson_square"])
 def test_deviation_is_never_above_that_of_ep(name, rng):
     """Theorem 2, and its equality for a Gaussian: where a count of 0 under the square link tilts."""
     tilted, alpha, beta, ep = spread(rng, name)

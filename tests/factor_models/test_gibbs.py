@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import relation_problems as p
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import expit, ndtr
 
 from tensorcep.core.executor import ThreadExecutor
@@ -143,7 +143,7 @@ def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch, name, bug, likeliho
     assert np.abs(joint_scores(likelihood, augmentation, sweeps)).max() > 4.5
 
 
-@in_turn("listed", [False, True])
+@each("listed", [False, True])
 @pytest.mark.parametrize("likelihood", ["bernoulli", "negbinomial", "probit", "limited"])
 def test_pca_gibbs_same_bits_on_two_threads(rng, listed, likelihood):
     x = p.data(rng, likelihood, (150, 20), missing=0.6)

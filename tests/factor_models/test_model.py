@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.relation_problems import data, problem
-from helpers.turns import in_turn
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
@@ -78,9 +78,9 @@ def test_relations_listed_cells_sum_as_dense_ones(rng, groups):
     assert dense.n_observed == listed.n_observed == seen.sum()
 
 
-@in_turn("shape", [(1, 1), (1, 5), (6, 1), (6, 5)])
-@in_turn("of", [False, True])
-@in_turn("gaps", [False, True])
+@each("shape", [(1, 1), (1, 5), (6, 1), (6, 5)])
+@each("of", [False, True])
+@each("gaps", [False, True])
 def test_relations_sums_by_blocks_are_those_of_whole_arrays(rng, monkeypatch, shape, of, gaps):
     monkeypatch.setattr("tensorcep.factor_models.cells.BLOCK", 10)  # two rows
     seen = rng.random((6, 5)) < 0.6 if gaps else np.ones((6, 5), dtype=bool)
@@ -96,8 +96,8 @@ def test_relations_sums_by_blocks_are_those_of_whole_arrays(rng, monkeypatch, sh
         np.testing.assert_allclose(np.broadcast_to(found, expected.shape), expected, atol=1e-12)
 
 
-@in_turn("groups", ["all", "column"])
-@in_turn("gaps", [0.0, 0.3])
+@each("groups", ["all", "column"])
+@each("gaps", [0.0, 0.3])
 def test_relations_products_say_what_arrays_say(rng, monkeypatch, groups, gaps):
     monkeypatch.setattr("tensorcep.factor_models.cells.BLOCK", 18)  # three rows
     relation = problem(data(rng, "gaussian", missing=gaps), 3, "gaussian", groups=groups).relations[0]

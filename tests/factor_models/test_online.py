@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.linalg import subspace_angles
 
 import tensorcep as tc
@@ -52,7 +52,7 @@ def test_one_batch_is_a_fit_and_many_are_nearly_one(rng):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "negbinomial"])
-@in_turn("bias", ["column", "both", "none"])
+@each("bias", ["column", "both", "none"])
 def test_turned_columns_say_what_all_batches_said(likelihood, bias, rng, tmp_path):
     """Latent values of the batch are those before the turn; all rows have mean 0 and covariance I; a file goes on."""
     X, _ = rows(rng, 120)

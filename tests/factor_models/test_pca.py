@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.sklearn_checks import check_contract
-from helpers.turns import in_turn
 from scipy import sparse
 from scipy.special import expit
 from scipy.stats import multivariate_normal
@@ -115,15 +115,15 @@ def test_bayesian_pca_predicts_hidden_cells(rng, method, likelihood, make):
     assert model.inverse_transform(scores).shape == (5, x.shape[1])
 
 
-@in_turn("augmentation", ["noise", "boehning"])
-@in_turn("method", ["vb", "vb-factorized"])
+@each("augmentation", ["noise", "boehning"])
+@each("method", ["vb", "vb-factorized"])
 def test_bayesian_pca_other_augmentations(rng, augmentation, method):
     x, p = binary(rng, scale=0.7)
     model = BayesianPCA(3, "bernoulli", method, augmentation, max_iter=200, random_state=0).fit(x)
     assert np.abs(model.reconstruct() - p).mean() < np.abs(x.mean(axis=0) - p).mean()
 
 
-@in_turn("dispersion", ["all", "row", "column", 4.0])
+@each("dispersion", ["all", "row", "column", 4.0])
 def test_bayesian_pca_dispersion(rng, dispersion):
     x, _ = counts(rng, N=200)
     model = BayesianPCA(3, "negbinomial", "vb", dispersion=dispersion, max_iter=60, random_state=0).fit(x)
@@ -176,7 +176,7 @@ def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
         back.predict_missing()
 
 
-@in_turn(
+@each(
     ("changes", "message"),
     [
         ({"likelihood": "poisson"}, "likelihood 'poisson' does not go with augmentation 'direct'"),

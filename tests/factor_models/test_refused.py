@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from helpers.unchanged import bits, check_refused, check_refused_unfitted
 
 from tensorcep import (
@@ -139,7 +139,7 @@ def test_refused_matrices_change_nothing(name, tmp_path):
             check_refused(model, lambda wrong=wrong: model.transform(wrong), **how)
 
 
-@in_turn("failure", [KeyboardInterrupt, FloatingPointError])
+@each("failure", [KeyboardInterrupt, FloatingPointError])
 @pytest.mark.parametrize("name", ALL)
 def test_refused_by_an_interrupt_changes_nothing(name, failure, tmp_path, monkeypatch):
     model, X = fitted(name)
@@ -176,7 +176,7 @@ def test_refused_in_the_last_moment_changes_nothing(tmp_path, monkeypatch):
     check_refused(model, call, answers=answers("pca"), folder=tmp_path, error=ZeroDivisionError)
 
 
-@in_turn("name", ALL)
+@each("name", ALL)
 def test_refused_first_fit_leaves_no_attribute(name):
     cls, params, X = ALL[name]
     model = cls(n_components=2, tol=-1.0, **params)

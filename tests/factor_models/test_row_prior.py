@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.relation_problems import problem
-from helpers.turns import in_turn
 from scipy.stats import multivariate_normal
 
 import tensorcep as tc
@@ -218,7 +218,7 @@ def test_series_gives_the_same_bits_on_any_number_of_threads(sensors):
     np.testing.assert_array_equal(one.reconstruct(), two.reconstruct())
 
 
-@in_turn(
+@each(
     ("how", "sentence"),
     [
         ({"row_prior": "time"}, "row_prior must be None, a tensorcep.Features or a tensorcep.Series; got 'time'"),

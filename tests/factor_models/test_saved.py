@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 import tensorcep as tc
 
@@ -55,7 +55,7 @@ WRONG = {
 }
 
 
-@in_turn("name", WRONG)
+@each("name", WRONG)
 def test_load_refuses_arrays_that_make_no_sense(saved: Path, tmp_path: Path, name: str) -> None:
     change, words = WRONG[name]
     with np.load(saved) as archive:

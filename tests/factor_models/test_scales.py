@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 import tensorcep
@@ -26,8 +26,8 @@ def same(found, expected, rtol=1e-7):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.std(expected))
 
 
-@in_turn("bias", ["column", "both"])
-@in_turn("cls", [BayesianPCA, BayesianFactorAnalysis])
+@each("bias", ["column", "both"])
+@each("cls", [BayesianPCA, BayesianFactorAnalysis])
 def test_units_of_columns_do_not_matter(rng, cls, bias):
     _, gaps = planted(rng, N=80, D=8)
     scale, shift = 10.0 ** rng.uniform(-3, 3, 8), rng.normal(0.0, 100.0, 8)

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -31,7 +31,7 @@ def test_settings_print_what_differs_from_the_default():
     assert "method=Gibbs(thin=2)" in repr(BayesianPCA(method=Gibbs(thin=2)))
 
 
-@in_turn("cls", MODELS)
+@each("cls", MODELS)
 def test_settings_are_cloned_and_pickled_with_the_model(cls):
     first = ([("a", "b", "gaussian")],) if cls is CollectiveMatrixFactorization else ()
     model = cls(*first, method=Gibbs(burn_in=7))
@@ -48,7 +48,7 @@ def test_settings_are_searched(rng):
     assert len(search.cv_results_["params"]) == 4
 
 
-@in_turn("cls", MODELS)
+@each("cls", MODELS)
 def test_settings_in_old_names_are_refused(cls):
     with pytest.raises(TypeError, match=rf"{cls.__name__} has no parameter 'method_options'.*Gibbs\(burn_in=5\)"):
         cls(method="gibbs", method_options={"burn_in": 5})

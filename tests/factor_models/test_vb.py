@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import relation_problems as p
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
@@ -61,8 +61,8 @@ def test_relation_vb_weight_is_that_of_jaakkola():
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-@in_turn(("likelihood", "augmentation"), p.AUGMENTED)
-@in_turn("groups", ["all", "column"])
+@each(("likelihood", "augmentation"), p.AUGMENTED)
+@each("groups", ["all", "column"])
 def test_relation_vb_bound_never_falls(rng, method, likelihood, augmentation, groups):
     x = p.data(rng, likelihood, missing=0.2)
     problem = p.problem(x, 3, likelihood, augmentation, learned=True, groups=groups)
@@ -71,7 +71,7 @@ def test_relation_vb_bound_never_falls(rng, method, likelihood, augmentation, gr
     assert np.diff(bound).min() > -1e-9 * np.abs(bound).max()
 
 
-@in_turn("likelihood", ["bernoulli", "poisson"])
+@each("likelihood", ["bernoulli", "poisson"])
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_relation_vb_boehning_bound_never_falls(rng, likelihood, method):
     x = p.data(rng, likelihood)
@@ -88,15 +88,15 @@ def test_relation_vb_augmentation_is_tighter_than_boehning(rng):
     assert direct > boehning
 
 
-@in_turn(("likelihood", "augmentation"), p.AUGMENTED)
+@each(("likelihood", "augmentation"), p.AUGMENTED)
 def test_relation_vb_methods_are_one_at_rank_one(rng, likelihood, augmentation):
     problem = p.problem(p.data(rng, likelihood), 1, likelihood, augmentation, learned=True)
     joint, factorised = (fit(method, problem, 15) for method in METHODS)
     np.testing.assert_allclose(joint.trace["lower_bound"], factorised.trace["lower_bound"], rtol=1e-12)
 
 
-@in_turn(("likelihood", "augmentation"), [("gaussian", "direct"), ("bernoulli", "noise"), ("negbinomial", "noise")])
-@in_turn("e", [0, 1])
+@each(("likelihood", "augmentation"), [("gaussian", "direct"), ("bernoulli", "noise"), ("negbinomial", "noise")])
+@each("e", [0, 1])
 def test_relation_vb_gradient_is_that_of_the_bound(rng, likelihood, augmentation, e):
     problem = p.problem(p.data(rng, likelihood), 2, likelihood, augmentation)
     state = fit(FACTORISED_ENGINE, problem, 3).state
@@ -134,7 +134,7 @@ def test_relation_vb_gradient_is_that_of_the_profiled_bound(rng, likelihood):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-@in_turn(("likelihood", "groups"), [("gaussian", "column"), ("bernoulli", "all"), ("negbinomial", "row")])
+@each(("likelihood", "groups"), [("gaussian", "column"), ("bernoulli", "all"), ("negbinomial", "row")])
 def test_relation_vb_listed_cells_are_a_masked_matrix(rng, method, likelihood, groups):
     x = p.data(rng, likelihood, missing=0.5)
     dense, listed = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import gammaln
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
@@ -33,8 +33,8 @@ def fit(settings, K, y=Y6, likelihood="probit", mean=0.0, stop=TIGHT):
     return fit_sites(Prior(K, mean), Data(record, y, record.default_theta), settings, stop)
 
 
-@in_turn("schedule", ["parallel", "sequential"])
-@in_turn(("kind", "name"), [(EP, "ep"), (QP, "qp")])
+@each("schedule", ["parallel", "sequential"])
+@each(("kind", "name"), [(EP, "ep"), (QP, "qp")])
 def test_ep_and_qp_equal_stored_posteriors(kind, name, schedule):
     found, wanted = fit(kind(schedule=schedule), RBF(1.0)(X6)), SIX[name]
     assert found.converged
@@ -147,7 +147,7 @@ KERNELS = [
 ]
 
 
-@in_turn("settings", [EP(), VB(), Laplace()])
+@each("settings", [EP(), VB(), Laplace()])
 @pytest.mark.parametrize("likelihood", ["probit", "logit", "poisson", "poisson_square"])
 def test_evidence_has_its_gradient(likelihood, settings, rng):
     X = rng.normal(size=(15, 3))
@@ -164,7 +164,7 @@ def test_evidence_has_its_gradient(likelihood, settings, rng):
         assert abs((ends[1] - ends[0]) / 2e-4 - slope) < 2e-6 * (1.0 + np.abs(gradient).max())
 
 
-@in_turn("kernel", KERNELS)
+@each("kernel", KERNELS)
 def test_contracted_derivatives_equal_those_of_scikit_learn(kernel, rng):
     X, G = rng.normal(size=(12, 3)), rng.normal(size=(12, 12))
     wanted = np.einsum("ij,ijp->p", G, kernel(X, eval_gradient=True)[1])
@@ -193,7 +193,7 @@ OTHERS = [
 ]
 
 
-@in_turn(("name", "ep", "laplace"), OTHERS)
+@each(("name", "ep", "laplace"), OTHERS)
 def test_evidence_equals_that_of_other_programs(name, ep, laplace, real_data):
     from tensorcep import datasets
 

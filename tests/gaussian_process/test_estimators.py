@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.sklearn_checks import check_contract
-from helpers.turns import in_turn
 from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -135,7 +135,7 @@ def test_step_with_slack_classifies_and_has_no_slope(rng):
         clone(model).set_params(method="vb").fit(X, y)
 
 
-@in_turn("link", ["square", "log"])
+@each("link", ["square", "log"])
 @pytest.mark.parametrize("method", METHODS)
 def test_counts_are_fitted_by_every_method(link, method, rng):
     X, y = counted(rng)
@@ -270,7 +270,7 @@ REFUSED = [
 ]
 
 
-@in_turn(("params", "error", "message"), REFUSED)
+@each(("params", "error", "message"), REFUSED)
 def test_classifier_refuses_what_it_cannot_do_before_any_work(params, error, message, rng):
     X, y = labelled(rng, 12)
     with pytest.raises(error, match=message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor
@@ -47,7 +47,7 @@ def test_gaussian_observations_have_the_closed_form_of_bui(power, rng):
         np.testing.assert_allclose(fit.log_evidence, titsias, rtol=5e-3)
 
 
-@in_turn("power", [1.0, 0.3])
+@each("power", [1.0, 0.3])
 @pytest.mark.parametrize("likelihood", ["probit", "poisson"])
 def test_evidence_of_inducing_points_has_its_gradient(likelihood, power, rng):
     points = problem(rng, likelihood)

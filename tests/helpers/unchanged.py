@@ -49,7 +49,8 @@ def check_refused(
     error: type[BaseException] | tuple[type[BaseException], ...] = (ValueError, TypeError),
     params: dict[str, Any] | None = None,
     what: str = "",
-) -> None:
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Make a call that must raise, with these parameters for its time, and compare the fitted model before and after.
 
     Parameters
@@ -65,13 +66,21 @@ def check_refused(
         Parameters that are not allowed; they are set before the call and set back after it.
     what : str
         Named in the failure.
+    before : dict, optional
+        What the call of this function before handed back, where nothing has happened since.
+
+    Returns
+    -------
+    dict
+        The picture of the model, which is that of before.
     """
-    before = picture(model, answers, folder)
+    before = picture(model, answers, folder) if before is None else before
     with with_params(model, params or {}), pytest.raises(error):
         call()
     after = picture(model, answers, folder)
     changed = [name for name in before if before[name] != after[name]]
     assert not changed, f"{type(model).__name__} after {what or 'the refused call'}: other {', '.join(changed)}"
+    return after
 
 
 def check_refused_unfitted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.kernels.chained import draw_back, eliminate, marginals_back, nothing_before
@@ -25,7 +25,7 @@ def chain(rng, m, D):
     return (pack(Lam), eta, PRECISION, own, field, between), K
 
 
-@in_turn("D", [1, 2, 3, 8, 9, 17])
+@each("D", [1, 2, 3, 8, 9, 17])
 def test_moments_and_draws_are_those_of_the_dense_precision(rng, D):
     m = 5
     given, K = chain(rng, m, D)
@@ -56,7 +56,7 @@ def fenced(array):
     return own, memory
 
 
-@in_turn("D", range(1, 10))
+@each("D", range(1, 10))
 def test_what_lies_beside_the_blocks_is_neither_read_nor_written(rng, D):
     given, _ = chain(rng, 3, D)
     plain = [np.empty_like(given[0]), np.empty((3, D)), np.empty((3, D)), np.empty_like(given[0]), np.empty((2, D))]
@@ -76,7 +76,7 @@ def test_what_lies_beside_the_blocks_is_neither_read_nor_written(rng, D):
         assert np.isnan(whole[-16:]).all()
 
 
-@in_turn("D", [2, 9])
+@each("D", [2, 9])
 def test_factor_may_take_the_place_of_the_blocks(rng, D):
     given, _ = chain(rng, 4, D)
     V, y, again = np.empty_like(given[0]), np.empty((4, D)), np.empty((4, D))
@@ -86,14 +86,14 @@ def test_factor_may_take_the_place_of_the_blocks(rng, D):
     np.testing.assert_array_equal(again, y)
 
 
-@in_turn("D", [1, 2, 8, 12])
+@each("D", [1, 2, 8, 12])
 def test_precision_that_is_not_positive_definite_is_seen(rng, D):
     given, _ = chain(rng, 4, D)
     given[3][2, : min(2, D)] = -50.0  # two of them, whose product is positive
     assert np.isnan(eliminate(0, *given, np.empty_like(given[0]), np.empty((4, D)), nothing_before(D)))
 
 
-@in_turn("D", [2, 3, 8, 9, 17])
+@each("D", [2, 3, 8, 9, 17])
 def test_chain_that_is_told_in_pieces_is_the_same(rng, D):
     given, _ = chain(rng, 7, D)
     Lam, eta, *rest = given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.kernels.digest import digest
 
@@ -12,7 +12,7 @@ def of(values: np.ndarray) -> int:
     return int(digest(np.ascontiguousarray(values).reshape(-1).view(np.uint64)))
 
 
-@in_turn("shape", [(0, 2), (1, 2), (3, 5), (64, 8), (100, 3)])
+@each("shape", [(0, 2), (1, 2), (3, 5), (64, 8), (100, 3)])
 def test_digest_is_that_of_the_bits_in_their_order(rng: np.random.Generator, shape: tuple[int, int]) -> None:
     values = rng.normal(size=shape)
     same = of(values)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.kernels import lanes
 from tensorcep.kernels.rows import row_log_dets
 from tensorcep.kernels.slots import LANES, lane_zeros
 
-RANKS = in_turn("R", [*range(1, 14), 20, 50])
+RANKS = each("R", [*range(1, 14), 20, 50])
 
 
 def positive(rng, R, n=LANES):
@@ -237,7 +237,7 @@ def test_lanes_site_precision_flags_an_indefinite_new_covariance_and_only_that(r
     np.testing.assert_allclose(T[good], Lam[good] * (0.3 / 0.7), rtol=1e-8, atol=1e-10 * np.abs(Lam[good]).max())
 
 
-@in_turn("R", [1, 2, 7])
+@each("R", [1, 2, 7])
 def test_log_determinants_of_packed_covariances(R):
     root = np.random.default_rng(0).normal(size=(19, R, R))
     matrices, out = root @ root.transpose(0, 2, 1) + np.eye(R), np.empty(19)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.jit import block_kernel
 from tensorcep.kernels import outer
@@ -23,8 +23,8 @@ def dot_row(x, i, y, j, n):
     return outer.dot_row(x, i, y, j, n)
 
 
-@in_turn("R", [1, 2, 4, 7, 8, 9, 16, 33])
-@in_turn("n", [0, 1, 5, 32])
+@each("R", [1, 2, 4, 7, 8, 9, 16, 33])
+@each("n", [0, 1, 5, 32])
 def test_the_lower_triangle_gains_the_products_of_the_first_n_rows(rng, R, n):
     S = padded(R)
     x, y = rng.standard_normal((2, 32, S + COLUMNS))
@@ -44,7 +44,7 @@ def test_nothing_beyond_the_matrix_is_written(rng):
     assert (room[[0, -1]] == 7.0).all()
 
 
-@in_turn("n", [0, 8, 24])
+@each("n", [0, 8, 24])
 def test_products_and_sums_of_rows_anywhere_in_their_arrays(rng, n):
     x, y, out = rng.standard_normal((3, 40)), rng.standard_normal((2, 24)), np.full((2, 32), 7.0)
     multiply_rows(out, 32, x, 40 + 3, y, 24, n)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import digamma
 
 from tensorcep.core.jit import kernel
@@ -53,7 +53,7 @@ MOMENTS = [
 ]
 
 
-@in_turn(("b", "c", "mean", "variance"), MOMENTS)
+@each(("b", "c", "mean", "variance"), MOMENTS)
 def test_pg_moments_equal_closed_forms(b, c, mean, variance):
     assert pg_mean(b, c) == pytest.approx(mean, rel=1e-14)
     assert pg_variance(b, c) == pytest.approx(variance, rel=1e-13)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from tensorcep.kernels.sites import cavity, damped, log_integral, site_change, site_from_tilted
 
-SITES = in_turn(("tau", "nu"), [(0.7, -0.4), (0.0, 0.3), (-0.35, 1.1), (25.0, 3.0)])
+SITES = each(("tau", "nu"), [(0.7, -0.4), (0.0, 0.3), (-0.35, 1.1), (25.0, 3.0)])
 
 
 def product(m, v, tau, nu):
@@ -20,7 +20,7 @@ def product(m, v, tau, nu):
 
 
 @SITES
-@in_turn("power", [1.0, 0.4])
+@each("power", [1.0, 0.4])
 def test_cavity_undoes_the_product_with_the_site(tau, nu, power):
     m, v = 0.6, 1.3
     np.testing.assert_allclose(cavity(*product(m, v, power * tau, power * nu), tau, nu, power), [m, v], rtol=1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.core.jit import kernel
 from tensorcep.kernels import slots
@@ -141,8 +141,8 @@ def expected(name, old, x, y, c):
     }[name]
 
 
-@in_turn("dtype", [np.float64, np.float32])
-@in_turn("name", NAMES)
+@each("dtype", [np.float64, np.float32])
+@each("name", NAMES)
 def test_slots_operation_equals_numpy_and_writes_nothing_else(rng, name, dtype):
     x, y, c = lanes(rng, 12, dtype), lanes(rng, 15), lanes(rng, 3)
     for n in (0, 1, 2, 7):
@@ -155,7 +155,7 @@ def test_slots_operation_equals_numpy_and_writes_nothing_else(rng, name, dtype):
         np.testing.assert_allclose(out, before, rtol=tolerance, atol=tolerance)
 
 
-@in_turn("name", NAMES)
+@each("name", NAMES)
 def test_slots_operation_in_one_array_equals_that_on_several(rng, name):
     w = lanes(rng, 16)
     right = w.copy()
@@ -164,7 +164,7 @@ def test_slots_operation_in_one_array_equals_that_on_several(rng, name):
     np.testing.assert_array_equal(w, right)
 
 
-@in_turn("name", ["axpy", "multiply", "subtract", "scale", "damp"])
+@each("name", ["axpy", "multiply", "subtract", "scale", "damp"])
 def test_slots_operation_may_overwrite_its_operand(rng, name):
     w = lanes(rng, 12)
     result = expected(name, w[2:], w[2:7].copy(), w[7:12].copy(), w[0])
@@ -183,8 +183,8 @@ def test_slots_damp_ignores_proposals_of_lanes_without_a_step(rng):
     assert np.isfinite(x).all()
 
 
-@in_turn("name", ["dot", "solve", "neg"])
-@in_turn("n", [0, 1, 5])
+@each("name", ["dot", "solve", "neg"])
+@each("n", [0, 1, 5])
 def test_slots_pair_equals_two_single_operations(rng, name, n):
     w = lanes(rng, 22)
     before = w.copy()
@@ -224,7 +224,7 @@ def test_slots_tile_in_transposes_four_rows(rng):
     np.testing.assert_array_equal(w, before)
 
 
-@in_turn("dtype", [np.float64, np.float32])
+@each("dtype", [np.float64, np.float32])
 def test_slots_tile_add_adds_repeated_rows_in_turn(rng, dtype):
     total, values = rng.standard_normal((5, 6)), lanes(rng, 9, dtype)
     right = total.copy()
@@ -235,7 +235,7 @@ def test_slots_tile_add_adds_repeated_rows_in_turn(rng, dtype):
     np.testing.assert_allclose(total, right, rtol=1e-15)
 
 
-@in_turn("dtype", [np.float64, np.float32])
+@each("dtype", [np.float64, np.float32])
 def test_slots_lane_zeros_start_on_a_cache_line(dtype):
     for shape in [(3, LANES), (0, LANES), (5, 2, 7, LANES)]:
         w = lane_zeros(shape, dtype)

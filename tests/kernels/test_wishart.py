@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.kernels.wishart import draw_normal_wishart, scatter_of
 
 
-@in_turn(("n", "D"), [(1, 1), (7, 5), (70, 11)])
+@each(("n", "D"), [(1, 1), (7, 5), (70, 11)])
 def test_scatter_is_about_the_mean(rng, n, D):
     rows = 3.0 + rng.standard_normal((n, D))
     mean, scatter = scatter_of(rows)
@@ -17,7 +17,7 @@ def test_scatter_is_about_the_mean(rng, n, D):
     np.testing.assert_array_equal(scatter, scatter.T)
 
 
-@in_turn("D", [1, 5, 11])
+@each("D", [1, 5, 11])
 def test_draw_is_bartlett_s_decomposition(rng, D):
     root = rng.standard_normal((D, D + 2))
     scatter, z, centre = root @ root.T, rng.standard_normal(D), rng.standard_normal(D)

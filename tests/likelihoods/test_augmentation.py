@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.streams import new_stream
@@ -17,7 +17,7 @@ CASES = [
     ("logit", "pg", [-1.0, 1.0], 1.0),
     ("negbinomial", "pg", [0.0, 7.0], 2.5),
 ]
-EVERY = in_turn(("name", "part", "values", "theta"), CASES)
+EVERY = each(("name", "part", "values", "theta"), CASES)
 F = np.linspace(-4.0, 4.0, 9)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import stats
 
 from tensorcep.likelihoods import get_likelihood
@@ -27,8 +27,8 @@ def exact(m, v, theta):
         return float(mean), float(square - mean * mean)
 
 
-@in_turn("m", [-9.0, -3.0, -0.2, 0.0, 0.4, 5.0, 60.0, 1e6])
-@in_turn("v", [0.0, 0.7, 30.0])
+@each("m", [-9.0, -3.0, -0.2, 0.0, 0.4, 5.0, 60.0, 1e6])
+@each("v", [0.0, 0.7, 30.0])
 def test_predict_equals_the_formula_with_50_digits(m, v):
     mean, variance = TOBIT.predict(m, v, 2.0)
     np.testing.assert_allclose((mean[0], variance[0]), exact(m, v, 2.0), rtol=1e-11)

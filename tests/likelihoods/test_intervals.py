@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
@@ -34,8 +34,8 @@ def normal_mass(a, b):
         return float(mp.log(mass)), float(sign * mean), float(mean**2 - curved)
 
 
-@in_turn("cuts", CUTS)
-@in_turn(("m", "v"), [(0.0, 1.0), (1.5, 0.1), (-4.0, 9.0), (11.0, 0.5), (0.2, 100.0)])
+@each("cuts", CUTS)
+@each(("m", "v"), [(0.0, 1.0), (1.5, 0.1), (-4.0, 9.0), (11.0, 0.5), (0.2, 100.0)])
 def test_normal_tilted_equals_mpmath(cuts, m, v):
     s = np.sqrt(1.0 + v)
     wanted = np.array(normal_mass(*((cut - m) / s for cut in cuts))) / [1.0, s, s * s]
@@ -44,8 +44,8 @@ def test_normal_tilted_equals_mpmath(cuts, m, v):
     assert (np.abs(found - wanted) / scale < 2e-9).all(), (found, wanted)
 
 
-@in_turn("cuts", [(-1.0, 0.5), (0.0, INF), (-INF, 0.3), (2.0, 2.01), (-7.0, -6.5), (-3.0, 4.0)])
-@in_turn(("m", "v"), [(0.0, 1.0), (1.5, 0.1), (-4.0, 9.0), (0.2, 50.0)])
+@each("cuts", [(-1.0, 0.5), (0.0, INF), (-INF, 0.3), (2.0, 2.01), (-7.0, -6.5), (-3.0, 4.0)])
+@each(("m", "v"), [(0.0, 1.0), (1.5, 0.1), (-4.0, 9.0), (0.2, 50.0)])
 def test_logistic_tilted_equals_quadrature(cuts, m, v):
     s = np.sqrt(v)
 
@@ -86,8 +86,8 @@ def test_two_levels_are_labels(noise, record, rng):
     np.testing.assert_allclose(found, tilted_moments(record.tilted, label, m, v, 1.0), rtol=1e-9, atol=1e-14)
 
 
-@in_turn("logistic", [False, True])
-@in_turn("cuts", [(-0.7, 0.4), (1.0, 1.2), (-INF, 0.3), (-0.2, INF)])
+@each("logistic", [False, True])
+@each("cuts", [(-0.7, 0.4), (1.0, 1.2), (-INF, 0.3), (-0.2, INF)])
 def test_slopes_in_the_cuts_are_those_of_differences(logistic, cuts):
     cdf = expit if logistic else ndtr
     a, b = cuts
@@ -113,7 +113,7 @@ def test_slopes_in_the_cuts_are_those_of_differences(logistic, cuts):
         assert found[5] == 0.0
 
 
-@in_turn("cuts", [(-1.0, 0.5), (0.2, 0.3), (3.0, 3.5), (3.0, 9.0), (-9.0, -3.0), (-2.0, 2.5), (0.1, INF)])
+@each("cuts", [(-1.0, 0.5), (0.2, 0.3), (3.0, 3.5), (3.0, 9.0), (-9.0, -3.0), (-2.0, 2.5), (0.1, INF)])
 def test_draws_between_cuts_have_their_moments(cuts):
     s, n = new_stream(), 5000
     start_stream(s, 3, 1, 4)

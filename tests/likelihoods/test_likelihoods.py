@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.likelihood_cases import CASES, TESTS_OF_THEIR_OWN
-from helpers.turns import in_turn
 from scipy import stats
 from scipy.special import expit, ndtr
 
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
-EVERY = in_turn("name", CASES)
-BINARY = in_turn("name", ["probit", "logit"])
+EVERY = each("name", CASES)
+BINARY = each("name", ["probit", "logit"])
 
 
 def derivatives(name, y, f, theta):
@@ -85,13 +85,13 @@ def test_check_y_codes_labels(name):
 
 
 @BINARY
-@in_turn(("y", "value"), [([0, 1, 2], "2 at entry 2"), ([-1, 1], "-1 at entry 0"), ([0.5], "0.5")])
+@each(("y", "value"), [([0, 1, 2], "2 at entry 2"), ([-1, 1], "-1 at entry 0"), ([0.5], "0.5")])
 def test_check_y_refuses_other_labels(name, y, value):
     with pytest.raises(ValueError, match=f"labels 0 and 1; got {value}"):
         get_likelihood(name).check_y(y)
 
 
-@in_turn(("y", "value"), [([3, -1], "-1 at entry 1"), ([0, 1, 2.5], "2.5 at entry 2")])
+@each(("y", "value"), [([3, -1], "-1 at entry 1"), ([0, 1, 2.5], "2.5 at entry 2")])
 def test_check_y_refuses_what_is_no_count(y, value):
     with pytest.raises(ValueError, match=f"counts, integers >= 0; got {value}"):
         get_likelihood("poisson").check_y(y)
@@ -181,7 +181,7 @@ def test_quantile_gaussian_inverts_the_cdf(rng):
     np.testing.assert_allclose(stats.norm.cdf(y, m, np.sqrt(v + 1 / theta)), 0.13, rtol=1e-12)
 
 
-@in_turn("q", [1e-6, 0.05, 0.5, 0.95, 0.99999])
+@each("q", [1e-6, 0.05, 0.5, 0.95, 0.99999])
 def test_quantile_poisson_is_the_first_count_that_reaches_q(q):
     m, v = (grid.ravel() for grid in np.meshgrid([-6.0, -1.0, 0.0, 2.0, 6.0, 14.0], [0.0, 1e-4, 0.3, 2.0, 15.0]))
     k = get_likelihood("poisson").quantile(q, m, v, 1.0)
@@ -200,7 +200,7 @@ def test_quantile_poisson_handles_empty_and_overflowing_input():
     assert large[1] == np.inf
 
 
-@in_turn("q", [1e-6, 0.05, 0.5, 0.95, 0.999])
+@each("q", [1e-6, 0.05, 0.5, 0.95, 0.999])
 def test_quantile_negbinomial_is_the_first_count_that_reaches_q(q):
     grid = np.meshgrid([-6.0, 0.0, 2.0], [0.0, 1e-4, 0.3, 2.0], [0.4, 3.0, 200.0])
     m, v, r = (axis.ravel() for axis in grid)
@@ -214,7 +214,7 @@ def test_quantile_negbinomial_is_the_first_count_that_reaches_q(q):
     assert (exact.cdf(k[v == 0.0] - 1) < q + 1e-12).all()  # at r = 3 and one half a sum is q itself
 
 
-@in_turn(("m", "v", "r"), [(0.5, 0.3, 0.7), (-2.0, 4.0, 3.0), (3.0, 1e-4, 12.0), (1.0, 0.0, 2.5)])
+@each(("m", "v", "r"), [(0.5, 0.3, 0.7), (-2.0, 4.0, 3.0), (3.0, 1e-4, 12.0), (1.0, 0.0, 2.5)])
 def test_dispersed_cdf_is_the_running_sum_of_the_masses(m, v, r):
     k = np.arange(60.0)
     masses = np.exp(get_likelihood("negbinomial").logpdf(k, m, v, r))
@@ -223,13 +223,13 @@ def test_dispersed_cdf_is_the_running_sum_of_the_masses(m, v, r):
 
 
 @EVERY
-@in_turn("q", [0.0, 1.0, -0.1, np.nan])
+@each("q", [0.0, 1.0, -0.1, np.nan])
 def test_quantile_refuses_q_outside_the_open_unit_interval(name, q):
     with pytest.raises(ValueError, match="q must be a number in"):
         get_likelihood(name).quantile(q, 0.0, 1.0, 1.0)
 
 
-@in_turn(("m", "v"), [(0.5, 0.3), (-2.0, 4.0), (3.0, 1e-4), (1.0, 0.0), (-8.0, 30.0)])
+@each(("m", "v"), [(0.5, 0.3), (-2.0, 4.0), (3.0, 1e-4), (1.0, 0.0), (-8.0, 30.0)])
 def test_mixture_cdf_is_the_running_sum_of_the_masses(m, v):
     k = np.arange(60.0)
     masses = np.exp(get_likelihood("poisson").logpdf(k, m, v, 1.0))
@@ -237,7 +237,7 @@ def test_mixture_cdf_is_the_running_sum_of_the_masses(m, v):
     np.testing.assert_allclose(found, np.cumsum(masses), rtol=1e-12)
 
 
-@in_turn("k", [0.0, 7.0, 8.0, 900.0])
+@each("k", [0.0, 7.0, 8.0, 900.0])
 def test_mixture_cdf_does_not_depend_on_which_variable_is_integrated(k):
     v = (1 + np.array([-1e-9, 1e-9])) / (k + 1)  # either side of the switch
     below, above = mixture_cdf(np.full(2, k), np.full(2, np.log(k + 1.2)), v)

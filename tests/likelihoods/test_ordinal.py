@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import ndtr
 
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, probabilities_of_levels, shares_of
@@ -28,7 +28,7 @@ def test_levels_are_as_likely_as_said_at_the_constant(link):
 
 
 @LINKS
-@in_turn("v", [0.0, 0.8])
+@each("v", [0.0, 0.8])
 def test_all_that_is_predicted_belongs_together(link, v, rng):
     record, m = ordinal(link, SHARES, VALUES), rng.normal(1.0, 2.0, 30)
     variance = np.full(30, v)
@@ -78,7 +78,7 @@ def test_two_levels_are_the_probit_likelihood(rng):
     np.testing.assert_allclose(record.predict(m, v, 0.0)[0], PROBIT.predict(m, v, 1.0)[0], rtol=1e-10)
 
 
-@in_turn("y", [[0.0, 4.0], [-1.0], [1.5]])
+@each("y", [[0.0, 4.0], [-1.0], [1.5]])
 def test_values_that_are_no_levels_are_refused(y):
     with pytest.raises(ValueError, match="y must hold whole levels from 0 to 3; got"):
         ordinal("probit", SHARES).check_y(y)

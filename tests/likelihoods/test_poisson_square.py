@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import integrate
 from scipy.stats import norm, poisson
 
@@ -14,7 +14,7 @@ from tensorcep.likelihoods.arrays import log_density, tilted_moments
 SQUARE = get_likelihood("poisson_square")
 
 
-@in_turn(("y", "m", "v"), [(0.0, 0.3, 2.0), (1.0, -1.2, 0.4), (7.0, 0.0, 1.0), (40.0, 6.0, 0.09)])
+@each(("y", "m", "v"), [(0.0, 0.3, 2.0), (1.0, -1.2, 0.4), (7.0, 0.0, 1.0), (40.0, 6.0, 0.09)])
 def test_square_link_moments_equal_integrals(y, m, v):
     def mean_of(power):
         def density(f):
@@ -56,7 +56,7 @@ def test_square_link_predicts_draws_and_quantiles(rng):
     assert (np.abs(draws.mean(axis=0) - mean) < 6.0 * np.sqrt(variance / 20_000)).all()
 
 
-@in_turn("name", ["probit", "logit", "poisson", "poisson_square"])
+@each("name", ["probit", "logit", "poisson", "poisson_square"])
 def test_third_derivative_is_that_of_the_second(name):
     record, f = get_likelihood(name), np.array([-2.3, -0.4, 0.7, 1.9])
     y = np.array([1.0, -1.0, 1.0, -1.0]) if name in ("probit", "logit") else np.array([0.0, 3.0, 1.0, 5.0])

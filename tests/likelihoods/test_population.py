@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import expit, log_ndtr, logsumexp
 
 from tensorcep.likelihoods import get_likelihood
@@ -23,7 +23,7 @@ def dense(y, m, v, rate):
     return logsumexp(-np.logaddexp(0.0, -odds) - 0.5 * u * u) + np.log((u[1] - u[0]) / np.sqrt(2.0 * np.pi))
 
 
-@in_turn("rate", [0.9, 0.05, 1e-3, 1e-9])
+@each("rate", [0.9, 0.05, 1e-3, 1e-9])
 def test_population_probit_equals_a_dense_integral(rate):
     likelihood = for_population(PROBIT, rate)
     for v in (1e-8, 0.1, 0.24, 0.26, 1.5, 9.0, 100.0):

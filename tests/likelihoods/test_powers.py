@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import integrate, stats
 
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -20,7 +20,7 @@ def law(power, m, v):
     return np.exp(g) if power == 0 else np.maximum(1 + power * g, 0.0) ** (1 / power)
 
 
-@in_turn("power", [0.0, 0.25, 0.5, 0.8])
+@each("power", [0.0, 0.25, 0.5, 0.8])
 def test_moments_quantiles_and_draws_are_those_of_y(power):
     record, y = of_power(power, LEVEL), law(power, 0.4, 0.2)
     mean, variance = record.predict([0.4], [0.2], [THETA])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mpmath as mp
 import numpy as np
-from helpers.turns import in_turn
+from helpers.cases import each
 
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
@@ -34,8 +34,8 @@ def test_step_equals_stored_moments():
         np.testing.assert_allclose(moments("step", 1.0, row["m"], row["v"]), list(row["step"].values()), rtol=2e-12)
 
 
-@in_turn("slack", [0.0, 0.02, 0.3])
-@in_turn("z", [-9.0, -3.0, 0.0, 2.5, 6.0])
+@each("slack", [0.0, 0.02, 0.3])
+@each("z", [-9.0, -3.0, 0.0, 2.5, 6.0])
 def test_step_equals_derivatives_with_40_digits(slack, z):
     for y, v in ((1.0, 0.3), (-1.0, 20.0)):
         m = y * z * np.sqrt(v)
@@ -67,7 +67,7 @@ def test_mackay_gives_the_derivatives_of_its_own_normalisation():
     np.testing.assert_allclose(alpha**2 - (wider[0] - narrower[0]) / h, beta, rtol=1e-6)
 
 
-@in_turn("m", [-900.0, -4.0, 0.0, 3.0, 900.0])
+@each("m", [-900.0, -4.0, 0.0, 3.0, 900.0])
 def test_mackay_is_near_the_exact_moments_and_symmetric(m):
     found, exact = moments("logit_mackay", 1.0, m, 1.2), moments("logit", 1.0, m, 1.2)
     np.testing.assert_allclose(np.exp(found[0]), np.exp(exact[0]), atol=1e-2)

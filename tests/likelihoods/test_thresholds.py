@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.optimize import minimize
 
 from tensorcep.core.executor import ThreadExecutor
@@ -36,7 +36,7 @@ def entries_of(rng, levels, true, n=300, sd=None):
 
 
 @LINKS
-@in_turn("sd", [None, 0.7])
+@each("sd", [None, 0.7])
 def test_said_has_the_derivatives_of_its_value(rng, logistic, sd):
     levels = Levels(5, np.array([0.8, 1.5, 2.5]), logistic)
     entries, t, h = entries_of(rng, levels, levels.start, sd=sd), np.array([0.6, 1.7, 2.2]), 1e-5

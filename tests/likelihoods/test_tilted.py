@@ -8,8 +8,8 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.likelihood_cases import CASES
-from helpers.turns import in_turn
 from oracles import tilted as oracle
 from scipy.special import gammaln, logsumexp
 
@@ -18,7 +18,7 @@ from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tilted.json").read_text())
-EVERY = in_turn("name", CASES)
+EVERY = each("name", CASES)
 SOME_OR_ALL = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])  # of the points, by time
 VARIANCES = [1e-8, 1e-4, 0.03, 0.4, 1.0, 3.0, 12.0, 100.0]
 
@@ -62,7 +62,7 @@ def test_tilted_tobit_equals_mpmath(rng):
     assert (worst_errors("tobit", points, theta=2.7) < 1e-12).all()
 
 
-@in_turn("z", [-40.0, -38.5, -20.0, -5.0, 5.0, 20.0, 37.0])
+@each("z", [-40.0, -38.5, -20.0, -5.0, 5.0, 20.0, 37.0])
 def test_tilted_probit_keeps_twelve_digits_in_the_tails(z):
     assert (worst_errors("probit", [(1.0, z * np.sqrt(3.0), 2.0), (-1.0, -z * np.sqrt(3.0), 2.0)]) < 1e-12).all()
 
@@ -73,7 +73,7 @@ def test_tilted_logit_equals_quadrature_with_40_digits(rng, every):
 
 
 @SOME_OR_ALL
-@in_turn("y", [0, 1, 2, 5, 16, 200, 100_000])
+@each("y", [0, 1, 2, 5, 16, 200, 100_000])
 def test_tilted_poisson_equals_quadrature_with_40_digits(rng, every, y):
     points = [(y, rng.uniform(-30, 30), v) for v in VARIANCES] + [(y, np.log(y + 0.5), v) for v in (0.01, 1.0, 30.0)]
     assert (worst_errors("poisson", points[::every]) < 2e-13).all()
@@ -85,13 +85,13 @@ def test_tilted_poisson_zero_equals_quadrature_where_zero_is_expected():
 
 
 @SOME_OR_ALL
-@in_turn(("y", "r"), [(0, 0.3), (0, 40.0), (1, 1.0), (5, 2.5), (200, 0.8), (3000, 150.0)])
+@each(("y", "r"), [(0, 0.3), (0, 40.0), (1, 1.0), (5, 2.5), (200, 0.8), (3000, 150.0)])
 def test_tilted_negbinomial_equals_quadrature_with_40_digits(rng, every, y, r):
     points = [(y, rng.uniform(-12, 12), v) for v in VARIANCES] + [(y, np.log((y + 0.5) / r), v) for v in (0.01, 30.0)]
     assert (worst_errors("negbinomial", points[::every], theta=r) < 1e-10).all()
 
 
-@in_turn("name", ["probit", "logit"])
+@each("name", ["probit", "logit"])
 def test_tilted_equals_stored_moments(name):
     for row in STORED["moments"]:
         found = np.concatenate(moments(name, 1.0, row["m"], row["v"]))
@@ -140,7 +140,7 @@ def test_tilted_beta_keeps_the_new_variance_inside_the_cavity(name, rng):
     assert (v * beta < 1).all()
 
 
-@in_turn("name", ["probit", "logit"])
+@each("name", ["probit", "logit"])
 def test_tilted_labels_are_symmetric(name, rng):
     m, v = 5 * rng.normal(size=100), np.exp(rng.normal(size=100))
     logz, alpha, beta = moments(name, 1.0, m, v)
@@ -149,7 +149,7 @@ def test_tilted_labels_are_symmetric(name, rng):
     np.testing.assert_allclose(np.exp(logz) + np.exp(moments(name, -1.0, m, v)[0]), 1.0, rtol=1e-14)
 
 
-@in_turn(
+@each(
     ("name", "y", "low", "high", "v"),
     [
         ("probit", 1.0, -0.1, 0.1, 0.5),
@@ -169,7 +169,7 @@ def test_tilted_has_no_steps_along_the_mean(name, y, low, high, v):
         assert steps.max() < 1e-13 * np.abs(value).max()
 
 
-@in_turn(("name", "y"), [("logit", 1.0), ("poisson", 0.0), ("poisson", 2.0), ("poisson", 20.0)])
+@each(("name", "y"), [("logit", 1.0), ("poisson", 0.0), ("poisson", 2.0), ("poisson", 20.0)])
 def test_tilted_has_no_steps_along_the_variance(name, y):
     v = np.linspace(0.08, 2.0, 20001)
     for value in moments(name, y, -1.5, v):
@@ -198,7 +198,7 @@ def test_tilted_nan_or_negative_variance_is_not_hidden(name):
 
 
 @EVERY
-@in_turn("m", [-1e3, -200.0, 200.0, 600.0])
+@each("m", [-1e3, -200.0, 200.0, 600.0])
 def test_tilted_far_means_stay_finite(name, m):
     for y in CASES[name].few:
         logz, alpha, beta = np.concatenate(moments(name, y, m, 0.7))
@@ -235,7 +235,7 @@ def test_tilted_negbinomial_where_the_count_is_what_the_cavity_expects():
         assert (worst_errors("negbinomial", points, theta=r) < 1e-9).all()
 
 
-@in_turn(
+@each(
     ("y", "m", "v", "r"),
     [
         (478.0, -3.0680991879829436, 0.05617576511693446, 0.03733383645241194),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy.special import logsumexp
 from scipy.stats import gamma, multivariate_t, norm, t
 
@@ -43,7 +43,7 @@ def test_evidence_at_all_shapes_differs_from_the_evidence_by_a_constant(rng):
     np.testing.assert_allclose(apart, apart[0], atol=1e-9)
 
 
-@in_turn("alpha", [1.1, 2.0, 8.0, 100.0, 1e6])
+@each("alpha", [1.1, 2.0, 8.0, 100.0, 1e6])
 def test_nodes_integrate_a_normal_density_over_the_factors(alpha):
     y = np.array([0.0, 1.0, 5.0, 60.0]) if alpha < 100.0 else np.array([0.0, 1.0, 4.0])
     factor, log_weight = nodes(np.array(alpha))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.sklearn_checks import OF_THE_ENGINE, check_contract
-from helpers.turns import in_turn
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
@@ -54,8 +54,8 @@ def test_bpm_with_step_finds_the_stored_bayes_point(kernel):
         np.testing.assert_allclose(model.coef_[0], wanted["mean"][:2], rtol=1e-9)
 
 
-@in_turn("likelihood", ["probit", "step"])
-@in_turn("fit_intercept", [True, False])
+@each("likelihood", ["probit", "step"])
+@each("fit_intercept", [True, False])
 def test_kernel_bpm_equals_linear_bpm_with_the_inner_product_as_kernel(likelihood, fit_intercept, rng):
     X, y = points(rng)
     settings = {
@@ -161,7 +161,7 @@ def test_bpm_warns_and_says_why_when_it_does_not_converge(rng):
         assert not BayesPointMachine(max_iter=1).fit(X, y).converged_
 
 
-@in_turn(
+@each(
     ("settings", "message"),
     [
         ({"kernel": "cubic"}, "kernel must be one of 'linear', 'rbf'; got 'cubic'"),
@@ -183,8 +183,8 @@ def test_bpm_documents_every_parameter():
     assert [p for p in inspect.signature(BayesPointMachine).parameters if f"\n{p} : " not in doc] == []
 
 
-@in_turn("store", [np.asarray, sparse.csr_matrix])
-@in_turn(
+@each("store", [np.asarray, sparse.csr_matrix])
+@each(
     "options",
     [{}, {"kernel": "rbf", "length_scale": 2.0}, {"kernel": "linear", "likelihood": "step", "slack": 0.1}],
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from threadpoolctl import threadpool_limits
@@ -50,7 +50,7 @@ def test_tilted2_is_tilted_and_its_second_derivatives(link):
         np.testing.assert_allclose(second, differences, atol=1e-6)
 
 
-@in_turn("link", LINKS)
+@each("link", LINKS)
 @pytest.mark.parametrize("method", ["ep", "ep-factorized", "cep1", "cep2", "is"])
 def test_glm_of_one_weight_and_one_row_is_exact(link, method, rng):
     """One row and one weight: moment matching is exact, and all these methods do it."""
@@ -100,7 +100,7 @@ def plain_fixed_point_gap(p, mean, var, method):
     return np.abs(nu.sum(0) / precision - mean).max(), np.abs(1.0 / precision / var - 1.0).max()
 
 
-@in_turn("link", LINKS)
+@each("link", LINKS)
 @pytest.mark.parametrize("method", ["ep-factorized", "cep1"])
 def test_factorised_posterior_is_a_fixed_point_of_the_printed_updates(link, method, rng):
     p = problem(rng, link)
@@ -144,7 +144,7 @@ def test_vb_lower_bound_rises_and_stays_below_the_evidence(link, rng):
 
 
 @pytest.mark.parametrize("method", FACTORISED)
-@in_turn("link", LINKS)
+@each("link", LINKS)
 def test_factorised_bits_do_not_depend_on_the_threads(method, link, rng):
     p = problem(rng, link, n=20_000, d=12, density=0.4)
     one, two = (fit_glm(p, method, max_iter=8, tol=0.0, n_threads=k).posterior for k in (1, 2))
@@ -162,8 +162,8 @@ def test_bits_do_not_depend_on_the_threads_of_blas(method, rng):
     np.testing.assert_array_equal(found[0].cov, found[1].cov)
 
 
-@in_turn("method", list(GLM_METHODS))
-@in_turn("link", LINKS)
+@each("method", list(GLM_METHODS))
+@each("link", LINKS)
 def test_glm_without_information_gives_the_prior(method, link, rng):
     p = problem(rng, link)._replace(X=sparse.csr_matrix((60, 3)), prior_mean=np.array([0.5, 0.0, -1.0]))
     found = fit_glm(p, method, max_iter=50, tol=1e-8).posterior

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
@@ -87,7 +87,7 @@ def test_a_fit_with_bad_parameters_changes_nothing(name, rng, tmp_path):
 
 
 @EVERY_MODEL
-@in_turn("call", ["fit", "partial_fit"])
+@each("call", ["fit", "partial_fit"])
 def test_an_interrupted_call_changes_nothing(name, call, rng, tmp_path, monkeypatch):
     X, y = points(rng)
     model = MODELS[name]().fit(X, y)

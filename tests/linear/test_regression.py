@@ -6,8 +6,8 @@ import inspect
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from helpers.sklearn_checks import OF_THE_ENGINE, check_contract
-from helpers.turns import in_turn
 from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +17,7 @@ from tensorcep.linear.settings import EP, GLM_METHODS, IS
 
 CLASSES = (tc.BayesianProbitRegression, tc.BayesianLogisticRegression)
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")
-EVERY_CLASS = in_turn("cls", CLASSES)
+EVERY_CLASS = each("cls", CLASSES)
 EVERY_METHOD = pytest.mark.parametrize("method", list(GLM_METHODS))
 
 
@@ -60,7 +60,7 @@ def test_glm_predictions_hang_together(cls, method, rng):
 
 
 @EVERY_CLASS
-@in_turn("method", ["ep", "cep1"])
+@each("method", ["ep", "cep1"])
 def test_glm_probabilities_integrate_the_posterior(cls, method, rng):
     X, y = points(rng, 30)
     model = cls(method).fit(X, y)
@@ -83,7 +83,7 @@ def test_glm_on_sparse_features_equals_dense_features(cls, method, rng):
     np.testing.assert_allclose(thin.predict_proba(sparse.csr_matrix(X)), dense.predict_proba(X), rtol=1e-9)
 
 
-@in_turn("method", FACTORISED)
+@each("method", FACTORISED)
 def test_glm_factorised_posterior_ignores_a_column_without_entries(method, rng):
     X, y = points(rng)
     wide = sparse.csr_matrix(np.hstack([X, np.zeros((len(y), 1))]))
@@ -169,7 +169,7 @@ def test_glm_warns_when_it_does_not_converge(rng):
         assert not tc.BayesianLogisticRegression("cep1", max_iter=3).fit(X, y).converged_
 
 
-@in_turn(
+@each(
     ("settings", "message"),
     [
         ({"method": "gibbs"}, "method must be one of 'ep', 'ep-factorized', 'cep1', 'cep2', 'lp', 'vb', 'is'; got"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 import tensorcep as tc
 
@@ -43,8 +43,8 @@ MEANS = (("ep", "_mean"), ("linear", "coef_"), ("kernel", "dual_coef_"))
 USED = [*MEANS, *((name, "_cov") for name in MODELS)]
 
 
-@in_turn("wrong", WRONG)
-@in_turn(("name", "attribute"), USED)
+@each("wrong", WRONG)
+@each(("name", "attribute"), USED)
 def test_load_refuses_arrays_that_make_no_sense(name: str, attribute: str, wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     model = MODELS[name]().fit(X, Y)

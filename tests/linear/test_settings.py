@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -22,7 +22,7 @@ RECORDS = [
     VB(),
     IS(n_draws=50),
 ]
-EVERY_RECORD = in_turn("record", RECORDS)
+EVERY_RECORD = each("record", RECORDS)
 
 
 def points(rng, n=80):
@@ -78,7 +78,7 @@ def test_settings_of_a_name_can_be_set():
     assert GLM_METHODS["cep2"] == ConditionalEP(order=2)
 
 
-@in_turn(
+@each(
     ("make", "message"),
     [
         (lambda: ConditionalEP(damping=1.0), "damping must be 'adaptive', or a number in \\[0, 1\\); got 1.0"),

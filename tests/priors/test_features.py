@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import sparse
 from scipy.stats import multivariate_normal, multivariate_t
 
@@ -235,7 +235,7 @@ REFUSED = [
 ]
 
 
-@in_turn(("X", "mode", "sentence"), REFUSED)
+@each(("X", "mode", "sentence"), REFUSED)
 def test_features_that_do_not_fit_are_refused(X, mode, sentence):
     with pytest.raises(ValueError, match=f"Features of mode 'item'.*{sentence}|{sentence}"):
         designed(Features(X), mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 from scipy import sparse
 from scipy.stats import multivariate_t
 
@@ -257,7 +257,7 @@ SAME = [
 ]
 
 
-@in_turn("graph", SAME)
+@each("graph", SAME)
 def test_a_graph_is_read_however_it_is_said(graph):
     found, mode = net(graph, Mode("s", Labels(["a", "b", "c"]), 3))
     assert (found.left.tolist(), found.right.tolist()) == ([0, 1], [1, 2])
@@ -293,7 +293,7 @@ REFUSED = [
 ]
 
 
-@in_turn(("edges", "labels", "sentence"), REFUSED)
+@each(("edges", "labels", "sentence"), REFUSED)
 def test_what_is_no_graph_is_refused(edges, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         net(Graph(edges), Mode("s", labels, 2))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.coupled import process_covariance
-from helpers.turns import in_turn
 from scipy.stats import multivariate_normal, multivariate_t
 
 from tensorcep.core.belief import ModePrior
@@ -22,7 +22,7 @@ from tensorcep.priors.record import Coupled
 from tensorcep.priors.series import Series, clock
 
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 9.5, 12.0, 13.0])
-EVERY = in_turn("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
+EVERY = each("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
 
 
 def clock_of(times=TIMES, **how):
@@ -85,7 +85,7 @@ def test_table_is_the_evidence_of_dense_processes(rng, how):
 
 
 @EVERY
-@in_turn("n", [7, 8])
+@each("n", [7, 8])
 def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     of = axis(clock_of(**how), np.arange(8) < n)
     prior, covs, means, _ = some_links(of, rng)
@@ -213,7 +213,7 @@ READ = [
 ]
 
 
-@in_turn(("labels", "times", "period"), READ)
+@each(("labels", "times", "period"), READ)
 def test_labels_are_read_as_times(labels, times, period):
     found = clock(Series(period=period), Mode("day", Labels(labels), len(times)))
     np.testing.assert_allclose(found.times - found.times[0], np.array(times) - times[0])
@@ -251,7 +251,7 @@ REFUSED = [
 ]
 
 
-@in_turn(("series", "labels", "sentence"), REFUSED)
+@each(("series", "labels", "sentence"), REFUSED)
 def test_what_is_no_series_is_refused(series, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         clock(series, Mode("day", labels, 2 if labels is None else len(labels)))

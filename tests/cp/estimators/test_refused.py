@@ -98,11 +98,11 @@ def bad_entries(name):
 @EVERY
 def test_a_refused_fit_changes_nothing(name, method, params, tmp_path):
     model, (X, y) = fitted(name, MODELS.index((name, method, params))), entries(name)
-    how = {"answers": answers(name), "folder": tmp_path}
+    how = {"answers": answers(name), "folder": tmp_path, "before": None}
     for bad in BAD + OWN_BAD[name]:
-        check_refused(model, lambda: model.fit(X, y), params=bad, what=f"fit with {bad}", **how)
+        how["before"] = check_refused(model, lambda: model.fit(X, y), params=bad, what=f"fit with {bad}", **how)
     for what, given in bad_entries(name).items():
-        check_refused(model, lambda given=given: model.fit(*given), what=f"fit to {what}", **how)
+        how["before"] = check_refused(model, lambda given=given: model.fit(*given), what=f"fit to {what}", **how)
 
 
 @EVERY
@@ -131,9 +131,10 @@ def test_refused_questions_change_nothing(name, method, params, tmp_path):
         "components_frame": lambda: model.components_frame(7),
         "save": lambda: model.save(tmp_path / "nowhere" / "model.npz"),
     }
+    how = {"answers": answers(name), "folder": tmp_path, "before": None}
     for what, call in calls.items():
         errors = (ValueError, TypeError, FileNotFoundError)
-        check_refused(model, call, answers=answers(name), folder=tmp_path, error=errors, what=what)
+        how["before"] = check_refused(model, call, error=errors, what=what, **how)
 
 
 @EVERY

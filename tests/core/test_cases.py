@@ -1,4 +1,4 @@
-"""Tests whose cases are turns: every combination is made afresh, and one that fails is named and fails the test."""
+"""Cases of one test: each combination runs with fixtures of its own, and one that fails is named and fails the test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.turns import in_turn
+from helpers.cases import each
 
 SEEN: list[tuple[int, str, float]] = []
 
 
-@in_turn("n", [1, 2])
-@in_turn(("word", "length"), [("a", 1), ("bc", 2)])
+@each("n", [1, 2])
+@each(("word", "length"), [("a", 1), ("bc", 2)])
 def test_every_combination_is_made_with_fixtures_of_its_own(
     n: int, word: str, length: int, rng: np.random.Generator, tmp_path: Path
 ) -> None:
@@ -43,14 +43,14 @@ class Told:
         return True
 
 
-def test_a_turn_that_fails_is_named_and_others_are_made() -> None:
+def test_a_case_that_fails_is_named_and_others_run() -> None:
     told = Told()
 
-    @in_turn("n", [1, 2, 3])
+    @each("n", [1, 2, 3])
     def odd(n: int) -> None:
         assert n % 2 == 1
 
     odd(subtests=told)
     assert told.failed == ["n=2"]
     with pytest.raises(ValueError, match="zip"):
-        in_turn("a, b", [(1, 2, 3)])
+        each("a, b", [(1, 2, 3)])
