@@ -66,13 +66,7 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Intermediate code of a kernel that other kernels call: optimised in each of them, never turned into machine code.
-
-    That of calls within it is in it, so that it can be saved alone.
-    """
-
-    def _optimize_final_module(self) -> None:
-        """Nothing: its callers do."""
+    """Intermediate code of a kernel that other kernels call, optimised, and never turned into machine code."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
