@@ -24,11 +24,11 @@ from typing import NamedTuple
 from tests.mutants.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*_cache", ".hypothesis", "build", "dist", "shared")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", "*_cache", ".hypothesis", "build", "dist", "shared", "_compiled"
+)
 # Failures of these kinds are of a mutant that is no program.
 NO_PROGRAM = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "TypingError", "LoweringError")
-# What tests/conftest.py does about kernels, and what it does in a copy.
-KERNELS = ("_use_cache_folder(_cache_folder())", '_use_cache_folder(Path(os.environ["NUMBA_CACHE_DIR"]))')
 NO_TESTS = 5  # pytest's exit code where it found none
 
 
@@ -80,23 +80,20 @@ def judged(code: int, output: str) -> tuple[str, str]:
     """Return the verdict on a mutant, and the test that failed or what went wrong."""
     if code == 0:
         return "SURVIVED", ""
-    failed = [line for line in output.splitlines() if line.startswith("FAILED ")]
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "SUBFAILED"))]
     if code == 1 and failed:
-        test, _, why = failed[0].removeprefix("FAILED ").partition(" - ")
+        what, _, why = failed[0].partition(" - ")
+        test = what[what.index(" tests/") + 1 :]
         kinds = [kind for kind in NO_PROGRAM if why.split(":")[0].endswith(kind)]
         return ("error", f"{kinds[0]} in {test}") if kinds else ("caught", test)
     return "error", f"pytest ended with {code}: {output.strip().splitlines()[-1] if output.strip() else 'no output'}"
 
 
 def copied(folder: Path) -> Path:
-    """Return the copy of the tree in `folder`, which is made once: what Python has compiled is found again.
-
-    Its tests keep kernels where they are told, not in a folder for every state of the sources.
-    """
+    """Return the copy of the tree in `folder`, which is made once: what Python has compiled is found again."""
     tree = folder / "tree"
     if not tree.exists():
         shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
-        change(tree / "tests" / "conftest.py", *KERNELS)
     return tree
 
 
