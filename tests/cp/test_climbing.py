@@ -57,7 +57,7 @@ def test_of_many_entries_there_are_too_few_starts():
 
 
 def test_noise_has_no_components():
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         coords = np.stack([rng.integers(0, size, 2000) for size in SHAPE], axis=1)
         found = spectral_start(coords, rng.standard_normal(2000), SHAPE, 6, seed=seed)

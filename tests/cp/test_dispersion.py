@@ -79,12 +79,12 @@ def at_dispersion_one(r, mean):
     return tc.CPCountRegressor(1, random_state=0, **how).fit(coords[:N], y[:N])
 
 
-DRAWN = pytest.param("auto", R, 5.0, marks=pytest.mark.slow), pytest.param("auto", R, 300.0, marks=pytest.mark.slow)
+LAWS = [(R, 5.0), (None, 5.0), (R, 300.0)]
 
 
 @pytest.mark.parametrize(
     ("method", "r", "mean"),
-    [("vmp", R, 5.0), ("vmp", None, 5.0), ("vmp", R, 300.0), ("auto", None, 5.0), *DRAWN],
+    [*(("vmp", *law) for law in LAWS), *(pytest.param("auto", *law, marks=pytest.mark.slow) for law in LAWS)],
 )
 def test_intervals_of_new_counts_hold_what_they_say(method, r, mean):
     coords, y = counts(r, mean)

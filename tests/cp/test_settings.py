@@ -77,6 +77,7 @@ def test_settings_that_do_not_exist_are_named():
 
 
 @pytest.mark.filterwarnings("ignore:nothing but the mean was found")  # by fits of one sweep
+@pytest.mark.slow
 def test_grid_search_goes_over_records_and_into_them():
     X, y = entries("regressor")
     how = {"cv": KFold(2), "error_score": "raise"}

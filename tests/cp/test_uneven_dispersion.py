@@ -42,7 +42,7 @@ def tiered(*quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 
 
-EVERY = pytest.mark.parametrize("method", tiered("vmp", "pg-vb", "pg-gibbs", "cep"))
+EVERY = pytest.mark.parametrize("method", tiered("vmp", "pg-vb", "cep"))
 
 
 @cache

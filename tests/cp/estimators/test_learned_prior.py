@@ -104,6 +104,7 @@ def test_learned_prior_beats_the_fixed_one_where_labels_are_unbalanced():
     assert scores["learned"] > scores["fixed"] + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:cep loses some of what")  # of three components where there is one
 @KINDS
 def test_learned_prior_follows_the_units_of_the_data(kind):

@@ -105,7 +105,11 @@ def test_a_refused_fit_changes_nothing(name, method, params, tmp_path):
         how["before"] = check_refused(model, lambda given=given: model.fit(*given), what=f"fit to {what}", **how)
 
 
-@EVERY
+@pytest.mark.parametrize(
+    ("name", "method", "params"),
+    [pytest.param(*one, marks=pytest.mark.slow) if one in MODELS[1::2] else one for one in MODELS],
+    ids=str,
+)
 def test_an_interrupted_fit_changes_nothing(name, method, params, tmp_path):
     model, (X, y) = fitted(name, MODELS.index((name, method, params))), entries(name)
     sweeps: list[int] = []  # a sampler whose chains do not count ends with its burn-in

@@ -36,7 +36,7 @@ def z_of(likelihood, n=1200, **how):
         ("poisson", {"extent": EXPOSURE}),
         pytest.param("negbinomial", {"learned": "learned"}, marks=pytest.mark.slow),
         ("negbinomial", {"free": STRUCTURED, "extent": EXPOSURE}),
-        ("binomial", {"extent": TRIALS}),
+        pytest.param("binomial", {"extent": TRIALS}, marks=pytest.mark.slow),
     ],
 )
 def test_proposals_pass_the_joint_test(likelihood, how):
