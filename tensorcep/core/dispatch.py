@@ -199,7 +199,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def get_call_template(self, args: Any, kws: Any) -> Any:  # asked where a kernel that calls this one is typed
         # numba compiles one copy for each literal number, in which the number is an argument all the same
-        of_numbers = tuple(types.unliteral(a) if isinstance(a, types.IntegerLiteral) else a for a in args)
+        of_numbers = tuple(a.literal_type if isinstance(a, types.IntegerLiteral) else a for a in args)
         return self.part.get_call_template(of_numbers, kws)
 
     def get_overload(self, signature: Any) -> Any:  # asked where that call is compiled

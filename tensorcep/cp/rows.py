@@ -196,7 +196,7 @@ def train_score(
     score = Running(n)
     for first in range(0, n, ENTRIES_AT_A_TIME):
         at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
-        values, latent = (np.require(array.ravel()[at], requirements="CW") for array in (each, f))
+        values, latent = (np.require(array.ravel()[at], requirements=["C", "W"]) for array in (each, f))
         own = np.full_like(latent, theta.ravel()[at] if isinstance(theta, np.ndarray) else theta)
         value, d1, d2 = np.empty_like(latent), np.empty_like(latent), np.empty_like(latent)
         problem.likelihood.loglik(values, latent, own, value, d1, d2)
