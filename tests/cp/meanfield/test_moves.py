@@ -50,7 +50,7 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     np.testing.assert_allclose(state.rows.eta[far], eta, rtol=1e-12)
 
 
-@each("likelihood", ["poisson", "negbinomial"])
+@pytest.mark.parametrize("likelihood", ["poisson", pytest.param("negbinomial", marks=pytest.mark.slow)])
 def test_variances_of_the_sweep_before_have_the_fixed_point_of_fresh_ones(likelihood, monkeypatch):
     rng, shape = np.random.default_rng(0), (12, 10, 40)
     coords, factors = cells(rng, shape, 2000), [0.4 + 0.6 * rng.random((m, 1)) for m in shape]

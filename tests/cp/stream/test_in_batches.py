@@ -85,7 +85,8 @@ def test_weights_and_exposures_go_with_their_entries(beside):
 
 
 @quiet
-@pytest.mark.parametrize(("rank", "most"), [(3, 0.65), pytest.param(6, 0.68, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "most"), [(3, 0.65), (6, 0.68)])
 def test_stream_of_labels_with_few_entries_per_row_is_better_than_a_constant(rank, most):
     """A constant has .69; so had streams, or .67, that learned all of few entries together."""
     X, f = positive(5000, 1, (100, 80, 30), rank)
