@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import os
 import platform
 import re
@@ -127,7 +128,8 @@ def write(names: list[str], reason: str, verbose: bool) -> int:
     before = {file: record.read(file) for file in FILES}
     for file, items in found.items():
         kept = {name: item for name, item in items.items() if not is_wrong(name, item)}
-        changed += [f"{file}: {name}" for name, item in kept.items() if before[file].get(name) != item]
+        # as text: a file has lists for tuples, and a NaN equals none
+        changed += [f"{file}: {n}" for n, item in kept.items() if json.dumps(before[file].get(n)) != json.dumps(item)]
         before[file] |= kept
     for file, name in gone(before):
         del before[file][name]

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.cpu import target
+
 FOLDER = Path(__file__).parent / "record"
 # Numbers of an array that are kept beside its hash; how far they may be on another kind of machine.
 KEPT, CLOSE = 6, 1e-9
@@ -40,6 +42,7 @@ def machine() -> dict[str, str]:
     return {
         "system": " ".join([platform.system(), platform.machine(), *platform.libc_ver()]),
         "processor": f"{llvm.get_host_cpu_name()}, features {hashlib.sha256(features.encode()).hexdigest()[:8]}",
+        "kernels": target().name,
         "blas": ", ".join(sorted(blas)),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in libraries},

@@ -41,6 +41,7 @@ def refusal_of(call: Callable[[], Any]) -> str:
 
 
 def _without_places(text: str) -> str:
+    text = text.replace(str(Path(__file__).parent), "<folder>")
     return re.sub(rf"{re.escape(tempfile.gettempdir())}/[^\s'\",;]*/", "<folder>/", text)
 
 
