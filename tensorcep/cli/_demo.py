@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> None:
 
     if not args.quiet:
         say(
-            "fitting (about 10 seconds on two free cores; the first fit on a machine also compiles for about 20), "
-            "then scoring (about 10)"
+            "fitting (about 10 seconds on two free cores; without compiled kernels it compiles for about 10 more), "
+            "then scoring"
         )
     print(report(run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
 
