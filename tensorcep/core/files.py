@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -36,6 +37,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
     exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was.
+    The file that takes the place of an earlier one has its permissions; a new one has those of the user's umask.
     What a killed process left of an earlier try is removed. A link is followed, and something that is not a plain file
     (a pipe, a device) is written to directly.
 
@@ -58,11 +60,17 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     start = f".{name[:100]}."
     _sweep(folder, start)
+    earlier = _permissions(target)
+    opener = None if earlier is None else functools.partial(os.open, mode=earlier)
     temporary = os.path.join(folder, f"{start}{secrets.token_hex(6)}.tmp")
     try:
         # Not tempfile: a file made by it is readable by its owner only, whatever the user's umask says.
-        with naming(path), open(temporary, "xb") as handle:
+        # Private from the first moment on, too: who opens a file while it is readable can read it afterwards.
+        with naming(path), open(temporary, "xb", opener=opener) as handle:
             _is_free(handle)
+            if earlier is not None:  # some file systems have no permissions, or the same for all files
+                with contextlib.suppress(OSError):
+                    os.chmod(temporary, earlier)  # what the umask took away
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
@@ -70,6 +78,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _permissions(path: str) -> int | None:
+    """The permissions of a file; None where there is none."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        return None
 
 
 @contextlib.contextmanager

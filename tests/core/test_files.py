@@ -198,3 +198,20 @@ def test_files_atomic_write_names_the_file_that_does_not_fit(tmp_path: Path) -> 
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.filename == str(tmp_path / "x.bin")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no such permissions there")
+@each("mode", [0o600, 0o640, 0o666, 0o444])
+def test_files_keep_the_permissions_of_those_that_they_replace(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(b"earlier")
+    path.chmod(mode)
+    with atomic_write(path) as handle:
+        assert [name.stat().st_mode & 0o777 for name in tmp_path.glob(".x.npz.*")] == [mode]
+        handle.write(b"new")
+    assert path.stat().st_mode & 0o777 == mode
+    write_archive(path, "k", 1, {}, ARRAYS)
+    assert path.stat().st_mode & 0o777 == mode
+    (tmp_path / "plain").touch()
+    write_archive(tmp_path / "another.npz", "k", 1, {}, ARRAYS)
+    assert (tmp_path / "another.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
