@@ -16,6 +16,7 @@ from tensorcep.cp.gibbs.noise_law import with_factors
 from tensorcep.cp.gibbs.shrinkage import with_constant
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.parameters import told_of_theta
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.priors.ahead import in_columns, lines_of_modes
@@ -182,5 +183,5 @@ def _draws_of(flown: Flown, plan: Plan, noise_ratio: float, known: np.ndarray, u
         unknown=unknown[None],
         drifts=drifts,
         uneven=uneven,
-        has_share=whole.likelihood.zeros is not None,
+        **told_of_theta(whole.likelihood),
     )

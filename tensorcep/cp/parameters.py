@@ -194,6 +194,15 @@ def learned_levels(likelihood: Likelihood) -> Levels | None:
     return levels if levels is not None and levels.learned else None
 
 
+def told_of_theta(likelihood: Likelihood) -> dict[str, Any]:
+    """What the theta of draws under this likelihood holds, as fields of `tensorcep.core.belief.Draws`.
+
+    Chains and the fits beside them must say the same of it: files are read by what it says.
+    """
+    levels = learned_levels(likelihood)
+    return {"n_thresholds": 0 if levels is None else levels.n - 2, "has_share": likelihood.zeros is not None}
+
+
 def first_thresholds(problem: Problem) -> ThresholdLaw | None:
     """The law of the thresholds to begin with; None where none are learned."""
     levels = learned_levels(problem.likelihood)

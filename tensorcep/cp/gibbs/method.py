@@ -70,7 +70,7 @@ from tensorcep.cp.gibbs.uneven import (
     of_held,
 )
 from tensorcep.cp.model import Entries
-from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter
+from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter, told_of_theta
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
@@ -262,7 +262,7 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     levels = learned_levels(problem.likelihood)
     has_share = problem.likelihood.zeros is not None
     draws = collect(state.chains, problem, mode, learned is not None or levels is not None or has_share, shares)
-    draws = draws._replace(n_thresholds=0 if levels is None else levels.n - 2, has_share=has_share)
+    draws = draws._replace(**told_of_theta(problem.likelihood))
     if held is None:
         return draws
     if state.noise_held and draws.theta is not None:

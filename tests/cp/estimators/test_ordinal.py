@@ -43,6 +43,16 @@ def data():
     return X, np.searchsorted(TRUE, f + rng.standard_normal(400))
 
 
+@cache
+def latent():
+    """Few coordinates (300, 3), and latent values: of some levels of them fits beside the chains alone have draws."""
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.integers(0, n, 300) for n in (10, 8, 7)], axis=1)
+    factors = [rng.normal(size=(n, 2)) for n in (10, 8, 7)]
+    rows = np.prod([own[at] for own, at in zip(factors, X.T, strict=True)], axis=0)
+    return X, 2.0 * rows.sum(axis=1) + rng.normal(size=300)
+
+
 def new(method="vmp", **params):
     given = {"rank": 1, "interactions": "main+cp", "max_iter": 40, "tol": 1e-2, "random_state": 0, "shape": SHAPE}
     return tc.CPOrdinalClassifier(
@@ -205,6 +215,32 @@ def test_coding_of_levels():
         classes_of(np.arange(30))
     with pytest.raises(ValueError, match="y must hold the levels 1, 2; got 7 at entry 1"):
         coded([1, 7], [1, 2])
+
+
+def _stop(sweep, *_):
+    return sweep == 20
+
+
+ENDINGS = {
+    "gibbs that ends early": {"method": "gibbs", "max_iter": 30},
+    "gibbs": {"method": "gibbs", "max_iter": 60},
+    "gibbs stopped by a callback": {"method": "gibbs", "max_iter": 60, "callbacks": _stop},
+    "cep": {"method": "cep", "max_iter": 10},
+    "vmp": {"method": "vmp", "max_iter": 10},
+}
+
+
+@UNLIKE
+@each("ending", ENDINGS)
+@each("n_levels", [3, 6, 10])
+def test_files_of_any_number_of_levels_load_however_the_fit_ended(n_levels, ending, tmp_path):
+    X, f = latent()
+    y = np.digitize(f, np.quantile(f, np.linspace(0.0, 1.0, n_levels + 1)[1:-1]))
+    model = tc.CPOrdinalClassifier(2, random_state=0, **ENDINGS[ending]).fit(X, y)
+    model.save(tmp_path / "m.npz")
+    again = tc.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
 
 
 @EVERY
