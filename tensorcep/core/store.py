@@ -7,6 +7,7 @@ paths in the record. A file of format version 1 is first brought to such a tree 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -46,11 +47,29 @@ def write_model(path: str | os.PathLike[str], model: Any, fitted: Any, extra: Ma
     Raises
     ------
     ValueError
-        If an array holds objects.
+        If an array holds objects, or `load` would refuse the file; an earlier file at `path` is then as it was.
     """
     tree, arrays = split(tree_of(fitted))
+    _check_readable(path, type(fitted), tree, arrays)
     header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
     write_archive(path, KIND, VERSION, header, arrays)
+
+
+def _check_readable(path: str | os.PathLike[str], kind: type, tree: Any, arrays: Arrays) -> None:
+    """Refuse to write a record that `fitted_record` would not read: found at a load, the fit is lost.
+
+    Raises
+    ------
+    ValueError
+    """
+    again = merge(json.loads(json.dumps(tree)), arrays)  # what a file gives back: lists for tuples, text for keys
+    try:
+        check_shapes(read_as(kind if hasattr(kind, "_fields") else dict[str, Any], again, ""))
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise ValueError(
+            f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
+            f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
+        ) from None
 
 
 def _stored_params(model: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from helpers.cases import each
 from scipy import sparse
 
 from tensorcep.core.records import Sized, check_shapes, merge, read_as, split, tree_of
+from tensorcep.core.store import fitted_record, open_model, write_model
 
 
 class Leaf(NamedTuple):
@@ -134,3 +136,32 @@ def test_records_hold_sparse_matrices_where_no_type_is_declared() -> None:
     plain, arrays = split(tree_of({"X": matrix}))
     again = read_as(dict[str, Any], merge(plain, arrays), "")["X"]
     np.testing.assert_array_equal(again.toarray(), matrix.toarray())
+
+
+class Model:
+    """What a file takes for a model."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"deep": deep}
+
+
+class Held(NamedTuple):
+    """Two arrays of one size."""
+
+    x: Annotated[np.ndarray, Sized("n")]
+    y: Annotated[np.ndarray, Sized("n")]
+    pair: tuple[int, int] = (1, 2)
+    numbers: dict[int, int] | None = None
+
+
+@each("wrong", [{"y": np.zeros(4)}, {"x": np.full(3, np.nan)}, {"y": np.zeros(3, dtype=np.int64)}, {"pair": (1, None)}])
+def test_models_whose_file_would_be_refused_are_not_written(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    path, right = tmp_path / "m.npz", Held(np.zeros(3), np.ones(3), numbers={7: 8})
+    write_model(path, Model(), right)
+    read = fitted_record(open_model(path), Held, lambda *_: None)
+    assert (read.pair, read.numbers, read.y.tolist()) == ((1, 2), {7: 8}, [1.0, 1.0, 1.0])
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"^the model cannot be saved to '.*m\.npz', since its file .* report this\.$"):
+        write_model(path, Model(), right._replace(**wrong))
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == ["m.npz"]

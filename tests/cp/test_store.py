@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 
@@ -477,3 +478,13 @@ def test_load_refuses_a_unit_of_exposures_that_is_no_positive_number(tmp_path, u
     model.fit(coords, y, exposure=np.linspace(0.5, 2.0, len(y))).save(path)
     edit(path, **{"fitted.own._extent_unit": unit})
     refused(path, "not a complete model", "_extent_unit is no number that a fit has")
+
+
+def test_a_model_whose_file_could_not_be_loaded_is_not_written(saved):
+    before, model = saved.read_bytes(), copy.copy(fitted("regressor"))
+    posterior = model.posterior_
+    model.posterior_ = posterior._replace(seen=posterior.seen[:-1])
+    with pytest.raises(ValueError, match=r"cannot be saved to '.*model\.npz', .*posterior\.seen is .*report this\.$"):
+        model.save(saved)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == ["model.npz"]
