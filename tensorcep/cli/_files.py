@@ -17,7 +17,7 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, printable
 from tensorcep.core.files import archive_kind
 
 # info
@@ -49,7 +49,7 @@ def describe_model(model: Any) -> str:
     ]
     lines += [*noise_lines(model), *health_lines(model)]
     lines.append(f"settings    method {model.method}, tol {model.tol:g}")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 # convert

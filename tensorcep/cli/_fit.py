@@ -22,7 +22,7 @@ from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, printable
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
 
@@ -190,7 +190,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"method      {method_line(model)}")
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
-            print(line)
+            print(printable(line))
         print(f"model       {args.output}")
 
 

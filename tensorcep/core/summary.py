@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tensorcep.core.checks import printable
+
 STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:0.4em 0 1em 0"
 
 
@@ -31,7 +33,7 @@ class Summary:
         lines += [f"{name:<{width}}{text}" for name, text in self.facts.items()]
         for title, table in self.tables.items():
             lines += ["", title, table.to_string(index=False, float_format="%.3g", justify="left")]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     __repr__ = __str__
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value
+from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value, printable
 from tensorcep.kernels.listing import perhaps_among, seen_before
 
 # Of so many keys those that may repeat are looked for by marks, of which there are more than this many for each key;
@@ -233,7 +233,7 @@ class TensorInfo(NamedTuple):
                 f"mode {k}{name}: {count.size:,} rows, entries per row min {count.min()}, "
                 f"median {np.median(count):g}, max {count.max()}; {empty.size:,} empty"
             )
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def describe(coords: Coords, values: Values, shape: Sequence[int], names: Sequence[Any]) -> TensorInfo:

@@ -19,6 +19,7 @@ from tensorcep.core.checks import (
     check_sizes,
     check_values,
     fail_value,
+    printable,
 )
 from tensorcep.entries import interop as _interop
 from tensorcep.entries.choosing import Choosing
@@ -117,7 +118,7 @@ class SparseTensor(Choosing):
 
     def __repr__(self) -> str:
         named = [str(k if found.name is None else found.name) for k, found in enumerate(self.labels) if found]
-        labels = f", labels of {', '.join(named)}" if named else ""
+        labels = printable(f", labels of {', '.join(named)}") if named else ""
         size = " x ".join(map(str, self.shape))
         return f"<SparseTensor {size}, {self.nnz:,} entries, density {100 * self.density:.3g} %{labels}>"
 

@@ -16,6 +16,7 @@ from helpers.cases import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tensorcep.core.summary import Summary
 from tensorcep.entries.coo import linear_index
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
@@ -468,3 +469,12 @@ def test_tensor_zeros_of_two_rates_have_no_one_rate() -> None:
     assert ones.concatenate(zeros, others).zero_rate is None
     with pytest.raises(ValueError, match=r"zero_rate must be a number in \(0, 1\]; got 2"):
         SparseTensor([[0, 0]], [0.0], zero_rate=2.0)
+
+
+def test_what_is_printed_of_names_and_labels_commands_no_terminal():
+    odd = "ä\x1b]0;pwn\x07\u202e"
+    tensor = make(labels=[Labels(["wxyz", *list("abc")], name=odd), None, None])
+    table = pd.DataFrame({"label": [odd, "b"], odd: [1.0, 2.0]})
+    for text in (repr(tensor), str(tensor.info()), str(Summary(odd, {odd: odd}, {odd: table}))):
+        assert "ä\\x1b]0;pwn\\x07\\u202e" in text
+        assert all(line.isprintable() for line in text.split("\n"))

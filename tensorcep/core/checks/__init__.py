@@ -27,6 +27,7 @@ from tensorcep.core.checks.files import check_columns as check_columns
 from tensorcep.core.checks.files import check_file as check_file
 from tensorcep.core.checks.files import listed as listed
 from tensorcep.core.checks.messages import fail_value as fail_value
+from tensorcep.core.checks.messages import printable as printable
 from tensorcep.core.checks.messages import reason_of as reason_of
 from tensorcep.core.checks.messages import warn_user as warn_user
 from tensorcep.core.checks.settings import check_choice as check_choice

@@ -24,6 +24,14 @@ def reason_of(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_REASON]
 
 
+def printable(text: str) -> str:
+    """Lines of text in which signs that nobody sees, those that command a terminal among them, are escaped.
+
+    Labels and names of columns come from files of others.
+    """
+    return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, pointing at the line outside this package that led here."""
     level, frame = 1, sys._getframe(0)
