@@ -10,7 +10,7 @@ import pandas as pd
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
-from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
+from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import coupled, described, has_features, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
@@ -175,11 +175,7 @@ class Forgetting(CPPredictions):
         if not modes:
             columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
             fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
-        found = []
-        for j in modes:
-            known, column = self.labels_[j], table[names[j]]
-            found.append(column.to_numpy(np.int64) if known is None else known.rows(column, unknown="ignore"))
-        return modes, np.stack(found, axis=1)
+        return modes, np.stack([rows_of_column(self.labels_, j, table[names[j]]) for j in modes], axis=1)
 
     def _refit_without(
         self,

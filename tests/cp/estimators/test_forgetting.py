@@ -113,3 +113,18 @@ def test_warm_start_goes_on_from_the_earlier_fit():
     assert warm.trace_["train_score"][0] > cold.trace_["train_score"][0]
     with pytest.raises(ValueError, match="warm_start must be True or False"):
         model().fit(tensor_of(df), warm_start="yes")
+
+
+@each("bad", [[1.7], ["3"], [np.nan], [-1]])
+def test_rows_without_labels_are_whole_numbers(bad):
+    tensor = tc.simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    fitted = model(max_iter=5).fit(tensor)
+    before = fitted.predict(tensor.coords)
+    for call in (fitted.forget_entries, lambda X: fitted.recommend("mode_0", given={1: 0, 2: 0}, exclude=X)):
+        with pytest.raises((ValueError, TypeError), match="column 'mode_0' must"):
+            call(pd.DataFrame({"mode_0": bad}))
+    np.testing.assert_array_equal(fitted.predict(tensor.coords), before)
+    n = (tensor.coords[:, 0] == 3).sum() + (tensor.coords[:, 0] == 1).sum()
+    for kind in ("Int64", object, float):
+        again = model(max_iter=5).fit(tensor).forget_entries(pd.DataFrame({"mode_0": pd.Series([3, 1], dtype=kind)}))
+        assert again.forgotten_[0]["entries"] == n
