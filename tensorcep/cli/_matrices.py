@@ -221,7 +221,6 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     from scipy.special import ndtri
 
     from tensorcep.cli._queries import read_queries
-    from tensorcep.factor_models.entity_labels import cells_of
 
     m = model._position(which_matrix(args))
     link = model._links[m]
@@ -238,7 +237,7 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     half = ndtri(0.5 + 0.5 * args.coverage) * sd
     lower = mean - half
     if link.limit is not None:
-        lower = np.maximum(lower, link.limit[cells_of(queries.X, known.labels_, link.matrix.cells.shape)[:, 1]])
+        lower = np.maximum(lower, link.limit[model._cells_of(queries.X, m)[:, 1]])
     return table.assign(lower=lower, upper=mean + half)
 
 

@@ -54,6 +54,7 @@ class FittedCP(NamedTuple):
     features: tuple[Design | None, ...] = ()
     series: tuple[Clock | Net | None, ...] = ()
     expected: Expected | None = None
+    apart: tuple[str, ...] = ()
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -85,6 +86,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         features=model._features,
         series=model._series,
         expected=model._expected,
+        apart=model._apart,
     )
     write_record(path, model, fitted, extra)
 
@@ -120,6 +122,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "_features": fitted.features,
             "_series": fitted.series,
             "_expected": fitted.expected,
+            "_apart": fitted.apart,
             "_unseen_mean": fitted.unseen_mean,
             "_unseen_cov": fitted.unseen_cov,
             **fitted.own,

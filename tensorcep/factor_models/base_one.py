@@ -15,7 +15,7 @@ from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.components import check_components, fit_components
-from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.entity_labels import check_columns, labels_of
 from tensorcep.factor_models.expected_sites import row_bounds
 from tensorcep.factor_models.fit import check_links, plan_run
 from tensorcep.factor_models.latent import arrays_of
@@ -176,6 +176,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             self.labels_ = labels
         elif labels[1] is not None and getattr(self, "labels_", labels)[1] not in (None, labels[1]):
             fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
+        given = X
         X = validate_data(
             self,
             as_array(X),
@@ -184,6 +185,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             dtype=np.float64,
             ensure_all_finite="allow-nan",
         )
+        if not reset:  # scikit-learn looks at names that are text, of frames alone
+            check_columns(self._entity_labels[1], given, "X")
         return read_matrix(X, kind.check, absent)
 
     def _read_new(self, X: Any) -> Matrix:

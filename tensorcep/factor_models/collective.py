@@ -13,7 +13,7 @@ from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.base import scores_of
 from tensorcep.factor_models.base_many import BaseRelations
-from tensorcep.factor_models.entity_labels import labels_of
+from tensorcep.factor_models.entity_labels import check_columns, check_same_rows
 from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.new_rows import new_rows
 
@@ -135,7 +135,7 @@ class CollectiveMatrixFactorization(BaseRelations):
         Raises
         ------
         ValueError
-            If a matrix has other rows than the entity, or other columns than those of the fit.
+            If a matrix has other rows than the entity or an earlier matrix, or other columns than those of the fit.
 
         Examples
         --------
@@ -158,6 +158,7 @@ class CollectiveMatrixFactorization(BaseRelations):
         sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
         if len(set(sizes.values())) > 1:
             fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
+        check_same_rows({f"matrix {m}": given[m] for m in sorted(given)})
         e = self._names.index(entity)
         rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
         return scores_of(rows, self._where[0].rank, return_cov)
@@ -173,11 +174,12 @@ class CollectiveMatrixFactorization(BaseRelations):
                 if col == entity
                 else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
             )
-        known, theirs = self._entity_labels[link.col], labels_of(X)[1]
-        if known is not None and theirs is not None and known != theirs:
-            fail_value(f"the columns of matrix {m} must have the labels, in the order, of those of the fit.")
+        check_columns(self._entity_labels[link.col], X, f"matrix {m}")
         matrix = self._matrix(X, link.likelihood, m)
         wanted = link.matrix.cells.shape[1]
         if matrix.cells.shape[1] != wanted:
             fail_value(f"matrix {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
         return link._replace(matrix=matrix)
+
+    def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
+        return self._names[link.row], self._names[link.col]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,55 @@ def _labels(index: pd.Index) -> Labels | None:
     if isinstance(index, pd.RangeIndex) or not index.is_unique or index.hasnans:
         return None
     return Labels(index)
+
+
+def check_columns(known: Labels | None, X: Any, name: str) -> None:
+    """Refuse a matrix of new rows whose columns are not those of the fit, in their order; one without names is taken.
+
+    Columns of a fit without names are 0, 1, ...: a frame that has these in another order is refused, too.
+
+    Raises
+    ------
+    ValueError
+    """
+    X = as_matrix(X)
+    theirs = labels_of(X)[1]
+    if theirs is not None:
+        same = known == theirs if known is not None else not _is_permuted(theirs.index)
+    elif isinstance(X, pd.DataFrame) and isinstance(X.columns, pd.RangeIndex):
+        same = not _is_permuted(X.columns)
+    else:  # names that are missing or not each its own are none of the fit's
+        same = known is None or not isinstance(X, pd.DataFrame)
+    if not same:
+        fail_value(f"the columns of {name} must have the labels, in the order, of those of the fit.")
+
+
+def _is_permuted(index: pd.Index) -> bool:
+    """Whether labels are the numbers 0, 1, ... in another order."""
+    if isinstance(index, pd.RangeIndex):
+        return index.step < 0 and len(index) > 1
+    if getattr(index.dtype, "kind", "O") not in "iu":
+        return False
+    numbers = index.to_numpy()
+    return bool((np.sort(numbers) == np.arange(len(numbers))).all() and (np.diff(numbers) < 0).any())
+
+
+def check_same_rows(matrices: Mapping[str, Any]) -> None:
+    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels.
+
+    Raises
+    ------
+    ValueError
+    """
+    first: tuple[str, Labels] | None = None
+    for name, X in matrices.items():
+        labels = labels_of(X)[0]
+        if first is not None and labels is not None and labels != first[1]:
+            fail_value(
+                f"the rows of {name} must have the labels of those of {first[0]}, in their order; reindex one by the "
+                "other."
+            )
+        first = first if first is not None or labels is None else (name, labels)
 
 
 def by_entity(pairs: Sequence[Pair], sides: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Labels | None]:
@@ -72,24 +121,51 @@ def observed_cells(X: Any) -> SparseTensor:
     return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
 
 
-def cells_of(X: Any, labels: Pair, shape: tuple[int, int]) -> np.ndarray:
+def cells_of(
+    X: Any, labels: Pair, shape: tuple[int, int], entities: tuple[str | None, str | None] = (None, None)
+) -> np.ndarray:
     """Coordinates (n, 2) of cells: a table with a column of rows and one of columns, or a SparseTensor, or coordinates.
+
+    Columns of a table are found by the names of the labels, or of the entities where the relation names them; they are
+    taken in order where neither is known, or where the table has no names.
 
     Raises
     ------
     ValueError, TypeError
-        If a row or a column is not known.
+        If a row or a column is not known, or the table has other names.
     """
     if isinstance(X, SparseTensor):
-        X = X.to_pandas().iloc[:, :2] if any(found is not None for found in X.labels) else X.coords
+        if all(found is None for found in X.labels):
+            return check_coords(X.coords, shape, name="X", order=2)
+        nameless = any(found is None or found.name is None for found in X.labels)
+        X = X.to_pandas().iloc[:, :2]
+        X = X.set_axis([0, 1], axis=1) if nameless else X
     if not isinstance(X, pd.DataFrame):
         return check_coords(X, shape, name="X", order=2)
-    names = [None if found is None else found.name for found in labels]
-    columns = names if None not in names and set(names) <= set(X.columns) else list(X.columns[:2])
-    if len(columns) < 2:
-        fail_value(f"X must hold a column of rows and one of columns; got {list(X.columns)}.")
+    columns = _columns_of_cells(X, labels, entities)
+    chosen = [X.iloc[:, at] for at in columns]
     parts = [
-        X[name].to_numpy() if known is None else known.rows(X[name])
-        for name, known in zip(columns, labels, strict=True)
+        column.to_numpy() if known is None else known.rows(column) for column, known in zip(chosen, labels, strict=True)
     ]
     return check_coords(np.stack(parts, axis=1), shape, name="X")
+
+
+def _columns_of_cells(X: pd.DataFrame, labels: Pair, entities: tuple[str | None, str | None]) -> list[int]:
+    """Where in a table the rows and the columns of cells are."""
+    given = list(X.columns)
+    names = [
+        [name for name in (None if known is None else known.name, entity) if name is not None]
+        for known, entity in zip(labels, entities, strict=True)
+    ]
+    found = [next((name for name in own if given.count(name) == 1), None) for own in names]
+    if None not in found and found[0] != found[1]:
+        return [given.index(name) for name in found]
+    if len(given) < 2:
+        fail_value(f"X must hold a column of rows and one of columns; got {given}.")
+    if all(names) and not all(isinstance(name, (int, np.integer)) for name in given):
+        wanted = ", ".join(repr(own[-1]) for own in names)
+        fail_value(
+            f"X must have the columns {wanted}, which name the rows and the columns of the matrix; got "
+            f"{', '.join(map(repr, given))}; rename or choose them."
+        )
+    return [0, 1]

@@ -16,6 +16,7 @@ from tensorcep.entries.labels import Labels
 from tensorcep.entries.matrices import as_views
 from tensorcep.factor_models.base import empty_relations, scores_of
 from tensorcep.factor_models.base_many import BaseRelations
+from tensorcep.factor_models.entity_labels import check_columns, check_same_rows
 from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import Layout, Link
 from tensorcep.factor_models.moments import Moments
@@ -150,13 +151,17 @@ class GroupFactorAnalysis(BaseRelations):
         refuse_rows_alone(self.posterior_)
         views = as_views(views)
         if isinstance(views, Mapping):
-            views = [views.get(name) for name in self.matrix_names_]
+            named = {str(name): view for name, view in views.items()}
+            for name in named:
+                check_choice("the name of a view", name, self.matrix_names_)
+            views = [named.get(name) for name in self.matrix_names_]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
         links = {}
         for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
             if view is None:
                 continue
+            check_columns(self._entity_labels[link.col], view, f"view {m}")
             matrix = self._matrix(view, link.likelihood, m)
             if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
                 wanted = link.matrix.cells.shape[1]
@@ -164,10 +169,13 @@ class GroupFactorAnalysis(BaseRelations):
             links[m] = link._replace(matrix=matrix)
         if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
             fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
+        check_same_rows({f"view {m}": views[m] for m in links})
         return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
 
     def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
         """Posterior means (and covariances) of the scores of new rows, given the views that are not None.
+
+        Views are in the order of the fit, or a dict by their names; columns with names must be those of the fit.
 
         Examples
         --------

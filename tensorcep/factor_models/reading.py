@@ -165,7 +165,8 @@ class ReadingFactors:
         Parameters
         ----------
         X : table, SparseTensor or coordinates (n, 2)
-            A table has a column of row labels and one of column labels, by the names that they had or in this order.
+            A table has a column of row labels and one of column labels, found by the names that they had in the fit, or
+            by those of the relation's entities; in this order where they had none.
         matrix : name or position, default=0
         return_std : bool, default=False
             Also return the standard deviations of new observations.
@@ -186,9 +187,7 @@ class ReadingFactors:
         (2,)
         """
         m = self._position(matrix)
-        link = self._given_links()[m]
-        labels = self._entity_labels[link.row], self._entity_labels[link.col]
-        cells = cells_of(X, labels, link.matrix.cells.shape)
+        cells = self._cells_of(X, m)
         mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
 
@@ -197,9 +196,17 @@ class ReadingFactors:
         m, draws = self._position(matrix), self.posterior_.draws
         if draws is None:
             raise TypeError("the posterior has no draws")
-        link, relation = self._given_links()[m], self._without_data(m)
-        cells = cells_of(X, (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape)
-        return latent_of_draws(draws, relation, cells)[None]
+        return latent_of_draws(draws, self._without_data(m), self._cells_of(X, m))[None]
+
+    def _cells_of(self, X: Any, m: int) -> np.ndarray:
+        """Coordinates (n, 2) of cells of matrix m."""
+        link = self._given_links()[m]
+        labels = self._entity_labels[link.row], self._entity_labels[link.col]
+        return cells_of(X, labels, link.matrix.cells.shape, self._entity_names(link))
+
+    def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
+        """What a user called the two entities of a matrix; None where they have no such names."""
+        return None, None
 
     def _position(self, matrix: Any) -> int:
         """Which matrix a name or a position is."""

@@ -103,3 +103,86 @@ def test_rows_that_cannot_be_placed_are_refused(rng):
             call()
     with pytest.raises(ValueError, match="labels of 'users' in matrix 1 must be those of an earlier matrix"):
         model.fit([ratings, tags[::-1]])
+
+
+def reversed_columns(frame):
+    return frame[frame.columns[::-1]]
+
+
+@pytest.mark.parametrize("cls", [tc.GroupFactorAnalysis, tc.BayesianCCA])
+def test_views_with_other_columns_are_refused(cls, rng, tmp_path):
+    a, b = frames(rng)
+    b = b.assign(**{f"t{j}": b["t0"] + 0.1 * rng.normal(size=len(b)) for j in range(7, 12)})  # as wide as a
+    model = cls(2, random_state=0, max_iter=20).fit({"a": a, "b": b})
+    model.save(tmp_path / "m.npz")
+    renamed = a.rename(columns={"i3": "WRONG"})
+    for known in (model, tc.load(tmp_path / "m.npz")):
+        expected = known.transform([a[:5], b[:5]])
+        np.testing.assert_array_equal(known.transform({"b": b[:5], "a": a[:5]}), expected)
+        np.testing.assert_array_equal(known.transform([a[:5].to_numpy(), b[:5].to_numpy()]), expected)
+        wrong = {
+            "the columns of view 0 must have the labels, in the order, of those of the fit": [
+                lambda m: m.transform([reversed_columns(a), b]),
+                lambda m: m.transform({"a": reversed_columns(a), "b": b}),
+                lambda m: m.transform([renamed, None]),
+                lambda m: m.transform([b, a]),
+                lambda m: m.transform([a.set_axis(["i0"] * 12, axis=1), None]),
+                lambda m: m.predict_view([reversed_columns(a), None], 1),
+            ],
+            "the columns of view 1 must have": [lambda m: m.predict_view([None, reversed_columns(b)], 0)],
+            "the rows of view 1 must have the labels of those of view 0": [lambda m: m.transform([a, b[::-1]])],
+            "the name of a view must be one of 'a', 'b'; got 'c'": [lambda m: m.transform({"a": a, "c": b})],
+        }
+        for message, calls in wrong.items():
+            for call in calls:
+                with pytest.raises(ValueError, match=message):
+                    call(known)
+
+
+@pytest.mark.parametrize("years", [False, True])
+def test_columns_that_are_numbers_are_named_too(years, rng):
+    X = pd.DataFrame(rng.normal(size=(30, 2)) @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(30, 4)))
+    fitted = X.set_axis([2001, 2002, 2003, 2004], axis=1) if years else X
+    same, other = X.to_numpy(), fitted[fitted.columns[::-1]]
+    pca = tc.BayesianPCA(1, random_state=0).fit(fitted)
+    views = tc.GroupFactorAnalysis(1, random_state=0, max_iter=20).fit([fitted, fitted])
+    np.testing.assert_array_equal(pca.transform(same), pca.transform(fitted))
+    np.testing.assert_array_equal(views.transform([same, None]), views.transform([fitted, None]))
+    for method in (pca.transform, pca.score, pca.predict_missing, pca.partial_fit):
+        with pytest.raises(
+            ValueError, match="the columns of X must have the labels, in the order, of those of the fit"
+        ):
+            method(other)
+    with pytest.raises(ValueError, match="the columns of view 0 must have the labels"):
+        views.transform([other, None])
+
+
+def test_new_rows_of_one_entity_are_the_same_in_every_matrix(rng):
+    ratings, tags = frames(rng)
+    model = tc.CollectiveMatrixFactorization(RELATIONS, 2, random_state=0).fit([ratings, tags])
+    with pytest.raises(ValueError, match="the rows of matrix 1 must have the labels of those of matrix 0"):
+        model.transform([ratings[:4], tags[3::-1]])
+
+
+def test_columns_of_cells_are_found_by_name(rng):
+    users, items = rng.normal(size=(9, 1)), rng.normal(size=(9, 1))
+    ratings = users @ items.T + 0.1 * rng.normal(size=(9, 9))
+    cells = pd.DataFrame({"user": [1, 2, 7], "item": [4, 0, 3], "stars": [1.0, 2.0, 3.0]})
+    named = pd.DataFrame(ratings, pd.Index([*range(10, 19)], name="u"), pd.Index([*range(20, 29)], name="i"))
+    for X, asked in ((ratings, cells), (named, cells.assign(user=cells["user"] + 10, item=cells["item"] + 20))):
+        model = tc.CollectiveMatrixFactorization([("user", "item", "gaussian")], 1, random_state=0).fit([X])
+        expected = model.predict_cells(cells[["user", "item"]].to_numpy())
+        for table in (asked, asked[["item", "user"]], asked[["item", "stars", "user"]]):
+            np.testing.assert_array_equal(model.predict_cells(table), expected)
+        nameless = asked[["user", "item"]].set_axis([0, 1], axis=1)
+        np.testing.assert_array_equal(model.predict_cells(nameless), expected)
+        with pytest.raises(ValueError, match="must have the columns 'user', 'item', .* got 'p', 'q'; rename"):
+            model.predict_cells(asked[["user", "item"]].set_axis(["p", "q"], axis=1))
+        with pytest.raises(ValueError, match="must have the columns 'user', 'item'"):
+            model.predict_cells(asked[["item", "stars"]])
+    swapped = asked[["item", "user"]].rename(columns={"user": "u", "item": "i"})
+    np.testing.assert_array_equal(model.predict_cells(swapped), expected)
+    pca = tc.BayesianPCA(1, random_state=0).fit(named)
+    np.testing.assert_array_equal(pca.predict_cells(swapped), pca.predict_cells(swapped[["u", "i"]]))
+    with pytest.raises(ValueError, match="must have the columns 'u', 'i'"):
+        pca.predict_cells(asked)

@@ -244,7 +244,8 @@ class BaseCP(
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
         extent, about = self._in_units(extents, column, fixed_modes is not None)
-        coding = coding | about
+        apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (fixed_modes is not None)
+        coding = coding | about | {"_apart": apart}
         runner, plan = self._runner(entries, warm_start), None
         if warm_start_fraction is not None:
             check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})

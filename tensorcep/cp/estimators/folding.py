@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import ModePrior, PointEstimate
+from tensorcep.core.belief import Mixture, ModePrior, PointEstimate, Posterior, Result
 from tensorcep.core.checks import check_not_empty, check_values, fail_value
 from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
@@ -60,6 +61,8 @@ class NewRows:
     cov: np.ndarray
     parts: list[Any] = field(repr=False)
     cells: np.ndarray = field(repr=False)
+    first: int = field(repr=False)  # how many rows the mode had
+    model: str = field(repr=False)  # what tells the model that they were made by from others
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -79,6 +82,7 @@ class Folding(CPPredictions):
     """What a fitted CP estimator says of rows that it was not fitted to."""
 
     _cells: np.ndarray | None = None
+    _grown_from: tuple[str, ...] = ()  # digests of the model itself and of those that it has the other rows of
 
     def transform(self, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID) -> NewRows:
         """The rows of unseen labels of one mode given their entries, everything else as it was fitted.
@@ -143,7 +147,9 @@ class Folding(CPPredictions):
             executor.close()
         cells = np.insert(np.delete(coords, k, axis=1), k, self.shape_[k] + row, axis=1)
         known = (packed < sum(self.shape_)).all(axis=1)
-        return NewRows(k, names_of(self.labels_)[k], labels, mean, cov, parts, cells[known].astype(np.int32))
+        cells = cells[known].astype(np.int32)
+        of = (self.shape_[k], _digest(self.posterior_))
+        return NewRows(k, names_of(self.labels_)[k], labels, mean, cov, parts, cells, *of)
 
     def _new_entries(
         self, X: Any, y: Any, k: int, modes: Any, value: Any
@@ -257,11 +263,16 @@ class Folding(CPPredictions):
         Parameters
         ----------
         rows : NewRows
-            What `transform` of this model gave.
+            What `transform` of this model gave, or of the one that it was made of by `with_rows`.
 
         Returns
         -------
         An estimator of the same class.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they are rows of another model, or of this one before it was fitted again, or known already.
 
         Examples
         --------
@@ -277,13 +288,27 @@ class Folding(CPPredictions):
         """
         if not isinstance(rows, NewRows):
             raise TypeError(f"rows must be what transform returns; got {type(rows).__name__}.")
-        known = self.labels_[rows.mode]
+        own = _digest(self.posterior_)
+        before = self._grown_from[1:] if self._grown_from[:1] == (own,) else ()
+        if rows.model not in (own, *before):
+            fail_value(
+                f"rows must be what transform of this model gives; these {len(rows)} are of another model, or of this "
+                "one before it was fitted again; transform their entries with it."
+            )
+        known, n = self.labels_[rows.mode], self.shape_[rows.mode]
+        if known is None and n != rows.first:
+            fail_value(
+                f"the new rows of mode {rows.name!r} must follow the {n} known ones; these follow {rows.first}; "
+                "transform them with this model."
+            )
         if known is not None and (rows.labels is None or (known.rows(rows.labels.index, unknown="ignore") >= 0).any()):
             fail_value(f"the model knows some of the new rows of mode {rows.name!r} already; transform them with it.")
         new = self._grown(rows.mode, rows.labels, rows.parts)
+        new.__dict__["_grown_from"] = (_digest(new.posterior_), own, *before)
         if self._cells is not None:
-            cells = np.unique(np.concatenate([self._cells, rows.cells]), axis=0)
-            new.__dict__["_cells"] = cells
+            cells = rows.cells.copy()
+            cells[:, rows.mode] += n - rows.first
+            new.__dict__["_cells"] = np.unique(np.concatenate([self._cells, cells]), axis=0)
         return new
 
     def _grown(self, k: int, labels: Labels | None, parts: list[Any]) -> Any:
@@ -298,3 +323,18 @@ class Folding(CPPredictions):
         new.__dict__.update(posterior_=grown, shape_=grown.shape, labels_=tuple(all_labels))
         new._set_moments()
         return new
+
+
+def _digest(result: Result) -> str:
+    """What tells the rows of a result from those of others, and is the same when it is read from a file.
+
+    Of draws the first and the last are enough.
+    """
+    found = hashlib.blake2b(repr([int(n) for n in result.shape]).encode(), digest_size=16)
+    members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
+    for member in members:
+        rows = member.eta if isinstance(member, Posterior) else member.rows
+        every = rows.reshape(-1, *rows.shape[-2:])
+        for part in every[:: max(1, len(every) - 1)][:2]:
+            found.update(np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()

@@ -10,7 +10,7 @@ import pandas as pd
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
-from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of
+from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import coupled, described, has_features, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
@@ -26,6 +26,7 @@ class Forgetting(CPPredictions):
     """How a fitted CP estimator loses what entries told it, and how another fit begins with what it knows."""
 
     _unseen_mean: np.ndarray
+    _cells: np.ndarray | None = None
     _kept: Kept | None = None
 
     def forget_entries(self, X: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
@@ -58,7 +59,8 @@ class Forgetting(CPPredictions):
         Raises
         ------
         ValueError
-            If no entry matches, none would be left, or the entries of the fit are not known.
+            If no entry matches, none would be left, the entries of the fit are not known or are not those that are
+            given, or the fit had weights that are no whole numbers, or fixed modes.
 
         Examples
         --------
@@ -151,6 +153,9 @@ class Forgetting(CPPredictions):
         self._fitted_belief()
         if getattr(self, "_extent_unit", None) is not None:
             fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
+        if self._apart:
+            had = " and ".join(f"{name}=" for name in self._apart)
+            fail_value(f"the fit had {had}, which a fit without some entries would lose; fit the others, with {had}.")
         if self._kept is not None and data is None:
             return self._kept.coords, self._kept.values, self._kept, self._kept.source
         if data is None:
@@ -164,7 +169,32 @@ class Forgetting(CPPredictions):
             fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
         coords = coords_to_predict(table, self.labels_)
         known = ((coords >= 0) & (coords < self.shape_)).all(axis=1)
+        self._check_entries_of_fit(coords[known])
         return coords[known], np.asarray(self._coded(values), dtype=np.float64)[known], None, data
+
+    def _check_entries_of_fit(self, coords: np.ndarray) -> None:
+        """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known.
+
+        Raises
+        ------
+        ValueError
+        """
+        n, cells = int(self.n_samples_seen_), self._cells
+        if "_stream" in vars(self) or n == 0:  # of files of the first format the number is not known
+            return
+        what = "data= must hold the entries of the fit, without those that were forgotten since"
+        if cells is not None:
+            others, lost = ~_matching(coords, cells), ~_matching(cells, coords)
+            if others.any() or lost.any():
+                fail_value(
+                    f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
+                    f"{len(cells)} cells of the fit; pass these, or fit again."
+                )
+        if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
+            fail_value(
+                f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit "
+                "again."
+            )
 
     def _named_cells(self, X: Any) -> tuple[list[int], np.ndarray]:
         """The modes that cells are named by, and their rows there."""
@@ -175,11 +205,7 @@ class Forgetting(CPPredictions):
         if not modes:
             columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
             fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
-        found = []
-        for j in modes:
-            known, column = self.labels_[j], table[names[j]]
-            found.append(column.to_numpy(np.int64) if known is None else known.rows(column, unknown="ignore"))
-        return modes, np.stack(found, axis=1)
+        return modes, np.stack([rows_of_column(self.labels_, j, table[names[j]]) for j in modes], axis=1)
 
     def _refit_without(
         self,

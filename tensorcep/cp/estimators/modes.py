@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_coords, check_int, fail_value
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
 
@@ -52,6 +52,23 @@ def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.n
         name = f"a row of mode {names_of(labels)[k]!r}"
         return np.array([check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
     return known.rows(pd.Index(listed, tupleize_cols=False))
+
+
+def rows_of_column(labels: AllLabels, k: int, column: pd.Series) -> np.ndarray:
+    """Return the rows (n,) of mode k in a column of a table: of labels, -1 where there is none, or whole numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the mode has no labels, and one is no index.
+    """
+    known = labels[k]
+    if known is not None:
+        return known.rows(column, unknown="ignore")
+    column = column.infer_objects()
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.hasnans:
+        column = column.astype(np.int64)  # of numbers of pandas' own kinds numpy makes objects
+    return check_coords(np.stack([column, column], axis=1), name=f"column {names_of(labels)[k]!r}")[:, 0]
 
 
 def labels_at(labels: AllLabels, k: int, rows: np.ndarray) -> Any:

@@ -55,6 +55,7 @@ class CPPredictions(CPComponents):
     _features: ClassVar[tuple[Design | None, ...]] = ()  # until a fit with some
     _series: ClassVar[tuple[Clock | Net | None, ...]] = ()  # the same
     _expected: ClassVar[Expected | None] = None  # the same
+    _apart: ClassVar[tuple[str, ...]] = ()  # which of sample_weight and fixed_modes a fit had that entries do not tell
     forgotten_: ClassVar[list[dict[str, Any]]] = []  # until something is
     diagnostics_: ClassVar[Diagnostics | None] = None  # until a fit, of streams, and of files that do not have it
 

@@ -20,7 +20,7 @@ from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.draw import draw
 from tensorcep.cp.estimators.entries import coords_to_predict
-from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
+from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import check_no_deviations
 from tensorcep.cp.explain import parts_of_entry
@@ -159,12 +159,7 @@ class Recommending(CPPredictions):
         modes = [j for j, name in enumerate(names) if name in table.columns]
         if k not in modes:
             fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
-        columns = []
-        for j in modes:
-            known = self.labels_[j]
-            column = table[names[j]]
-            columns.append(column.to_numpy(np.int64) if known is None else known.rows(column, unknown="ignore"))
-        return modes, np.stack(columns, axis=1)
+        return modes, np.stack([rows_of_column(self.labels_, j, table[names[j]]) for j in modes], axis=1)
 
     def _ranked_frame(self, k: int, ranked: Ranked, best: np.ndarray, coverage: float) -> pd.DataFrame:
         """The rows of `recommend`."""

@@ -211,3 +211,39 @@ def test_moments_of_rows_do_not_depend_on_how_arrays_lie_in_memory(rng):
     right = np.linalg.solve(unpack(Lam, 3), eta[..., None])[..., 0]
     for form in (np.ascontiguousarray, np.asfortranarray):
         np.testing.assert_allclose(moments(Natural(form(Lam), form(eta)), executor)[0], right, rtol=1e-10)
+
+
+def test_rows_are_of_the_model_that_they_are_given_to(tmp_path):
+    known, new = split(frame())
+    model = fit(known, method="vmp", max_iter=5)
+    rows = model.transform(new, mode="user", value="y")
+    model.save(tmp_path / "m.npz")
+    expected = model.with_rows(rows).predict(new[MODES])
+    np.testing.assert_array_equal(tc.load(tmp_path / "m.npz").with_rows(rows).predict(new[MODES]), expected)
+    others = [
+        fit(known.assign(y=7.0 - 3.0 * known["y"]), method="vmp", max_iter=5),
+        fit(known, method="vmp", max_iter=5, rank=1, interactions="cp"),
+        fit(known, method="vmp", max_iter=5).fit(known[:-5], value="y"),
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match="of another model, or of this one before it was fitted again; transform"):
+            other.with_rows(rows)
+    first, second = (new[new["user"].isin(part)] for part in np.array_split(new["user"].unique(), 2))
+    parts = [model.transform(part, mode="user", value="y") for part in (first, second)]
+    both = model.with_rows(parts[0]).with_rows(parts[1])
+    cells = new.assign(user=both.labels_[0].rows(new["user"]))
+    seen = {tuple(cell) for cell in both._cells.tolist()}
+    for user, *rest in cells[MODES].itertuples(index=False):
+        at = [labels.rows([item])[0] for labels, item in zip(both.labels_[1:], rest, strict=True)]
+        assert (user, *at) in seen
+    np.testing.assert_allclose(both.predict(new[MODES]), expected, rtol=1e-12)
+
+
+def test_rows_without_labels_are_added_once():
+    X = tc.simulate_cp((6, 5), 1, 25, random_state=0).tensor.coords
+    model = paper(tc.CPRegressor, 1, max_iter=5, random_state=0).fit(X, 1.0 + X[:, 0])
+    rows = model.transform([[6, 0], [7, 1], [6, 2]], [1.0, 2.0, 1.0], mode=0)
+    with pytest.raises(
+        ValueError, match="must follow the 8 known ones; these follow 6; transform them with this model"
+    ):
+        model.with_rows(rows).with_rows(rows)

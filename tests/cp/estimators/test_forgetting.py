@@ -113,3 +113,57 @@ def test_warm_start_goes_on_from_the_earlier_fit():
     assert warm.trace_["train_score"][0] > cold.trace_["train_score"][0]
     with pytest.raises(ValueError, match="warm_start must be True or False"):
         model().fit(tensor_of(df), warm_start="yes")
+
+
+@each("bad", [[1.7], ["3"], [np.nan], [-1]])
+def test_rows_without_labels_are_whole_numbers(bad):
+    tensor = tc.simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    fitted = model(max_iter=5).fit(tensor)
+    before = fitted.predict(tensor.coords)
+    for call in (fitted.forget_entries, lambda X: fitted.recommend("mode_0", given={1: 0, 2: 0}, exclude=X)):
+        with pytest.raises((ValueError, TypeError), match="column 'mode_0' must"):
+            call(pd.DataFrame({"mode_0": bad}))
+    np.testing.assert_array_equal(fitted.predict(tensor.coords), before)
+    n = (tensor.coords[:, 0] == 3).sum() + (tensor.coords[:, 0] == 1).sum()
+    for kind in ("Int64", object, float):
+        again = model(max_iter=5).fit(tensor).forget_entries(pd.DataFrame({"mode_0": pd.Series([3, 1], dtype=kind)}))
+        assert again.forgotten_[0]["entries"] == n
+
+
+def test_what_a_fit_had_beside_its_entries_is_not_lost(tmp_path):
+    df = frame()
+    weight = np.linspace(0.5, 1.5, len(df))
+    fitted = model(method="vmp", max_iter=5).fit(df, value="y", sample_weight=weight)
+    held = model(method="vmp", max_iter=5).fit(df, value="y").fit(df[:200], value="y", fixed_modes=["user"])
+    for known, name in ((fitted, "sample_weight"), (held, "fixed_modes")):
+        known.save(tmp_path / "m.npz")
+        before = known.predict(df)
+        for each_model in (known, tc.load(tmp_path / "m.npz")):
+            with pytest.raises(ValueError, match=f"the fit had {name}=, .*; fit the others, with {name}="):
+                each_model.forget_entries(df[:1], data=df[MODES], y=df["y"])
+        np.testing.assert_array_equal(known.predict(df), before)
+    again = fitted.fit(df, value="y").forget_entries(df[:1], data=df[MODES], y=df["y"])  # a fit without weights
+    assert again.forgotten_[0]["entries_left"] == len(df) - 1
+
+
+def test_data_that_are_not_those_of_the_fit_are_refused():
+    df = frame()
+    times = np.where(np.arange(len(df)) % 3 == 0, 2, 1)
+    repeated = df.loc[df.index.repeat(times)]
+    fitted = model(method="vmp", max_iter=5).fit(df, value="y", sample_weight=times)
+    before = fitted.predict(df)
+    for data, message in (
+        (df, f"data= must hold the entries of the fit, .*, {len(repeated)} in all, .* got {len(df)}; pass these"),
+        (df[:50], "got 0 entries of other cells, and none of"),
+        (repeated.assign(week="w0"), "entries of other cells"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.forget_rows("user", "u1", data=data[MODES], y=data["y"])
+    np.testing.assert_array_equal(fitted.predict(df), before)
+    fitted.forget_rows("user", "u1", data=repeated[MODES], y=repeated["y"])
+    left = repeated[repeated["user"] != "u1"]
+    assert fitted.forgotten_[0]["entries_left"] == len(left)
+    fitted.forget_rows("user", "u2", data=repeated[MODES], y=repeated["y"])  # the entries of u1 are of no row any more
+    fitted.forget_entries(left[left["user"] == "u3"], data=left[MODES], y=left["y"])
+    with pytest.raises(ValueError, match="without those that were forgotten since; got .* entries of other cells"):
+        fitted.forget_entries(left[left["user"] == "u4"], data=left[MODES], y=left["y"])
