@@ -314,6 +314,8 @@ def _as_index(values: Any) -> pd.Index:
         values = list(values)
     elif np.ndim(values) != 1:
         fail_value(f"labels must be a one-dimensional list or array; got {values!r}.")
+    if isinstance(values, np.ma.MaskedArray):
+        values = pd.Series(values)  # an index would show the text behind a mask
     index = pd.Index(values, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
         index = index.astype(index.dtype.categories.dtype)

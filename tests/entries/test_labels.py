@@ -142,3 +142,10 @@ def test_labels_of_dense_integers_are_those_of_sparse_ones():
     far, far_rows = Labels.from_column(few * 10**15)
     assert far.index.tolist() == [-3 * 10**15, 0, 5 * 10**15, 7 * 10**15]
     np.testing.assert_array_equal(far_rows, rows)
+
+
+def test_masked_labels_are_missing() -> None:
+    for masked in (np.ma.array(["a", "b"], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 1])):
+        with pytest.raises(ValueError, match="labels must not be missing; got nan at row 1"):
+            Labels(masked)
+        assert Labels(["a", "b", 1, 2]).rows(masked, unknown="ignore")[1] == -1

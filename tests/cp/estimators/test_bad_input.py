@@ -59,6 +59,43 @@ def test_fit_refuses_bad_entries(name, case):
     refused(expected, words, lambda: CLASSES[name]().fit(X, y))
 
 
+MASKED = {
+    "X": (np.ma.array(X0, mask=X0 == 2), Y0, {}),
+    "y": (X0, np.ma.array(Y0, mask=[0, 1, 0]), {}),
+    "sample_weight": (X0, Y0, {"sample_weight": np.ma.array([1.0, 2.0, 0.5], mask=[0, 1, 0])}),
+    "exposure": (X0, Y0, {"exposure": np.ma.array([1.0, 2.0, 0.5], mask=[0, 1, 0])}),
+}
+
+
+@each("cls", [*CLASSES.values(), tc.CPOrdinalClassifier])
+@each("what", MASKED)
+@each("call", ["fit", "partial_fit"])
+def test_masked_numbers_are_refused(cls, what, call):
+    X, y, more = MASKED[what]
+    has_no_stream = call == "partial_fit" and cls is tc.CPOrdinalClassifier
+    if has_no_stream or (what == "exposure" and cls is not tc.CPCountRegressor):
+        return
+    refused(ValueError, ["must have no masked numbers", "entry 1"], lambda: getattr(cls(), call)(X, y, **more))
+
+
+@each("name", NAMES)
+def test_masked_numbers_are_refused_by_a_model(name):
+    model, (X, y) = fitted(name), entries(name)
+    masked, some = np.ma.array(X[:5], mask=X[:5] < 0), np.ma.array(y[:5], mask=[0, 1, 0, 0, 0])
+    masked[1, 1] = np.ma.masked
+    words = ["must have no masked numbers", "entry 1"]
+    for call in (
+        lambda: model.predict(masked),
+        lambda: model.predict_latent(masked),
+        lambda: model.log_score(masked, y[:5]),
+        lambda: model.log_score(X[:5], some),
+        lambda: model.score(X[:5], some),
+        lambda: model.score(X[:5], y[:5], sample_weight=some),
+        lambda: model.anomaly_score(X[:5], some),
+    ):
+        refused(ValueError, words, call)
+
+
 def test_fit_refuses_a_tensor_beside_y_and_an_empty_one():
     tensor = tc.SparseTensor(X0, Y0)
     refused(ValueError, ["y must be left out", "SparseTensor"], lambda: paper(tc.CPRegressor).fit(tensor, Y0))
