@@ -202,6 +202,8 @@ def _kind_of(labels: Any) -> str | None:
     """The one kind of all labels; None where they are mixed, or there are none."""
     if isinstance(labels, (pd.Series, pd.Index)) and isinstance(labels.dtype, pd.CategoricalDtype):
         labels = labels.dtype.categories
+    if not len(pd.Index(labels, tupleize_cols=False).dropna()):  # whatever the type of what is missing
+        return None
     kind = pd.api.types.infer_dtype(labels, skipna=True)
     return KINDS.get(kind, kind)
 
