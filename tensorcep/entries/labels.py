@@ -359,7 +359,7 @@ def _check_one_zone(index: pd.Index) -> None:
     if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) != "datetime":
         return
     times = index.dropna()
-    zoned = np.array([time.tzinfo is not None for time in times])
+    zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
     if zoned.any() and not zoned.all():
         where = "labels" if index.name is None else f"labels of {index.name!r}"
         fail_value(

@@ -26,6 +26,7 @@ from tensorcep.entries.frames import labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
 from tensorcep.entries.labels import Labels, check_same_zones
 from tensorcep.entries.spelling import spelled_as
+from tensorcep.entries.tables import check_columns_not_in_index
 from tensorcep.entries.tensor import SparseTensor
 
 FEW = 100  # labels that say of which kind all are
@@ -96,6 +97,7 @@ def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batc
         names = tuple(None if found is None else found.name for found in labels)
         return Batch(coords, keys, names, values, time, X)
     if isinstance(X, pd.DataFrame):
+        check_columns_not_in_index(X, 2)
         values = check_values(y if y is not None else [], len(X), name="y")
         check_not_empty(len(X), "X")
         missing = [name for name in X.columns if X[name].isna().any()]
