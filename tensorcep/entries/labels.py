@@ -120,16 +120,20 @@ class Labels:
         [1, 1, 0]
         """
         check_choice("unknown", unknown, ("error", "ignore"))
-        wanted = _as_index(labels)
-        rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
+        wanted, where = _as_index(labels), "" if self.name is None else f" of mode {self.name!r}"
+        try:
+            rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
+        except TypeError as error:  # a list or a dict
+            raise ValueError(f"labels{where} must be such as numbers, text or dates ({error}).") from error
         lost = (rows < 0) & ~np.asarray(wanted.isna())  # a missing label has no other spelling
+        if lost.any():
+            check_same_zones(self._index, wanted[lost], where)
         if lost.any() and (wanted.dtype != self._index.dtype or wanted.dtype == object):
             codes, distinct = pd.factorize(wanted[lost])
             spelled = _objects(spelled_as(self._index, distinct.tolist()))
             rows[lost] = np.asarray(self._index.get_indexer(spelled))[codes]
         if unknown == "error" and (rows < 0).any():
             missing = wanted[rows < 0].tolist()
-            where = "" if self.name is None else f" of mode {self.name!r}"
             fail_value(
                 f"label {missing[0]!r} is not among the {len(self)} labels{where} ({len(missing)} unknown in all); "
                 "add new labels with extended()."
@@ -314,6 +318,8 @@ def _as_index(values: Any) -> pd.Index:
         values = list(values)
     elif np.ndim(values) != 1:
         fail_value(f"labels must be a one-dimensional list or array; got {values!r}.")
+    if isinstance(values, np.ma.MaskedArray):
+        values = pd.Series(values)  # an index would show the text behind a mask
     index = pd.Index(values, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
         index = index.astype(index.dtype.categories.dtype)
@@ -321,4 +327,42 @@ def _as_index(values: Any) -> pd.Index:
     if pd.api.types.is_extension_array_dtype(index.dtype) and kind in "iufb" and not index.hasnans:
         plain = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_}[kind]
         index = pd.Index(index.to_numpy(dtype=plain), name=index.name)
+    _check_one_zone(index)
     return index
+
+
+def check_same_zones(known: Any, given: Any, where: str = "") -> None:
+    """Refuse times without a time zone among labels that have one, or the other way round: none can equal another.
+
+    Raises
+    ------
+    ValueError
+    """
+    (first, mine), (other, theirs) = _zoned(known), _zoned(given)
+    if None not in (mine, theirs) and mine != theirs:
+        fail_value(
+            f"the labels{where} are times {'with' if mine else 'without'} a time zone, such as {first!r}; got some "
+            f"{'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize."
+        )
+
+
+def _zoned(labels: Any) -> tuple[Any, bool | None]:
+    """The first label, and whether labels are times with a time zone; None of others."""
+    index = pd.Index(labels, tupleize_cols=False)
+    kind = pd.api.types.infer_dtype(index, skipna=True)
+    first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
+    return (first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None)
+
+
+def _check_one_zone(index: pd.Index) -> None:
+    """Refuse times with a time zone beside times without one: they have no order."""
+    if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) != "datetime":
+        return
+    times = index.dropna()
+    zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
+    if zoned.any() and not zoned.all():
+        where = "labels" if index.name is None else f"labels of {index.name!r}"
+        fail_value(
+            f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
+            f"{times[~zoned][0]!r}; convert these by tz_localize."
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from tensorcep.core.checks import check_not_empty, fail_value
 from tensorcep.entries.frames import check_mode_columns
@@ -16,14 +17,27 @@ from tensorcep.entries.tensor import SparseTensor
 # Where nobody said which column is the value; None says that there is none and lines are counted.
 UNSAID = "no column: the values are y"
 VALUE_OF_ARRAYS = "value"
+FROM_SCIPY = "pass SparseTensor.from_scipy(X), whose stored cells are the entries."
 
 
 def as_frame(X: Any) -> Any:
-    """Return a table as a DataFrame: one of polars, a DataArray of xarray, a list of records; anything else as it is.
+    """Return a table as a DataFrame: one of polars or pyarrow, a DataArray of xarray, a list of records; others as is.
 
     The cells of a DataArray that are not missing are its entries: a column per dimension, in the order of its
     coordinate, and the column "value".
+
+    Raises
+    ------
+    TypeError
+        If it is a query that was not run, a matrix, or a Series of pandas with its modes in the index.
     """
+    if sparse.issparse(X):
+        raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
+    if isinstance(X, pd.Series) and X.index.nlevels > 1:
+        raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a Series {_in_index(X)}")
+    check_was_run(X)
+    if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
+        return X.to_pandas()
     if is_of(X, "polars") and hasattr(X, "columns"):
         return pd.DataFrame({name: X[name].to_list() for name in X.columns})
     if is_array_of_cells(X):
@@ -31,6 +45,33 @@ def as_frame(X: Any) -> Any:
     if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
         return _frame_of_records(X)
     return X
+
+
+def check_was_run(X: Any) -> None:
+    """Refuse a query of polars that was not run: it has no rows yet.
+
+    Raises
+    ------
+    TypeError
+    """
+    if is_of(X, "polars") and hasattr(X, "collect"):
+        raise TypeError(f"X must be a table; got a {type(X).__name__} of polars; pass X.collect().")
+
+
+def check_columns_not_in_index(frame: pd.DataFrame, n_modes: int) -> None:
+    """Refuse a table of fewer columns than modes whose index has several levels: these are the modes.
+
+    Raises
+    ------
+    ValueError
+    """
+    if frame.index.nlevels > 1 and frame.shape[1] < n_modes:
+        fail_value(f"X must have a column for each mode; got a DataFrame {_in_index(frame)}")
+
+
+def _in_index(X: Any) -> str:
+    levels = ", ".join(repr(name) for name in X.index.names)
+    return f"with the levels {levels} in its index; pass X.reset_index()."
 
 
 def is_array_of_cells(X: Any) -> bool:
@@ -91,6 +132,7 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
         If a column is missing or there twice, or it is not said where the values are.
     """
     check_not_empty(len(frame), "X")
+    check_columns_not_in_index(frame, 2 if y is not None or value is None else 3)
     named = value is not UNSAID and value is not None
     if y is not None and named:
         fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")

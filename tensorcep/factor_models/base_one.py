@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import check_choice, check_random_state, fail_value
+from tensorcep.core.checks import check_choice, check_random_state, check_unmasked, fail_value
 from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
@@ -309,7 +309,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         (2, 3)
         """
         check_is_fitted(self, "posterior_")
-        scores, layout = np.asarray(X, dtype=np.float64), self._where[0]
+        scores, layout = np.asarray(check_unmasked(X, "X"), dtype=np.float64), self._where[0]
         if scores.ndim != 2 or scores.shape[1] != layout.rank:
             fail_value(f"X must hold one column for each of {layout.rank} components; got shape {scores.shape}.")
         mean = rows_at_zero(len(scores), layout)

@@ -15,7 +15,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.checks import check_choice, check_int, check_random_state, check_range, fail_value, warn_user
+from tensorcep.core.checks import (
+    check_choice,
+    check_int,
+    check_random_state,
+    check_range,
+    check_unmasked,
+    fail_value,
+    warn_user,
+)
 from tensorcep.core.settings import TakesMethod
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
@@ -62,13 +70,14 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Checked points, and what validation says of the features."""
         stand_in = copy.copy(self)
+        X, y = check_unmasked(X, "X"), check_unmasked(y, "y")
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
         about = vars(stand_in)
         return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        return np.asarray(validate_data(self, check_unmasked(X, "X"), dtype=np.float64, order="C", reset=False))
 
     def _plan(self, n: int) -> tuple[GPSettings, Stop, np.random.Generator]:
         """All parameters but the kernel, checked before any work."""
@@ -285,7 +294,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         groups: dict[str, Any] = {"posterior": {"f": (dims, latent)}}
         groups["posterior_predictive"] = {"y": (("chain", "draw", "point"), new.T[None])}
         if y is not None:
-            given = np.asarray(y)
+            given = np.asarray(check_unmasked(y, "y"))
             if given.shape != (len(X),):
                 fail_value(f"y must hold one value for each of the {len(X)} rows of X; got shape {given.shape}.")
             groups["observed_data"] = {"y": (("point",), given)}

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_unmasked, fail_value
 from tensorcep.core.store import write_attributes
 
 # What validation says of the features.
@@ -58,6 +58,7 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any, *, first: bool = True) -> Points:
         """Check training points, against those of earlier batches unless they are the first."""
         stand_in = copy.copy(self)
+        X, y = check_unmasked(X, "X"), check_unmasked(y, "y")
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
@@ -72,7 +73,7 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any) -> Any:
         """Points to predict at."""
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return validate_data(self, check_unmasked(X, "X"), accept_sparse="csr", dtype=np.float64, reset=False)
 
     def fit(self, X: Any, y: Any) -> Any:
         """Find the posterior.

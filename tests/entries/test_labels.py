@@ -142,3 +142,42 @@ def test_labels_of_dense_integers_are_those_of_sparse_ones():
     far, far_rows = Labels.from_column(few * 10**15)
     assert far.index.tolist() == [-3 * 10**15, 0, 5 * 10**15, 7 * 10**15]
     np.testing.assert_array_equal(far_rows, rows)
+
+
+def test_masked_labels_are_missing() -> None:
+    for masked in (np.ma.array(["a", "b"], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 1])):
+        with pytest.raises(ValueError, match="labels must not be missing; got nan at row 1"):
+            Labels(masked)
+        assert Labels(["a", "b", 1, 2]).rows(masked, unknown="ignore")[1] == -1
+
+
+BERLIN, PLAIN = pd.date_range("2024", periods=3, tz="Europe/Berlin"), pd.date_range("2024", periods=3)
+
+
+@each("known, given, words", [(BERLIN, PLAIN, "with a time zone"), (PLAIN, BERLIN, "without a time zone")])
+@each("form", [pd.Index, list, lambda times: pd.Series(times, dtype=object), pd.Categorical])
+def test_times_with_and_without_a_zone_are_not_compared(known, given, words, form) -> None:
+    labels = Labels(known, name="day")
+    assert labels.rows(form(known)).tolist() == [0, 1, 2]
+    for call in (lambda: labels.rows(form(given), unknown="ignore"), lambda: labels.extended(form(given))):
+        with pytest.raises(ValueError, match=f"labels of mode 'day' are times {words}, such as .*tz_localize"):
+            call()
+
+
+def test_times_in_another_zone_are_the_same_labels() -> None:
+    assert Labels(BERLIN).rows(BERLIN.tz_convert("Asia/Tokyo")).tolist() == [0, 1, 2]
+    assert Labels(BERLIN).rows([pd.NaT, BERLIN[1]], unknown="ignore").tolist() == [-1, 1]
+    assert Labels(BERLIN).rows(pd.DatetimeIndex([pd.NaT]), unknown="ignore").tolist() == [-1]
+
+
+def test_labels_are_times_of_one_kind() -> None:
+    both = pd.Series([BERLIN[0], PLAIN[1]], dtype=object, name="day")
+    for call in (Labels, Labels.from_column, Labels(BERLIN).rows):
+        with pytest.raises(ValueError, match="labels of 'day' must be times with a time zone or times without one"):
+            call(both)
+
+
+@each("label", [[1], {1}, {"a": 1}])
+def test_what_cannot_be_a_label_is_refused_in_a_sentence(label) -> None:
+    with pytest.raises(ValueError, match=r"labels of mode 'a' must be such as numbers, text or dates \(.*hash"):
+        Labels([1, 2], name="a").rows(pd.Series([label, 1]))

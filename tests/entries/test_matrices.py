@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from scipy import sparse
 
 import tensorcep as tc
+from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.entries.matrices import as_matrix, as_views
+from tensorcep.entries.tables import as_frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -84,3 +87,47 @@ def test_polars_tables_and_xarray_arrays_are_entries(rng):
     xarray = pytest.importorskip("xarray")
     array = xarray.DataArray(rng.normal(size=(4, 5)), dims=["dose", "time"])
     assert tc.CPRegressor(1, **how).fit(array).n_samples_seen_ == 20
+
+
+def _lazy():
+    return type("LazyFrame", (), {"__module__": "polars.lazyframe.frame", "columns": ["a"], "collect": None})()
+
+
+INDEXED = pd.DataFrame({"u": ["a", "b"], "i": ["c", "d"], "y": [1.0, 2.0]}).set_index(["u", "i"])
+NOT_READ = {
+    "lazy": (_lazy(), TypeError, "got a LazyFrame of polars; pass X.collect()"),
+    "scipy": (sparse.csr_matrix(np.eye(3)), TypeError, "got a csr_matrix; pass SparseTensor.from_scipy"),
+    "indexed": (INDEXED, ValueError, "a DataFrame with the levels 'u', 'i' in its index; pass X.reset_index"),
+    "series": (INDEXED["y"], TypeError, "a Series with the levels 'u', 'i' in its index; pass X.reset_index"),
+}
+
+
+@each("what", NOT_READ)
+def test_what_is_no_table_of_entries_is_refused_with_what_to_call(what):
+    X, error, words = NOT_READ[what]
+    labels = tc.Labels(["a", "b"], name="u"), tc.Labels(["c", "d"], name="i")
+    for call in (
+        lambda: tc.CPRegressor().fit(X),
+        lambda: tc.CPRegressor().fit(X, value="y"),
+        lambda: tc.CPRegressor().fit(X, [1.0, 2.0]),
+        lambda: tc.CPRegressor().partial_fit(X, [1.0, 2.0]),
+        lambda: coords_to_predict(X, labels),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_lazy_frames_are_no_matrices():
+    with pytest.raises(TypeError, match="pass X.collect"):
+        as_matrix(_lazy())
+
+
+def test_tables_of_pyarrow_are_entries_and_matrices():
+    pa = pytest.importorskip("pyarrow")
+    frame = INDEXED.reset_index()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pd.testing.assert_frame_equal(as_frame(table), frame)
+    labels = tc.Labels(["a", "b"], name="u"), tc.Labels(["c", "d"], name="i")
+    assert coords_to_predict(table, labels).tolist() == [[0, 0], [1, 1]]
+    gaps = as_matrix(pa.table({"a": [1, 2], "b": [None, 3.5]}))
+    np.testing.assert_array_equal(gaps, [[1.0, np.nan], [2.0, 3.5]])

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.cases import each
 from scipy import sparse
 from scipy.special import expit
 
 import tensorcep
-from tensorcep import BayesianCCA, CollectiveMatrixFactorization, GroupFactorAnalysis
+from tensorcep import (
+    BayesianCCA,
+    BayesianFactorAnalysis,
+    BayesianPCA,
+    CollectiveMatrixFactorization,
+    GroupFactorAnalysis,
+)
 from tensorcep.factor_models.settings import Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -131,3 +138,41 @@ def test_relations_say_what_is_wrong(rng):
     model = BayesianCCA(2, random_state=0).fit(x, x)
     with pytest.raises(ValueError, match="view 0 must have 4 columns"):
         model.transform([x[:, :3], None])
+
+
+def _one(cls):
+    def asked(X, new):
+        model = cls(2, max_iter=20, random_state=0).fit(X)
+        said = [model.reconstruct(), model.transform(new), model.predict_missing(new), model.score_samples(new)]
+        return said if cls is BayesianFactorAnalysis else [*said, model.score(new), model.partial_fit(new).components_]
+
+    return asked
+
+
+def _views(X, new):
+    model = GroupFactorAnalysis(2, max_iter=20, random_state=0).fit({"a": X, "b": X[:, ::-1]})
+    return [model.reconstruct(0), model.transform([new, None]), model.predict_view([new, None], 1)]
+
+
+def _two(X, new):
+    model = BayesianCCA(2, max_iter=20, random_state=0).fit(X, X[:, ::-1])
+    return [model.reconstruct(1), model.transform([new, None]), model.predict_missing(0)]
+
+
+def _collective(X, new):
+    relations = [("a", "b", "gaussian"), ("a", "c", "gaussian")]
+    model = CollectiveMatrixFactorization(relations, 2, max_iter=20, random_state=0).fit([X, X[:, ::-1]])
+    return [model.reconstruct(1), model.predict_missing(0), model.transform([new, None], entity="a")]
+
+
+@each("asked", [_one(BayesianPCA), _one(BayesianFactorAnalysis), _views, _two, _collective])
+@each("whole", [False, True])
+def test_masked_cells_are_missing(asked, whole, rng):
+    """To the bit what NaN in their places gives, whatever number is behind the mask; of whole numbers, too."""
+    X = rng.integers(0, 9, (30, 6)) if whole else rng.standard_normal((30, 6))
+    hidden = rng.random((30, 6)) < 0.2
+    masked = np.ma.array(np.where(hidden, 100_000, X), mask=hidden)
+    gaps = np.where(hidden, np.nan, X)
+    assert masked.dtype.kind == ("i" if whole else "f")
+    for found, wanted in zip(asked(masked, masked[:5]), asked(gaps, gaps[:5]), strict=True):
+        np.testing.assert_array_equal(found, wanted)

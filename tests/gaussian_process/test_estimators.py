@@ -284,6 +284,8 @@ def test_refused_calls_change_nothing(rng, tmp_path):
     answers = [lambda m: m.predict_proba(X)]
     for what, call in {
         "hole": lambda: model.fit(hole, y),
+        "masked points": lambda: model.fit(np.ma.masked_invalid(hole), y),
+        "masked labels": lambda: model.fit(X, np.ma.array(y, mask=np.arange(12) == 3)),
         "one class": lambda: model.fit(X, np.full(12, "a")),
         "lengths": lambda: model.fit(X, y[:-1]),
         "features": lambda: model.predict(X[:, :1]),
@@ -295,6 +297,21 @@ def test_refused_calls_change_nothing(rng, tmp_path):
         check_refused(model, call, answers=answers, folder=tmp_path, what=what)
     fresh = GaussianProcessClassifier("rbf")
     check_refused_unfitted(fresh, lambda: fresh.fit(X, y))
+
+
+def test_masked_numbers_are_refused(rng):
+    X, y = counted(rng, 12)
+    masked, some = np.ma.array(X, mask=X[4] == X), np.ma.array(y, mask=np.arange(12) == 4)
+    model = GaussianProcessCountRegressor(1.0 * RBF(1.0), **FIXED).fit(X, y)
+    for call in (
+        lambda: model.fit(masked, y),
+        lambda: model.fit(X, some),
+        lambda: model.predict(masked),
+        lambda: model.predict_latent(masked),
+        lambda: model.score(X, some),
+    ):
+        with pytest.raises(ValueError, match=r"[Xy] must have no masked numbers; got some, the first at entry 4"):
+            call()
 
 
 @pytest.mark.parametrize("y", [[0, 1, 2.5, 1], [0, -1, 2, 1]])

@@ -22,7 +22,14 @@ DIGITS = 16
 
 # Cases that promise bits alone: where an optimiser ends, or which fit is chosen, follows rounding, and numbers part by
 # more than that with other kernels of BLAS and numpy on the machine of the record.
-BITS_ALONE = ("default/*", "*wopt*", "option/prior fixed, gibbs", "process of labels/inducing points*")
+BITS_ALONE = (
+    "default/*",
+    "*wopt*",
+    "option/prior fixed, gibbs",
+    "option/weights, real, gibbs",
+    "questions/real, gibbs",
+    "process of labels/inducing points*",
+)
 
 Entry = dict[str, Any]
 

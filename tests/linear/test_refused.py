@@ -41,6 +41,10 @@ def bad_calls(X, y):
     hole[3, 1] = np.nan
     return {
         "hole": lambda m: m.fit(hole, y),
+        "masked points": lambda m: m.fit(np.ma.masked_invalid(hole), y),
+        "masked labels": lambda m: m.fit(X, np.ma.array(y, mask=np.arange(len(y)) == 3)),
+        "masked points to predict": lambda m: m.predict(np.ma.masked_invalid(hole)),
+        "masked batch": lambda m: m.partial_fit(np.ma.masked_invalid(hole), y),
         "one class": lambda m: m.fit(X, np.full(len(y), "yes")),
         "wide, one class": lambda m: m.fit(np.hstack([X, X]), np.full(len(y), "no")),
         "real labels": lambda m: m.fit(X[:, :2], np.linspace(0.0, 1.0, len(y))),
@@ -134,3 +138,14 @@ def test_a_fit_that_did_not_converge_is_kept_although_its_warning_is_an_error(rn
         with pytest.raises(ConvergenceWarning):
             model.fit(X, y)
     assert model.n_iter_ == 2
+
+
+def test_masked_points_and_labels_are_refused_in_words(rng):
+    X, y = points(rng)
+    model = tc.BayesianLogisticRegression().fit(X, y)
+    masked = np.ma.array(X, mask=np.arange(X.size).reshape(X.shape) == 10)
+    for call in (lambda: model.fit(masked, y), lambda: model.predict(masked), lambda: model.predict_latent(masked)):
+        with pytest.raises(ValueError, match="X must have no masked numbers; got some, the first at entry 3"):
+            call()
+    with pytest.raises(ValueError, match="y must have no masked numbers; got some, the first at entry 2"):
+        model.fit(X, np.ma.array(y, mask=np.arange(len(y)) == 2))

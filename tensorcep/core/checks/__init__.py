@@ -18,6 +18,7 @@ from tensorcep.core.checks.arrays import check_probabilities as check_probabilit
 from tensorcep.core.checks.arrays import check_same_shape as check_same_shape
 from tensorcep.core.checks.arrays import check_shape as check_shape
 from tensorcep.core.checks.arrays import check_sizes as check_sizes
+from tensorcep.core.checks.arrays import check_unmasked as check_unmasked
 from tensorcep.core.checks.arrays import check_values as check_values
 from tensorcep.core.checks.arrays import check_vectors as check_vectors
 from tensorcep.core.checks.arrays import check_weights as check_weights

@@ -36,7 +36,7 @@ def check_coords(
 
     Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K.
     """
-    array = np.asarray(_unmasked(coords, name))
+    array = np.asarray(check_unmasked(coords, name))
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(
             f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
@@ -58,7 +58,7 @@ def check_coords(
     return array
 
 
-def _unmasked(array: Any, name: str) -> Any:
+def check_unmasked(array: Any, name: str) -> Any:
     """Return the array, unless some of it is masked: the numbers behind a mask are none."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         n = int(np.argwhere(np.ma.getmaskarray(array))[0][0])
@@ -98,7 +98,7 @@ def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "values") -> NDArray[np.float64]:
     """Return values as a C-contiguous (N,) float64 array of finite numbers."""
-    array = np.asarray(_unmasked(values, name))
+    array = np.asarray(check_unmasked(values, name))
     if array.dtype.kind not in "iufb":
         try:
             array = array.astype(np.float64, casting="unsafe" if array.dtype.kind == "O" else "safe")
@@ -212,7 +212,7 @@ def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return a C-contiguous (n, d) float64 array of finite numbers."""
-    array = np.asarray(values)
+    array = np.asarray(check_unmasked(values, name))
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional; got shape {array.shape}.")
     return check_values(array.ravel(), name=name).reshape(array.shape)

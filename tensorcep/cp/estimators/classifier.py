@@ -10,7 +10,7 @@ from scipy.special import logit, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_values, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.beginning import chooses_prior
 from tensorcep.cp.estimators.defaults import Chosen
@@ -131,7 +131,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """Labels of a batch as 0 and 1, and the two labels: those of the model, or of its first batch."""
         known = self._classes if {"posterior_", "_stream"} & set(vars(self)) else None
         if known is None:
-            labels = np.asarray(y)
+            labels = np.asarray(check_unmasked(y, "y"))
             known = [0, 1] if labels.dtype.kind in "biuf" and np.isin(labels, [0, 1]).all() else two_classes(y)
         return coded(y, known), known
 
@@ -231,7 +231,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(entries.coords, entries.values > 1) > 0.7
         True
         """
-        return float(super().score(*scored_entries(self, X, y), sample_weight))
+        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n).
@@ -296,7 +296,7 @@ def two_classes(y: Any) -> list[Any]:
     ValueError, TypeError
         If there are fewer or more, or they are neither numbers nor text.
     """
-    labels = np.asarray(y)
+    labels = np.asarray(check_unmasked(y, "y"))
     if not _is_text(labels):
         numbers = check_values(labels, name="y")
         labels = labels if labels.dtype.kind in "iu" else numbers
@@ -325,7 +325,7 @@ def coded(y: Any, classes: list[Any]) -> Any:
     """
     if classes == [0, 1]:
         return y
-    labels = np.asarray(y)
+    labels = np.asarray(check_unmasked(y, "y"))
     comparable = _is_text(labels) == isinstance(classes[0], str)
     known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
     if not known.all():

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
+from tensorcep.core.checks import check_unmasked
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
@@ -285,6 +286,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         """
         given = {"exposure": exposure, "n_trials": n_trials}
         extents = self._extent_of(X, given, needed=True)
+        sample_weight = check_unmasked(sample_weight, "sample_weight")
         X, y = scored_entries(self, self._without_extent(X, given), y)
         expected = observed_moments(self._likelihood(), *self._at(X), extent=extents)[0]
         if self._likelihood().extent == "exposure":

@@ -21,7 +21,7 @@ from tensorcep.core.checks import (
 from tensorcep.core.packing import offsets
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tables import as_frame, check_columns_not_in_index
 from tensorcep.entries.tensor import SparseTensor
 
 # Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.
@@ -105,6 +105,7 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """
     order, X = len(labels), as_frame(X)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
+        check_columns_not_in_index(X, order)
         columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
         return np.stack([_rows_of_column(k, *pair) for k, pair in enumerate(zip(labels, columns, strict=True))], axis=1)
     if not isinstance(X, SparseTensor):
@@ -202,6 +203,8 @@ def _kind_of(labels: Any) -> str | None:
     """The one kind of all labels; None where they are mixed, or there are none."""
     if isinstance(labels, (pd.Series, pd.Index)) and isinstance(labels.dtype, pd.CategoricalDtype):
         labels = labels.dtype.categories
+    if not len(pd.Index(labels, tupleize_cols=False).dropna()):  # whatever the type of what is missing
+        return None
     kind = pd.api.types.infer_dtype(labels, skipna=True)
     return KINDS.get(kind, kind)
 

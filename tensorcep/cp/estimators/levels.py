@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_values, fail_value, warn_user
+from tensorcep.core.checks import check_unmasked, check_values, fail_value, warn_user
 from tensorcep.likelihoods.ordinal import FEWEST, MOST
 
 
@@ -73,7 +73,7 @@ def _is_ordered(y: Any) -> bool:
 
 def _plain(y: Any) -> np.ndarray:
     """Levels as an array of text or of finite numbers."""
-    levels = np.asarray(y)
+    levels = np.asarray(check_unmasked(y, "y"))
     if levels.dtype.kind in "UO" and levels.ndim == 1 and all(isinstance(level, str) for level in levels):
         return levels.astype(str)
     numbers = check_values(levels, name="y")

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import check_choice, check_unmasked, fail_value
 from tensorcep.core.executor import threads_of
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import leaves
@@ -251,7 +251,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(entries.coords, levels) > 0.5
         True
         """
-        return float(super().score(*scored_entries(self, X, y), sample_weight))
+        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new levels of the entries X, (n_samples, n).

@@ -29,7 +29,6 @@ from tensorcep.cp.predict import latent
 from tensorcep.cp.recommend import Ranked, best_rows, matches
 from tensorcep.cp.similar import cosines, drawn_cosines
 from tensorcep.entries.tables import as_frame
-from tensorcep.entries.tensor import SparseTensor
 
 # Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
 CANDIDATES = 4
@@ -153,8 +152,7 @@ class Recommending(CPPredictions):
         """The modes that a table of cells names, and its rows there; -1 where one is not known."""
         table = as_frame(exclude)
         if not isinstance(table, pd.DataFrame):
-            coords = exclude if isinstance(exclude, SparseTensor) else np.asarray(exclude)
-            return list(range(len(self.shape_))), coords_to_predict(coords, self.labels_)
+            return list(range(len(self.shape_))), coords_to_predict(exclude, self.labels_)
         names = names_of(self.labels_)
         modes = [j for j, name in enumerate(names) if name in table.columns]
         if k not in modes:

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_range, check_unmasked, fail_value
 from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
@@ -273,7 +273,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(tensor) == model.score(tensor.coords, tensor.values)
         True
         """
-        return float(super().score(*scored_entries(self, X, y), sample_weight))
+        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2).

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.checks import check_unmasked, fail_value, warn_user
 from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
@@ -45,4 +45,4 @@ def scored_entries(model: CPPredictions, X: Any, y: Any) -> tuple[Any, np.ndarra
             "a fold of a cross-validation, shuffle it: cv=KFold(5, shuffle=True), or tensor.kfold(5).",
             UserWarning,
         )
-    return X, np.asarray(y)
+    return X, np.asarray(check_unmasked(y, "y"))

@@ -22,9 +22,11 @@ from tensorcep.core.checks import (
 from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.frames import labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.labels import Labels, check_same_zones
 from tensorcep.entries.spelling import spelled_as
+from tensorcep.entries.tables import check_columns_not_in_index
 from tensorcep.entries.tensor import SparseTensor
 
 FEW = 100  # labels that say of which kind all are
@@ -39,7 +41,7 @@ def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...]
     known: list[Labels | None] = [None] * len(batch.keys)
     for k, (keys, name) in enumerate(zip(batch.keys, batch.names, strict=True)):
         if keys is not None:
-            known[k], coords[:, k] = Labels.from_column(pd.Series(keys, name=name))
+            known[k], coords[:, k] = labels_of_column(pd.Series(keys, name=name), name)
     coords, _, sizes, _ = training_entries(coords, batch.values, shape)
     if shape is not None and any(item is not None for item in known):
         fail_value("shape is only for streams of indices, and these have labels; leave it out.")
@@ -95,6 +97,7 @@ def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batc
         names = tuple(None if found is None else found.name for found in labels)
         return Batch(coords, keys, names, values, time, X)
     if isinstance(X, pd.DataFrame):
+        check_columns_not_in_index(X, 2)
         values = check_values(y if y is not None else [], len(X), name="y")
         check_not_empty(len(X), "X")
         missing = [name for name in X.columns if X[name].isna().any()]
@@ -197,8 +200,14 @@ def rows_of_keys(
         if mine is None or theirs is None:
             added.append(None)
             continue
-        theirs = spelled_as(mine, theirs)
+        try:
+            theirs = spelled_as(mine, theirs)
+        except TypeError as error:  # a list or a dict
+            raise ValueError(f"mode {k} of X must hold labels, such as numbers, text or dates ({error}).") from error
         unknown = dict.fromkeys(key for key in theirs if key not in mine)
+        if unknown:
+            known = list(itertools.islice(mine, FEW))
+            check_same_zones(known, list(unknown), f" of mode {k if names[k] is None else repr(names[k])}")
         if len(unknown) == len(set(theirs)):
             check_same_kind(k, list(itertools.islice(mine, FEW)), list(unknown))
         new = {key: len(mine) + i for i, key in enumerate(unknown)}

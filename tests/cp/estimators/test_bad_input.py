@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.cases import each
 from helpers.data import CLASSES, NAMES, entries, fitted, new
@@ -57,6 +58,43 @@ def test_fit_refuses_bad_entries(name, case):
     if (name, case) == ("classifier", "text in y"):  # which may be labels, if they are two
         expected, words = ValueError, ["y must hold labels 0 and 1, or any two labels", "'a', 'b', 'c'"]
     refused(expected, words, lambda: CLASSES[name]().fit(X, y))
+
+
+MASKED = {
+    "X": (np.ma.array(X0, mask=X0 == 2), Y0, {}),
+    "y": (X0, np.ma.array(Y0, mask=[0, 1, 0]), {}),
+    "sample_weight": (X0, Y0, {"sample_weight": np.ma.array([1.0, 2.0, 0.5], mask=[0, 1, 0])}),
+    "exposure": (X0, Y0, {"exposure": np.ma.array([1.0, 2.0, 0.5], mask=[0, 1, 0])}),
+}
+
+
+@each("cls", [*CLASSES.values(), tc.CPOrdinalClassifier])
+@each("what", MASKED)
+@each("call", ["fit", "partial_fit"])
+def test_masked_numbers_are_refused(cls, what, call):
+    X, y, more = MASKED[what]
+    has_no_stream = call == "partial_fit" and cls is tc.CPOrdinalClassifier
+    if has_no_stream or (what == "exposure" and cls is not tc.CPCountRegressor):
+        return
+    refused(ValueError, ["must have no masked numbers", "entry 1"], lambda: getattr(cls(), call)(X, y, **more))
+
+
+@each("name", NAMES)
+def test_masked_numbers_are_refused_by_a_model(name):
+    model, (X, y) = fitted(name), entries(name)
+    masked, some = np.ma.array(X[:5], mask=X[:5] < 0), np.ma.array(y[:5], mask=[0, 1, 0, 0, 0])
+    masked[1, 1] = np.ma.masked
+    words = ["must have no masked numbers", "entry 1"]
+    for call in (
+        lambda: model.predict(masked),
+        lambda: model.predict_latent(masked),
+        lambda: model.log_score(masked, y[:5]),
+        lambda: model.log_score(X[:5], some),
+        lambda: model.score(X[:5], some),
+        lambda: model.score(X[:5], y[:5], sample_weight=some),
+        lambda: model.anomaly_score(X[:5], some),
+    ):
+        refused(ValueError, words, call)
 
 
 def test_fit_refuses_a_tensor_beside_y_and_an_empty_one():
@@ -271,3 +309,45 @@ def test_regressor_is_sound_on_constant_and_zero_values():
     np.testing.assert_allclose(constant.predict(X), 3.0, atol=0.2)
     single = paper(tc.CPRegressor, rank=1, random_state=0).fit([[2, 3]], [1.5])
     assert np.isfinite(single.predict([[2, 3]])).all()
+
+
+@pytest.fixture(scope="module")
+def of_a_table():
+    """A model of labels of three kinds, and its table."""
+    coords, y = entries("regressor")
+    days = pd.date_range("2024-01-01", periods=8)
+    table = pd.DataFrame({"u": [f"u{n}" for n in coords[:, 0]], "n": coords[:, 1], "day": days[coords[:, 2]], "y": y})
+    return new("regressor", max_iter=20).fit(table, value="y"), table
+
+
+MISSING = {"nan": np.nan, "NaT": pd.NaT, "None": None, "Int64": pd.Series([pd.NA] * 3, dtype="Int64")}
+
+
+@each("mode", ["u", "n", "day"])
+@each("missing", MISSING)
+def test_a_column_that_is_wholly_missing_has_the_prior(mode, missing, of_a_table):
+    model, table = of_a_table
+    X = table[["u", "n", "day"]][:3]
+    hidden = X.assign(**{mode: MISSING[missing]})
+    with pytest.warns(UserWarning, match="3 of 3 entries touch rows without training entries"):
+        found = model.predict(hidden)
+    with pytest.warns(UserWarning, match="their prior is used"):
+        one_by_one = [model.predict(hidden[n : n + 1])[0] for n in range(3)]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, one_by_one, rtol=1e-12)
+
+
+@each("label", [[1], {1}, {"a": 1}])
+def test_what_cannot_be_a_label_is_refused_as_fit_does(label, of_a_table):
+    model, table = of_a_table
+    bad = table[:2].assign(u=[label] * 2)
+    X, words = bad[["u", "n", "day"]], ["numbers, text or dates", "unhashable"]
+    for call in (
+        lambda: model.predict(X),
+        lambda: model.transform(bad, mode="u", value="y"),
+        lambda: model.recommend("n", given={"u": [label]}, exclude=None),
+        lambda: model.partial_fit(X, bad["y"]),
+        lambda: tc.CPRegressor().partial_fit(X, bad["y"]),
+        lambda: tc.CPRegressor().fit(X, bad["y"]),
+    ):
+        refused(ValueError, words, call)

@@ -238,3 +238,36 @@ def test_days_to_recommend_and_anomalies_know_the_series(data, smooth):
     found = smooth.anomaly_score(late, value="y")
     assert (found["surprise"] > 10.0).all()
     assert not found["unseen"].any()
+
+
+ZONED = ("Europe/Berlin", None)
+
+
+@each("known, given", [ZONED, ZONED[::-1]])
+@each("prior", [{"day": tc.Series()}, "auto"])
+def test_times_with_and_without_a_zone_are_never_mixed(known, given, prior, data):
+    """A model of days in a zone takes no days without one, nor the other way round; other zones are the same days."""
+    table = data.train.assign(day=data.train["day"].dt.tz_localize(known))
+    other = data.train.assign(day=data.train["day"].dt.tz_localize(given))
+    how = {"rank": 1, "method": "vmp", "prior": prior, "max_iter": 3, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = tc.CPRegressor(**how).fit(cells(table), table["y"])
+    day, X = other["day"].iloc[0], cells(other)
+    before = model.predict(cells(table))
+    for call in (
+        lambda: model.predict(X),
+        lambda: model.predict(X.astype({"day": object})),
+        lambda: model.predict(tc.SparseTensor.from_pandas(other, ["day", "park"], "y")),
+        lambda: model.score(X, other["y"]),
+        lambda: model.transform(other.assign(park="new"), mode="park", value="y"),
+        lambda: model.partial_fit(X, other["y"]),
+        lambda: model.recommend("park", given={"day": day}, exclude=None),
+    ):
+        with pytest.raises(ValueError, match="are times with.* time zone, such as .*; got some with.*tz_localize") as e:
+            call()
+        assert "'day'" in str(e.value)
+    np.testing.assert_array_equal(model.predict(cells(table)), before)
+    if known is not None:
+        abroad = table.assign(day=table["day"].dt.tz_convert("Asia/Tokyo"))
+        np.testing.assert_array_equal(model.predict(cells(abroad)), before)
