@@ -157,9 +157,9 @@ def _columns_of_cells(X: pd.DataFrame, labels: Pair, entities: tuple[str | None,
         [name for name in (None if known is None else known.name, entity) if name is not None]
         for known, entity in zip(labels, entities, strict=True)
     ]
-    found = [next((name for name in own if given.count(name) == 1), None) for own in names]
-    if None not in found and found[0] != found[1]:
-        return [given.index(name) for name in found]
+    found = [next((given.index(name) for name in own if given.count(name) == 1), -1) for own in names]
+    if min(found) >= 0 and found[0] != found[1]:
+        return found
     if len(given) < 2:
         fail_value(f"X must hold a column of rows and one of columns; got {given}.")
     if all(names) and not all(isinstance(name, (int, np.integer)) for name in given):
