@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel, with kernels compiled for all levels of this machine's processor, and the source archive into dist/,
-# checks both, installs the wheel into an empty environment away from
-# the sources and runs the README's lines and the demonstration there, and writes the recipe for conda-forge beside them.
-# With --tests it also unpacks the source archive and runs the fast tests in it. Publishes nothing.
+# checks both, installs the wheel into an empty environment away from the sources and runs the README's lines and the
+# demonstration there, and writes the recipe for conda-forge beside them. With --tests it also unpacks the source archive
+# and runs the quick tests in it. Publishes nothing.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
