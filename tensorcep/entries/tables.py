@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from tensorcep.core.checks import check_not_empty, fail_value
-from tensorcep.entries.frames import check_mode_columns
+from tensorcep.entries.frames import check_mode_columns, check_names
 from tensorcep.entries.tensor import SparseTensor
 
 # Where nobody said which column is the value; None says that there is none and lines are counted.
@@ -133,6 +133,7 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     """
     check_not_empty(len(frame), "X")
     check_columns_not_in_index(frame, 2 if y is not None or value is None else 3)
+    check_names(list(frame.columns), "X")
     named = value is not UNSAID and value is not None
     if y is not None and named:
         fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")

@@ -234,11 +234,3 @@ def _put(folder: str, name: str, data: bytes) -> str:
     with open(path, "wb") as handle:
         handle.write(data)
     return path
-
-
-TARGETS: dict[str, Callable[[Rng, Any, str], str | None]] = {
-    "read": read,
-    "load": load,
-    "resume": resume,
-    "shell": shell,
-}

@@ -102,7 +102,7 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
     if array.dtype.kind not in "iufb":
         try:
             array = array.astype(np.float64, casting="unsafe" if array.dtype.kind == "O" else "safe")
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}.") from None
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, one number per entry; got shape {array.shape}.")
