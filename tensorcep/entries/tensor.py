@@ -200,8 +200,12 @@ class SparseTensor(Choosing):
         return pd.DataFrame(columns, copy=True)
 
     @classmethod
-    def from_scipy(cls, matrix: Any, *, duplicates: str = "error") -> SparseTensor:
-        """Return the stored elements of a scipy.sparse matrix; explicit zeros count as observed, with a warning.
+    def from_scipy(cls, matrix: Any, *, duplicates: str = "sum") -> SparseTensor:
+        """Return the stored elements of a scipy.sparse matrix, or of a coo_array of any order from two up.
+
+        What is stored is observed, zeros too, of which a warning tells; zeros in the blocks of a bsr and on the
+        diagonals of a dia fill these up, and are none. Elements of one cell are summed, as scipy does. Factor models
+        take such matrices by the same rule.
 
         Examples
         --------
@@ -210,7 +214,7 @@ class SparseTensor(Choosing):
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
-        return cls(*_interop.scipy_parts(matrix), duplicates=duplicates)
+        return cls(*_interop.scipy_parts(matrix, duplicates))
 
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.

@@ -62,8 +62,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         Parameters
         ----------
         X : array-like, sparse matrix or SparseTensor of shape (n_samples, n_features)
-            NaN, and cells that a sparse matrix or a tensor does not store, are missing. A DataFrame, an AnnData or a
-            DataArray of xarray names rows and columns.
+            NaN, masked cells, and cells that a sparse matrix or a tensor does not store, are missing (unless
+            ``absent="zero"``); zeros that it stores are observed, and a cell that it lists twice is the sum of both. A
+            DataFrame, an AnnData or a DataArray of xarray names rows and columns; cells that the sparse matrix of an
+            AnnData does not store are zeros (of one of its layers with ``absent="zero"``).
         y : ignored
 
         Returns
@@ -179,10 +181,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         given = X
         X = validate_data(
             self,
-            as_array(X),
+            as_array(X, kind.check, absent),
             reset=reset,
             accept_sparse=["csr", "csc", "coo"],
             dtype=np.float64,
+            order="C",
             ensure_all_finite="allow-nan",
         )
         if not reset:  # scikit-learn looks at names that are text, of frames alone

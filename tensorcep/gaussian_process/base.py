@@ -25,6 +25,7 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.settings import TakesMethod
+from tensorcep.entries.matrices import as_numbers, as_targets
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
@@ -70,14 +71,16 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Checked points, and what validation says of the features."""
         stand_in = copy.copy(self)
-        X, y = check_unmasked(X, "X"), check_unmasked(y, "y")
+        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
         about = vars(stand_in)
         return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(validate_data(self, check_unmasked(X, "X"), dtype=np.float64, order="C", reset=False))
+        return np.asarray(
+            validate_data(self, as_numbers(check_unmasked(X, "X")), dtype=np.float64, order="C", reset=False)
+        )
 
     def _plan(self, n: int) -> tuple[GPSettings, Stop, np.random.Generator]:
         """All parameters but the kernel, checked before any work."""

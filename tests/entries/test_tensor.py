@@ -234,7 +234,7 @@ def test_tensor_from_scipy_warns_that_explicit_zeros_are_observed() -> None:
 def test_tensor_scipy_is_for_order_two() -> None:
     with pytest.raises(ValueError, match="to_scipy takes exactly 2 modes"):
         make().to_scipy()
-    with pytest.raises(TypeError, match=r"from_scipy takes a two-dimensional scipy\.sparse matrix; got ndarray"):
+    with pytest.raises(TypeError, match=r"from_scipy takes a scipy\.sparse matrix, .* got ndarray"):
         SparseTensor.from_scipy(np.eye(2))
 
 
