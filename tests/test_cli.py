@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.source_graph import ROOT
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -362,6 +363,39 @@ def test_cli_interrupt_leaves_no_file_and_dies_of_the_signal(work: Path, tmp_pat
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_cli_interrupt_during_the_imports_is_a_line() -> None:
+    code = (
+        "import builtins, os, signal; from tensorcep import _program; real = builtins.__import__\n"
+        "def slow(name, *rest):\n"
+        "    if name == 'tensorcep.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = slow; _program.run()"
+    )
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, "-c", hears + code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.stderr == "interrupted; no file was left half-written\n"
+    assert found.returncode == -signal.SIGINT
+
+
+@each("closed", ["stdin", "stdout", "stderr"])
+def test_cli_streams_that_are_closed_take_nothing(
+    closed: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, closed, None)
+    assert cli("info", work / "plain.tns") == 0
+    assert cli("convert", work / "plain.tns", tmp_path / "t.csv") == 0
+    assert cli("predict", work / "plain.npz", work / "plain.tns") == 0
+    assert cli("info", work / "nothing.tns") == 1
+    out, err = capfd.readouterr()
+    getattr(sys, closed).close()
+    assert (err == "") == (closed == "stderr")
+    assert "error" not in out
+
+
 def test_cli_closed_pipe_is_quiet(work: Path, tmp_path: Path) -> None:
     many = np.tile(simulated().coords, (20, 1))  # more than a pipe holds
     pd.DataFrame(many + 1, columns=list("ijk")).to_csv(tmp_path / "many.csv", index=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -17,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorcep import __version__
+from tensorcep._program import INTERRUPTED, LAST_WORDS, die, hear_interrupts
 from tensorcep.cli import (
     _compare,
     _datasets,
@@ -56,7 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     _warmup.COMMAND,
 )
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for SIGINT and SIGPIPE
+BROKEN_PIPE = 141  # what a shell reports for SIGPIPE
 # What a user can mend: bad input or options, files that are not there, libraries that are not installed, a fit that
 # left the range of floating point, too little memory. Anything else is a bug of ours and shows its traceback.
 MENDABLE = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
@@ -109,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 on wrong usage, and with code 0 after --help and --version.
     """
+    _open_streams()
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -117,10 +118,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once_shown()
         try:
+            hear_interrupts()
             args.run(args)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            say("interrupted; no file was left half-written")
+            say(LAST_WORDS)
             return INTERRUPTED
         except BrokenPipeError:
             # The interpreter flushes stdout once more at exit; give it something that takes what is left.
@@ -142,12 +144,18 @@ def run_as_program() -> NoReturn:
     (as imports do now and then), so that the exit would depend on the moment.
     """
     code = main()
-    if code == INTERRUPTED and os.name == "posix":
+    if code == INTERRUPTED:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        die()
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have what a shell closed (``>&-``) take, and give, nothing; its number is taken before another file gets it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _once_shown() -> Callable[..., None]:

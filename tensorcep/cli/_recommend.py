@@ -11,7 +11,8 @@ from tensorcep.core.checks import check_fraction, check_int, fail_value
 RECOMMEND = """\
 Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
 lower and upper of the expected observation, without the noise of a single one. Cells that the model was fitted to are
-left out; a mode that --given fixes does not count for that, unless all are fixed."""
+left out, but for zeros that were sampled; a mode that --given fixes does not count for that, unless all are fixed. A
+row of --given that the model does not know has the prior: what is best for all."""
 COMPONENTS = """\
 Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
 to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
@@ -80,8 +81,26 @@ def _given(model: Any, text: str) -> tuple[str | int, Any]:
         if not label.isdecimal():
             fail_value(f"--given {name}= must be an index counted from 0, as the model has no labels; got {label!r}.")
         return mode, int(label)
-    (row,) = known.rows([label])
-    return mode, known.index[int(row)]
+    (row,) = known.rows([label], unknown="ignore")
+    return mode, _new_label(known.index, name, label) if row < 0 else known.index[int(row)]
+
+
+def _new_label(known: Any, mode: str, label: str) -> Any:
+    """A label that the model does not know, of the kind of those that it does."""
+    import pandas as pd
+
+    kinds: tuple[tuple[Any, Any, str], ...] = (
+        (pd.api.types.is_numeric_dtype, pd.to_numeric, "number"),
+        (pd.api.types.is_datetime64_any_dtype, pd.to_datetime, "time"),
+    )
+    for is_one, convert, kind in kinds:
+        if is_one(known.dtype):
+            found = convert(label, errors="coerce")
+            if pd.isna(found):
+                such = f"a {kind}, as the labels of the model are, such as {known[0]}"
+                fail_value(f"--given {mode}= must be {such}; got {label!r}.")
+            return found
+    return label
 
 
 def _write(path: str, table: Any) -> None:

@@ -55,6 +55,7 @@ class FittedCP(NamedTuple):
     series: tuple[Clock | Net | None, ...] = ()
     expected: Expected | None = None
     apart: tuple[str, ...] = ()
+    sampled: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -87,6 +88,7 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         series=model._series,
         expected=model._expected,
         apart=model._apart,
+        sampled=model._sampled,
     )
     write_record(path, model, fitted, extra)
 
@@ -119,6 +121,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
             "trace_": fitted.trace,
             "diagnostics_": fitted.diagnostics,
             "_cells": fitted.cells,
+            "_sampled": fitted.sampled,
             "_features": fitted.features,
             "_series": fitted.series,
             "_expected": fitted.expected,

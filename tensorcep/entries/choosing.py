@@ -25,6 +25,7 @@ class Choosing:
     values: NDArray[np.float64]
     shape: tuple[int, ...]
     zero_rate: float | None
+    sampled: NDArray[np.bool_] | None
     labels: tuple[Labels | None, ...]
 
     @property
@@ -33,11 +34,15 @@ class Choosing:
         return int(self.values.shape[0])
 
     def _with(
-        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
+        self,
+        coords: NDArray[np.int64],
+        values: NDArray[np.float64],
+        zero_rate: float | None = None,
+        sampled: NDArray[np.bool_] | None = None,
     ) -> SparseTensor:
         """Return a tensor of the same shape and labels from entries that are known to be good."""
         new = object.__new__(type(self._itself))
-        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
+        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate, sampled)
         return new
 
     @property
@@ -55,7 +60,8 @@ class Choosing:
         [3.0, 4.0]
         """
         rows = check_mask_or_rows(where, self.nnz)
-        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
+        sampled = None if self.sampled is None else self.sampled[rows]
+        return self._with(self.coords[rows], self.values[rows], self.zero_rate, sampled)
 
     def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
         """Return the entries of this and other tensors of the same shape and labels.
@@ -134,13 +140,14 @@ class Choosing:
     def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
 
-        They come alone: `with_zeros` adds them to the entries of this tensor. Their `zero_rate` is `n` over the number
-        of such cells. It is right for a fit to all ones: sample zeros before you hold entries out, or divide the rate
-        by the share of the ones that the fit gets.
+        They are marked as `sampled` and come alone: `with_zeros` adds them to the entries of this tensor. Their
+        `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before you
+        hold entries out, or divide the rate by the share of the ones that the fit gets.
 
         Parameters
         ----------
         n : int
+            To recommend by clicks or purchases, three to five times the entries.
         exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
             Cells to keep out, for instance the test set.
         random_state : int, RandomState, Generator or None
@@ -163,7 +170,7 @@ class Choosing:
         others = exclude if several else [] if exclude is None else [exclude]
         taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
         cells, share = sample_free_cells(n, taken, self.shape, rng)
-        return self._with(cells, np.zeros(n), share or 1.0)
+        return self._with(cells, np.zeros(n), share or 1.0, np.ones(n, dtype=bool))
 
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them.

@@ -462,6 +462,21 @@ def test_tensor_sample_zeros_knows_its_rate_and_choices_keep_it() -> None:
     assert ones.concatenate(ones.select([]), held).zero_rate == 1.0
 
 
+def test_tensor_knows_which_zeros_were_sampled() -> None:
+    some = SparseTensor.from_coo([[0, 0], [1, 2], [2, 1]], [1.0, 0.0, 1.0], (4, 5))
+    assert some.sampled is None
+    both = some.with_zeros(4, random_state=0)
+    assert both.sampled is not None
+    assert both.sampled.tolist() == [False] * 3 + [True] * 4
+    assert both.select([5, 1]).sampled.tolist() == [True, False]  # type: ignore[union-attr]
+    again = SparseTensor.from_coo(both.coords[4:5], [2.0], (4, 5))
+    assert both.concatenate(again, duplicates="sum").sampled.tolist() == [False] * 3 + [True, False, True, True]  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match=r"sampled must be a boolean array of shape \(1,\); got int64 of shape \(2,\)"):
+        SparseTensor([[0, 0]], [0.0], sampled=[0, 1])
+    with pytest.raises(ValueError, match="got entry 0, whose value is 2; leave it out"):
+        SparseTensor([[0, 0]], [2.0], sampled=[True])
+
+
 def test_tensor_zeros_of_two_rates_have_no_one_rate() -> None:
     ones = SparseTensor.from_coo([[0, 0]], [1.0], (4, 5))
     zeros = ones.sample_zeros(4, random_state=0)

@@ -15,7 +15,7 @@ from tensorcep.cp.estimators.blocks import Blocks
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
@@ -292,6 +292,7 @@ class BaseCP(
         result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
-        self._assign({**attributes, "_cells": fitted_cells(plan), **coding, "diagnostics_": health})
+        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
+        self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

@@ -84,7 +84,7 @@ class LearningCP(CPPredictions):
 
     def _assign(self, attributes: dict[str, Any]) -> None:
         """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
-        old = [*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_kept", "_apart"]
+        old = [*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_sampled", "_kept", "_apart"]
         old += [] if "_stream" in attributes else ["forgotten_"]  # a stream that goes on still forgot
         kept = {name: value for name, value in vars(self).items() if name not in old}
         self.__dict__ = {**kept, **attributes}
