@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_coords, check_shape, fail_value
+from tensorcep.core.checks import check_coords, check_shape, fail_value, warn_user
 from tensorcep.entries.coo import Coords, Values, cells_of, unfold_cp
 
 Parts = tuple[Coords, Any, tuple[int, ...]]
@@ -35,11 +34,10 @@ def scipy_parts(matrix: Any) -> Parts:
     coo = matrix.tocoo()
     zeros = int(np.count_nonzero(coo.data == 0))
     if zeros:
-        warnings.warn(
+        warn_user(
             f"{zeros} explicit zeros of the matrix are kept as observed entries; "
             "call its eliminate_zeros() first if they were not observed.",
             UserWarning,
-            stacklevel=3,
         )
     return np.stack([coo.row, coo.col], axis=1).astype(np.int64), coo.data, tuple(coo.shape)
 
