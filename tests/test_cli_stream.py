@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
 import signal
@@ -309,6 +310,25 @@ def test_cli_messages_escape_what_a_terminal_obeys(data, capsys):
     assert err.rstrip("\n").isprintable()
     assert main(["info", "no\x1b[2Jne.csv"]) == 1
     assert "'no\\x1b[2Jne.csv'" in capsys.readouterr().err
+
+
+def test_cli_tables_and_names_of_files_command_no_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a},{b},{i}" for i, (a, b) in enumerate(itertools.product(("\x1b[2Ja", "b", "c"), ("x", "y", "z")))]
+    Path("da\x1b[2Jta.csv").write_text("\n".join(["u,i,y", *rows]))
+    assert main(["convert", "da\x1b[2Jta.csv", "o\x1b[2Jut.npz"]) == 0
+    assert main(["fit", "o\x1b[2Jut.npz", "-o", "m\x1b[2J.npz", "--method", "vmp", "--rank", "1"]) == 0
+    told, _ = capsys.readouterr()
+    assert r"m\x1b[2J.npz" in told
+    assert all(line.isprintable() for line in told.split("\n"))
+    asked = ["components", "m\x1b[2J.npz", "--mode", "u"]
+    assert main(asked) == 0
+    assert "\x1b[2Ja" in capsys.readouterr().out  # to another program, as it is
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert r"\x1b[2Ja" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
 
 
 def test_cli_commands_say_the_same_of_a_file_that_is_no_text(whole, capsys):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value
+from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value, printable
 from tensorcep.core.files import atomic_write
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ class Command(NamedTuple):
 
 def say(text: str) -> None:
     """Write a line to stderr, so that stdout holds results only; what moves a terminal's cursor is escaped."""
-    shown = (sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-    print("".join(shown), file=sys.stderr, flush=True)
+    print(printable(text).replace("\n", "\\n"), file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Write lines to stdout; signs of labels and names of files that command a terminal are escaped."""
+    print(printable(text), flush=True)
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = False) -> None:
@@ -157,6 +162,11 @@ def output(path: str) -> Iterator[BinaryIO]:
     """Yield a binary handle on stdout, or on a file that appears only when it is complete."""
     if path == STDOUT:
         sys.stdout.flush()
+        if sys.stdout.isatty():  # labels could command the terminal
+            held = io.BytesIO()
+            yield held
+            sys.stdout.write(printable(held.getvalue().decode("utf-8", "replace")))
+            return
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     else:

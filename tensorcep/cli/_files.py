@@ -14,6 +14,7 @@ from tensorcep.cli._command import (
     is_of_matrices,
     load_any_model,
     read_data,
+    show,
     shows_progress,
 )
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
@@ -31,9 +32,9 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 def _run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
         model = load_any_model(args.file)
-        print(model.summary() if is_of_matrices(model) else describe_model(model))
+        show(str(model.summary()) if is_of_matrices(model) else describe_model(model))
     else:
-        print(read_data(args.file, args).info())
+        show(str(read_data(args.file, args).info()))
 
 
 def describe_model(model: Any) -> str:
@@ -81,7 +82,7 @@ def _run_convert(args: argparse.Namespace) -> None:
         verbose=progress,
     )
     if not args.quiet:
-        print(f"{args.output}  {tensor!r}")
+        show(f"{args.output}  {tensor!r}")
 
 
 # split
@@ -110,7 +111,7 @@ def _run_split(args: argparse.Namespace) -> None:
     for path, part in zip((args.train, args.test), tensor.train_test_split(args.test_size, args.seed), strict=True):
         write_tensor(part, path, index_base=args.index_base)
         if not args.quiet:
-            print(f"{path}  {part!r}")
+            show(f"{path}  {part!r}")
 
 
 INFO = Command("info", "FILE", "describe a file of entries or a model", _add_info, _run_info)

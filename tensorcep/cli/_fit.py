@@ -12,6 +12,7 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    show,
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
@@ -22,7 +23,7 @@ from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, printable
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
 
@@ -187,11 +188,11 @@ def run(args: argparse.Namespace) -> None:
         seconds = time.perf_counter() - start
     model.save(args.output)
     if not args.quiet:
-        print(f"method      {method_line(model)}")
-        print(f"fit         {fit_line(model)}, {seconds:.1f} s")
+        show(f"method      {method_line(model)}")
+        show(f"fit         {fit_line(model)}, {seconds:.1f} s")
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
-            print(printable(line))
-        print(f"model       {args.output}")
+            show(line)
+        show(f"model       {args.output}")
 
 
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
@@ -199,8 +200,8 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     placed = is_placed(args) and not has_workers(args)
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     if not args.quiet:
-        print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
-        print(f"likelihood  {args.likelihood or default_likelihood(data)}", flush=True)
+        show(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
+        show(f"likelihood  {args.likelihood or default_likelihood(data)}")
     return data, extent
 
 

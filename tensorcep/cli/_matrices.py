@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cli._command import read_data, shows_progress
-from tensorcep.core.checks import fail_value, printable
+from tensorcep.cli._command import read_data, show, shows_progress
+from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def fit_matrices(args: argparse.Namespace) -> None:
     if not args.quiet:
         for one in given:
             described = repr(one.tensor).removeprefix("<SparseTensor ").removesuffix(">")
-            print(printable(f"data        {one.name}: {described}, {one.likelihood}"), flush=True)
+            show(f"data        {one.name}: {described}, {one.likelihood}")
     model, matrices = _model_of(args, given, progress)
     start = time.perf_counter()
     model.fit(matrices)
@@ -104,10 +104,10 @@ def fit_matrices(args: argparse.Namespace) -> None:
     model.save(args.output)
     if not args.quiet:
         ending = "converged" if model.converged_ else "not converged"
-        print(f"components  {model.n_components_}")
+        show(f"components  {model.n_components_}")
         for name, shares in model.variance_explained().iterrows():
-            print(printable(f"explained   {name}: {100 * shares.sum():.3g} %"))
-        print(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
+            show(f"explained   {name}: {100 * shares.sum():.3g} %")
+        show(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:

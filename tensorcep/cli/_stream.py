@@ -12,6 +12,7 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    show,
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, given_extents
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
         model, progress = _resumed(args, model)
         witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
         if not args.quiet:
-            print(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches", flush=True)
+            show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
     with side_files(args, progress) as files:
         work = Work(args, progress, witness, files)
         model.stream(work.batches(), callback=work.learned, scores=work.scored if "scores" in files else None)
@@ -124,12 +125,12 @@ def run(args: argparse.Namespace) -> None:
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
         work.checkpoint(model)
     if not args.quiet:
-        print(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
-        print(f"method      {method_line(model)}")
-        print(f"rows        {' x '.join(map(str, model.shape_))}")
+        show(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
+        show(f"method      {method_line(model)}")
+        show(f"rows        {' x '.join(map(str, model.shape_))}")
         if progress["bad"]:
-            print(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
-        print(f"model       {args.output}")
+            show(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
+        show(f"model       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorcep.cli._command import STDOUT, check_output, chosen_modes, chosen_value, shows_progress
+from tensorcep.cli._command import STDOUT, check_output, chosen_modes, chosen_value, show, shows_progress
 from tensorcep.cli._matrices import FOR_TENSORS, KINDS
 from tensorcep.core.checks import check_int, fail_value
 
@@ -61,9 +61,9 @@ def stream_rows(args: argparse.Namespace) -> None:
         n_batches += 1
     model.save(args.output)
     if not args.quiet:
-        print(f"learned     {model.n_samples_seen_} rows in {n_batches} batches")
-        print(f"components  {model.n_components_}")
-        print(f"model       {args.output}")
+        show(f"learned     {model.n_samples_seen_} rows in {n_batches} batches")
+        show(f"components  {model.n_components_}")
+        show(f"model       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:

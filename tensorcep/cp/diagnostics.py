@@ -215,7 +215,8 @@ class Diagnostics(NamedTuple):
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:
             return ""
+        other = "" if self.method in ("vmp", "pg-vb") else "method='vmp' or 'pg-vb', or "
         return (
             f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
-            f"out {self.score:.4g} against {self.quick_score:.4g}; take method='vmp' or 'pg-vb', or another rank."
+            f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."
         )

@@ -52,7 +52,8 @@ def check_names(columns: Sequence[Any], where: str) -> None:
     """Refuse columns that are named by a missing value, such as NaN, which equals no name that one could ask for."""
     unnamed = [at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)]
     if unnamed:
-        fail_value(f"the columns of {where} must have names; got none for the column at position {unnamed[0]}; name it.")
+        at = unnamed[0]
+        fail_value(f"the columns of {where} must have names; got none for the column at position {at}; name it.")
 
 
 def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any, where: str) -> list[Any]:

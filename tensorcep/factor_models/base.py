@@ -10,11 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice
+from tensorcep.core.checks import check_choice, check_random_state
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
-from tensorcep.factor_models.layout import Layout, Link, relation_of
+from tensorcep.factor_models.components import check_components
+from tensorcep.factor_models.fit import plan_run
+from tensorcep.factor_models.layout import BIASES, Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.reading import ReadingFactors
 from tensorcep.factor_models.relations import Relation, RelationPosterior
@@ -40,6 +42,14 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the matrices: files may hold any."""
+        plan_run(self)
+        check_components(self.n_components)
+        check_choice("bias", self.bias, BIASES)
+        self._checked_absent()
+        check_random_state(self.random_state)
 
     def _checked_absent(self) -> str:
         return check_choice("absent", self.absent, ("missing", "zero"))

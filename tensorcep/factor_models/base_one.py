@@ -164,6 +164,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
         return self
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("init", self.init, STARTS)
+        self._planned_link()
+
     def _planned_link(self) -> Link:
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
         raise NotImplementedError

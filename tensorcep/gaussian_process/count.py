@@ -131,6 +131,7 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
         machines = self._fit_machines(X, self._data(y), mean)
         self._take(machines, {**about, "prior_mean_": mean, "_X_fit": X, "_y_fit": y})
         self._warn_of_sweeps()
+        self._warn_of_bounds()
         return self
 
     def _prior_mean(self, y: np.ndarray) -> float:

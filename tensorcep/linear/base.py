@@ -147,6 +147,10 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the data: files may hold any."""
+        raise NotImplementedError
+
     def _try_out(self) -> None:
         """Predict at one point, after loading: what a file holds may have the right names and make no sense.
 

@@ -493,3 +493,7 @@ def test_what_is_printed_of_names_and_labels_commands_no_terminal():
     for text in (repr(tensor), str(tensor.info()), str(Summary(odd, {odd: odd}, {odd: table}))):
         assert "ä\\x1b]0;pwn\\x07\\u202e" in text
         assert all(line.isprintable() for line in text.split("\n"))
+    page = Summary(odd, {odd: f"<b>{odd}"}, {f"<i>{odd}": table}).to_html()
+    assert "ä\\x1b]0;pwn\\x07\\u202e" in page
+    assert not any(tag in page for tag in ("<b>", "<i>"))
+    assert all(line.isprintable() for line in page.split("\n"))

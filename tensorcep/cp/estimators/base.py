@@ -12,7 +12,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.blocks import Blocks
-from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.defaults import Chosen, check_parameters
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
 from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
@@ -88,6 +88,10 @@ class BaseCP(
         tags.input_tags.two_d_array = False  # rows of X are coordinates of entries, not feature vectors
         tags.non_deterministic = self.random_state is None
         return tags
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
+        check_parameters(self)
 
     def _decide_likelihood(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_int, check_random_state, check_shape, fail_value, word_or_range
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import fits, within
-from tensorcep.cp.estimators.options import checked_ensemble, is_random
+from tensorcep.cp.estimators.options import checked_ensemble, checked_options, is_random
 from tensorcep.cp.estimators.row_features import check_mode_priors, coupled
 from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.plan import PILOTS
@@ -69,6 +69,9 @@ FEW_COUNTS, SOME_COUNTS, OTHERWISE = 20_000, 100_000, {"poisson": "vmp", "negbin
 # Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
+INITS = ("auto", "random", "prior")
+# Scales of the prior between which precisions and the squares of products stay finite.
+SCALES = (1e-70, 1e70)
 # A method, its settings if they are not the default, and the rank.
 Option = tuple[str, Settings | None, int]
 
@@ -212,6 +215,30 @@ def members_for(settings: Settings, n_entries: int, several: bool) -> int:
     if not is_auto(given):
         return int(given)
     return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+
+
+def check_parameters(model: BaseCP) -> None:
+    """Refuse parameters that no fit takes, whatever the entries.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    checked_options(model)
+    for name in ("rank", "max_iter"):
+        given_int(name, getattr(model, name), 1)
+    checked_method(model.method)
+    checked_prior_kind(model.prior)
+    word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
+    word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
+    if not is_auto(model.interactions):
+        parts_of(model.interactions, 1)
+    if isinstance(model.init, str):
+        check_choice("init", model.init, INITS)
+    if model.shape is not None:
+        check_shape(model.shape)
+    check_random_state(model.random_state)
+    model._asked_likelihood()
 
 
 def checked_prior_kind(prior: Any) -> Any:

@@ -122,8 +122,9 @@ def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
     last = max(result.trace["change"][ends])
+    cures = ", raise tol, or add damping" if "damping" in plan.settings.get_params() else " or raise tol"
     warn_user(
         f"{plan.method.name} {STOPPED}{plan.max_iter} sweeps with a relative change of {last:.2g} "
-        f"> tol={plan.tol:g}; increase max_iter, raise tol, or add damping.",
+        f"> tol={plan.tol:g}; increase max_iter{cures}.",
         ConvergenceWarning,
     )

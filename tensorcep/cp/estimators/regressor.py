@@ -174,6 +174,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._noise_prior(np.ones(1))
+        given_power(self.power, None, "one")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            check_choice("fit_intercept", self.fit_intercept, ("auto",))
+
     def _has_least(self, chosen: Chosen) -> bool:
         """Whether the least value is subtracted before the fit."""
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)

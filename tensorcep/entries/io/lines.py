@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, printable
 
 ENCODING = "utf-8-sig"  # plain UTF-8, with or without the mark that spreadsheets put first
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -175,7 +175,7 @@ def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterato
             open(path, "rb", buffering=0) as raw,
             tqdm(
                 total=os.path.getsize(path),
-                desc=os.path.basename(name),
+                desc=printable(os.path.basename(name)),
                 unit="B",
                 unit_scale=True,
                 disable=not verbose,

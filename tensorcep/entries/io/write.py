@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-import warnings
 from typing import Any, BinaryIO, cast
 
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import check_choice, fail_value, warn_user
 from tensorcep.core.files import atomic_write
 from tensorcep.entries.interop import column_names, optional_module
 from tensorcep.entries.io.layout import format_of
@@ -67,7 +66,7 @@ def write_tensor(
         write_npz(tensor, text)
         return
     if kind == "tns" and any(found is not None for found in tensor.labels):
-        warnings.warn("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", stacklevel=2)
+        warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
         fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
